@@ -1,0 +1,258 @@
+//! One document out of many: what all servers of a cluster serve together.
+//!
+//! The outcome is Kubernetes' own: servers in the order of their IDs, each level's names in one
+//! order ([`merge_order`]), verbs and subresources united, all else from the first server that has
+//! the entry. Three things differ, on purpose: the verbs of a subresource are united too (there the
+//! last server's list stands), `freshness` is Current where any server says so (there the first
+//! server's stands), and fields that we do not know are taken from whichever server has them.
+//! Entry item: [`merge`].
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+
+use super::json::{self, Object};
+use super::order::merge_order;
+use super::{Group, GroupList};
+
+/// Merges what servers say; they come in the order of their IDs.
+pub fn merge<'a>(lists: impl IntoIterator<Item = &'a GroupList>) -> GroupList {
+    let mut groups: HashMap<&str, Arc<Group>> = HashMap::new();
+    let mut orders: Vec<Vec<&str>> = Vec::new();
+    let mut unknown: Vec<(String, String)> = Vec::new();
+    for list in lists {
+        orders.push(list.groups.iter().map(|group| &*group.name).collect());
+        for group in &list.groups {
+            match groups.entry(&group.name) {
+                Entry::Vacant(entry) => {
+                    entry.insert(Arc::clone(group));
+                }
+                Entry::Occupied(mut entry) => {
+                    let merged = merge_groups(entry.get(), group);
+                    entry.insert(merged);
+                }
+            }
+        }
+        for (key, value) in &list.unknown {
+            if !unknown.iter().any(|(known, _)| known == key) {
+                unknown.push((key.clone(), value.clone()));
+            }
+        }
+    }
+    let order = merge_order(&orders);
+    GroupList {
+        groups: order
+            .iter()
+            .filter_map(|name| groups.remove(name))
+            .collect(),
+        unknown,
+    }
+}
+
+/// Merges what two servers say of one group. Servers mostly agree: then nothing is copied.
+pub(super) fn merge_groups(first: &Arc<Group>, second: &Arc<Group>) -> Arc<Group> {
+    let same_legacy = second.legacy.is_none() || first.legacy == second.legacy;
+    if first.raw == second.raw && same_legacy {
+        return Arc::clone(first);
+    }
+    // Both were read before, so both can be taken apart and the outcome can be read again.
+    let merged =
+        merge_group_texts(first.text(), second.text()).and_then(|text| Group::parse(text.into()));
+    match merged {
+        Ok(mut group) => {
+            group.legacy = match (&first.legacy, &second.legacy) {
+                (Some(first), Some(second)) => Some(Arc::new(first.united(second))),
+                (one, other) => one.as_ref().or(other.as_ref()).cloned(),
+            };
+            Arc::new(group)
+        }
+        Err(_) => Arc::clone(first),
+    }
+}
+
+/// A group whose entries have names, each once: nameless ones are left out, duplicates united.
+pub(super) fn repaired(text: &str) -> Result<Group, serde_json::Error> {
+    Group::parse(repair_group(text)?.into())
+}
+
+type Text<'a> = Cow<'a, str>;
+type Outcome = Result<String, serde_json::Error>;
+
+const GROUP_FIELDS: [&str; 4] = ["kind", "apiVersion", "metadata", "versions"];
+const VERSION_FIELDS: [&str; 3] = ["version", "resources", "freshness"];
+const RESOURCE_FIELDS: [&str; 8] = [
+    "resource",
+    "responseKind",
+    "scope",
+    "singularResource",
+    "verbs",
+    "shortNames",
+    "categories",
+    "subresources",
+];
+const SUBRESOURCE_FIELDS: [&str; 4] = ["subresource", "responseKind", "acceptedTypes", "verbs"];
+
+fn merge_group_texts(first: &str, second: &str) -> Outcome {
+    let (mut merged, second) = (Object::parse(first)?, Object::parse(second)?);
+    let versions = merge_lists(&merged, &second, "versions", "version", merge_versions)?;
+    merged.set("versions", versions);
+    merged.adopt_unknown(second, &GROUP_FIELDS);
+    Ok(merged.to_string())
+}
+
+fn merge_versions(first: &str, second: &str) -> Outcome {
+    let (mut merged, second) = (Object::parse(first)?, Object::parse(second)?);
+    let resources = merge_lists(&merged, &second, "resources", "resource", merge_resources)?;
+    merged.set("resources", resources);
+    if second.string("freshness")? == "Current" {
+        merged.set("freshness", json::quoted("Current"));
+    }
+    merged.adopt_unknown(second, &VERSION_FIELDS);
+    Ok(merged.to_string())
+}
+
+fn merge_resources(first: &str, second: &str) -> Outcome {
+    let (mut merged, second) = (Object::parse(first)?, Object::parse(second)?);
+
+    let verbs = united_verbs(&merged, &second)?;
+    merged.set("verbs", verbs);
+
+    let (ours, theirs) = (merged.array("subresources")?, second.array("subresources")?);
+    let mut subresources: BTreeMap<String, Text<'_>> = BTreeMap::new();
+    for text in ours.into_iter().chain(theirs) {
+        let name = name_of(text, "subresource")?;
+        let united = match subresources.get(&name) {
+            Some(first) if first != text => Cow::Owned(merge_subresources(first, text)?),
+            _ => Cow::Borrowed(text),
+        };
+        subresources.insert(name, united);
+    }
+    if !subresources.is_empty() {
+        let subresources = json::joined(subresources.values());
+        merged.set("subresources", subresources);
+    }
+    merged.adopt_unknown(second, &RESOURCE_FIELDS);
+    Ok(merged.to_string())
+}
+
+/// The second server's entry stands, as in Kubernetes, but with the verbs of both.
+fn merge_subresources(first: &str, second: &str) -> Outcome {
+    let (first, mut merged) = (Object::parse(first)?, Object::parse(second)?);
+    let (ours, theirs) = (verbs_of(&first)?, verbs_of(&merged)?);
+    if ours.iter().any(|verb| !theirs.contains(verb)) {
+        let verbs = united_verbs(&first, &merged)?;
+        merged.set("verbs", verbs);
+    }
+    merged.adopt_unknown(first, &SUBRESOURCE_FIELDS);
+    Ok(merged.to_string())
+}
+
+/// Merges an array of named entries of two objects.
+fn merge_lists(
+    first: &Object<'_>,
+    second: &Object<'_>,
+    list: &str,
+    name: &str,
+    merge: fn(&str, &str) -> Outcome,
+) -> Outcome {
+    let mut entries: HashMap<String, Text<'_>> = HashMap::new();
+    let mut orders: [Vec<String>; 2] = Default::default();
+    for (object, order) in [first, second].into_iter().zip(&mut orders) {
+        for text in object.array(list)? {
+            let name = name_of(text, name)?;
+            match entries.get_mut(&name) {
+                None => {
+                    entries.insert(name.clone(), Cow::Borrowed(text));
+                }
+                Some(entry) if entry != text => *entry = Cow::Owned(merge(entry, text)?),
+                Some(_) => {}
+            }
+            order.push(name);
+        }
+    }
+    let orders = orders
+        .each_ref()
+        .map(|order| order.iter().map(String::as_str).collect());
+    let ordered = merge_order(&orders);
+    Ok(json::joined(
+        ordered.iter().filter_map(|name| entries.get(*name)),
+    ))
+}
+
+fn repair_group(text: &str) -> Outcome {
+    let mut group = Object::parse(text)?;
+    let versions = repair_list(&group, "versions", "version", merge_versions, |text| {
+        let mut version = Object::parse(text)?;
+        let resources = repair_list(&version, "resources", "resource", merge_resources, |text| {
+            let mut resource = Object::parse(text)?;
+            let keep = |text: &str| Ok(text.to_owned());
+            if resource.get("subresources").is_some() {
+                let subresources = repair_list(
+                    &resource,
+                    "subresources",
+                    "subresource",
+                    merge_subresources,
+                    keep,
+                )?;
+                resource.set("subresources", subresources);
+            }
+            Ok(resource.to_string())
+        })?;
+        version.set("resources", resources);
+        Ok(version.to_string())
+    })?;
+    group.set("versions", versions);
+    Ok(group.to_string())
+}
+
+fn repair_list(
+    object: &Object<'_>,
+    list: &str,
+    name: &str,
+    merge: fn(&str, &str) -> Outcome,
+    repair: impl Fn(&str) -> Outcome,
+) -> Outcome {
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut entries: Vec<String> = Vec::new();
+    for text in object.array(list)? {
+        let name = name_of(text, name)?;
+        if name.is_empty() {
+            continue;
+        }
+        let text = repair(text)?;
+        let place = *places.entry(name).or_insert(entries.len());
+        match entries.get_mut(place) {
+            None => entries.push(text),
+            Some(first) => *first = merge(first, &text)?,
+        }
+    }
+    Ok(json::joined(entries))
+}
+
+fn name_of(text: &str, field: &str) -> Result<String, serde_json::Error> {
+    let object = Object::parse(text)?;
+    Ok(object.string(field)?.into_owned())
+}
+
+fn verbs_of(object: &Object<'_>) -> Result<Vec<String>, serde_json::Error> {
+    let verbs = object.array("verbs")?;
+    verbs
+        .into_iter()
+        .map(|verb| json::string(verb).map(Cow::into_owned))
+        .collect()
+}
+
+/// The verbs of both, sorted; `null` for none, as Go writes it.
+fn united_verbs(first: &Object<'_>, second: &Object<'_>) -> Outcome {
+    let mut verbs = verbs_of(first)?;
+    verbs.extend(verbs_of(second)?);
+    verbs.sort_unstable();
+    verbs.dedup();
+    if verbs.is_empty() {
+        return Ok("null".to_owned());
+    }
+    Ok(json::quoted_list(verbs.iter().map(String::as_str)))
+}

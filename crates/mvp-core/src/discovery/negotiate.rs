@@ -1,0 +1,248 @@
+//! What a client wants to be given: its `Accept` header against what we offer.
+//!
+//! The rules are kube-apiserver's, oddities included: an aggregated document wins over an older
+//! one wherever it stands in the header, a concrete type wins over a wildcard whatever their
+//! q-values, and q=0 refuses nothing. Only in one thing are we kinder: types, parameter names and
+//! their values may be in any case. Entry item: [`negotiate`].
+
+use std::fmt;
+
+use thiserror::Error;
+
+use super::model::{AGGREGATED_GROUP, AGGREGATED_KIND};
+
+/// How a document is written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Encoding {
+    /// JSON
+    Json,
+    /// YAML
+    Yaml,
+    /// Kubernetes' protobuf envelope
+    Protobuf,
+    /// CBOR
+    Cbor,
+}
+
+/// Which document answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// Everything at once, `apidiscovery.k8s.io/v2`.
+    AggregatedV2,
+    /// Everything at once, `apidiscovery.k8s.io/v2beta1`.
+    AggregatedV2beta1,
+    /// The older document of the path.
+    Legacy,
+}
+
+/// What a path can be answered with.
+#[derive(Debug, Clone, Copy)]
+pub struct Offer<'a> {
+    /// The documents, the older one always among them.
+    pub forms: &'a [Form],
+    /// The encodings, the default first.
+    pub encodings: &'a [Encoding],
+}
+
+/// What to answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Negotiated {
+    /// With which document.
+    pub form: Form,
+    /// In which encoding.
+    pub encoding: Encoding,
+    /// `profile=nopeer`: of the local server alone.
+    pub nopeer: bool,
+}
+
+/// Nothing that we offer is acceptable: 406.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub struct NotAcceptable {
+    /// What we offer.
+    pub offered: Vec<Encoding>,
+}
+
+impl fmt::Display for NotAcceptable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("only the following media types are accepted: ")?;
+        for (index, encoding) in self.offered.iter().enumerate() {
+            f.write_str(if index == 0 { "" } else { ", " })?;
+            f.write_str(encoding.media_type())?;
+        }
+        Ok(())
+    }
+}
+
+/// Clauses that are looked at. Real clients send five at the most.
+const MAX_CLAUSES: usize = 64;
+
+/// Finds what to answer to the first `Accept` header of a request; an absent one is empty.
+pub fn negotiate(accept: &str, offer: Offer<'_>) -> Result<Negotiated, NotAcceptable> {
+    let not_acceptable = || NotAcceptable {
+        offered: offer.encodings.to_vec(),
+    };
+    if accept.is_empty() {
+        let encoding = *offer.encodings.first().ok_or_else(not_acceptable)?;
+        return Ok(Negotiated {
+            form: Form::Legacy,
+            encoding,
+            nopeer: false,
+        });
+    }
+    let clauses = parse_accept(accept);
+    let best = |aggregated: bool| {
+        clauses.iter().find_map(|clause| {
+            let form = clause.form().filter(|form| {
+                offer.forms.contains(form) && (*form != Form::Legacy) == aggregated
+            })?;
+            let accepts = |encoding: &&Encoding| clause.accepts(**encoding);
+            let encoding = *offer.encodings.iter().find(accepts)?;
+            Some(Negotiated {
+                form,
+                encoding,
+                nopeer: clause.profile.eq_ignore_ascii_case("nopeer"),
+            })
+        })
+    };
+    best(true)
+        .or_else(|| best(false))
+        .ok_or_else(not_acceptable)
+}
+
+impl Encoding {
+    /// Its media type.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Encoding::Json => "application/json",
+            Encoding::Yaml => "application/yaml",
+            Encoding::Protobuf => "application/vnd.kubernetes.protobuf",
+            Encoding::Cbor => "application/cbor",
+        }
+    }
+
+    /// Whether it has a form for streams, so that `stream=watch` does not rule it out.
+    fn streams(self) -> bool {
+        self != Encoding::Yaml
+    }
+}
+
+/// One clause of an `Accept` header.
+#[derive(Debug, Default)]
+struct Clause<'a> {
+    kind: &'a str,
+    subkind: &'a str,
+    quality: f32,
+    group: Option<&'a str>,
+    version: Option<&'a str>,
+    conversion: Option<&'a str>,
+    profile: &'a str,
+    stream: &'a str,
+    server_version: &'a str,
+}
+
+impl Clause<'_> {
+    fn accepts(&self, encoding: Encoding) -> bool {
+        let (kind, subkind) = encoding.media_type().split_once('/').unwrap_or_default();
+        let matches = match (self.kind, self.subkind) {
+            ("*", subkind) => subkind == "*",
+            (wanted, "*") => wanted.eq_ignore_ascii_case(kind),
+            (wanted, subwanted) => {
+                wanted.eq_ignore_ascii_case(kind) && subwanted.eq_ignore_ascii_case(subkind)
+            }
+        };
+        let streams = match self.stream {
+            "" => true,
+            stream => stream == "watch" && encoding.streams(),
+        };
+        matches && streams && self.server_version.is_empty()
+    }
+
+    /// The document that the clause asks for; nothing where it asks for another type altogether.
+    fn form(&self) -> Option<Form> {
+        let (group, version, kind) = match (self.group, self.version, self.conversion) {
+            (None, None, None) => return Some(Form::Legacy),
+            (group, version, kind) => (group?, version?, kind?),
+        };
+        let aggregated = group.eq_ignore_ascii_case(AGGREGATED_GROUP)
+            && kind.eq_ignore_ascii_case(AGGREGATED_KIND);
+        match version {
+            "v2" | "V2" if aggregated => Some(Form::AggregatedV2),
+            _ if aggregated && version.eq_ignore_ascii_case("v2beta1") => {
+                Some(Form::AggregatedV2beta1)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether this clause goes before another. Not an order in the strict sense, but the one that
+    /// kube-apiserver sorts by.
+    fn before(&self, other: &Clause<'_>) -> bool {
+        self.quality > other.quality
+            || (self.kind != "*" && other.kind == "*")
+            || (self.subkind != "*" && other.subkind == "*")
+    }
+}
+
+fn parse_accept(header: &str) -> Vec<Clause<'_>> {
+    let mut clauses: Vec<Clause<'_>> = Vec::new();
+    for clause in header.split(',').take(MAX_CLAUSES).filter_map(parse_clause) {
+        // Sorted by insertion: for so few clauses that is what the server's own sort does.
+        let ahead = clauses
+            .iter()
+            .rev()
+            .take_while(|other| clause.before(other));
+        let place = clauses.len() - ahead.count();
+        clauses.insert(place, clause);
+    }
+    clauses
+}
+
+fn parse_clause(text: &str) -> Option<Clause<'_>> {
+    let mut pieces = trim(text).split(';');
+    let media_type = pieces.next().unwrap_or_default();
+    let (kind, subkind) = match trim(media_type).split_once('/') {
+        Some((kind, subkind)) if !subkind.is_empty() => (kind, subkind),
+        // `application` and `application/` are not types.
+        other => {
+            let kind = other.map_or(media_type, |(kind, _)| kind);
+            (trim(kind) == "*").then_some(("*", "*"))?
+        }
+    };
+    // A slash too many makes it no type; one at the very end is overlooked.
+    let (subkind, more) = subkind.split_once('/').unwrap_or((subkind, ""));
+    if !more.is_empty() {
+        return None;
+    }
+
+    let mut clause = Clause {
+        kind: trim(kind),
+        subkind: trim(subkind),
+        quality: 1.0,
+        ..Clause::default()
+    };
+    for parameter in pieces {
+        let Some((name, value)) = parameter.split_once('=') else {
+            continue;
+        };
+        let (value, more) = value.split_once('=').unwrap_or((value, ""));
+        let (name, trimmed) = (trim(name).to_ascii_lowercase(), trim(value));
+        if value.is_empty() || !more.is_empty() {
+            continue;
+        }
+        match name.as_str() {
+            "q" => clause.quality = value.parse().unwrap_or(0.0),
+            "g" => clause.group = Some(trimmed),
+            "v" => clause.version = Some(trimmed),
+            "as" => clause.conversion = Some(trimmed),
+            "profile" => clause.profile = trimmed,
+            "stream" => clause.stream = trimmed,
+            "sv" => clause.server_version = trimmed,
+            _ => {}
+        }
+    }
+    Some(clause)
+}
+
+fn trim(text: &str) -> &str {
+    text.trim_matches(' ')
+}

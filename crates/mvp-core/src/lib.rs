@@ -1,0 +1,14 @@
+//! The pure heart of the Mixed Version Proxy: from discovery documents to one decision.
+//!
+//! No I/O, no runtime, no clock: documents and times come in as arguments, and what to do comes
+//! out. The two pipelines of the proxy meet here:
+//!
+//! - control: [`discovery`] documents of every member → [`discovery::merge`] → `Snapshot`
+//! - data: [`RequestInfo`] → `decide` over a snapshot → what to do, and why
+
+pub mod discovery;
+pub mod request;
+mod verb;
+
+pub use request::RequestInfo;
+pub use verb::{Verb, VerbSet};

@@ -1,0 +1,306 @@
+//! The first step of the data path: what does a request ask for?
+//!
+//! [`RequestInfo::parse`] turns a method, a path and a query into a [`RequestInfo`] by
+//! kube-apiserver's own rules, on the path as the server will decode it, so that we never give
+//! a request another meaning than the server that gets its bytes. Ordinary requests are borrowed
+//! from the input; only a percent-encoded path or a field selector allocates.
+
+mod query;
+
+use std::borrow::Cow;
+
+use crate::Verb;
+
+/// What a request asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RequestInfo<'a> {
+    /// An object, a collection or a subresource.
+    Resource(ResourceRequest<'a>),
+    /// What the server, or the cluster, serves.
+    Discovery(DiscoveryPath<'a>),
+    /// The schemas of what is served.
+    OpenApi(OpenApiPath<'a>),
+    /// Anything else: `/healthz`, `/version`, `/metrics`, …
+    NonResource,
+    /// A path that kube-apiserver refuses before routing (400 or 500). Only the server can say how.
+    Malformed,
+}
+
+/// A request for an object, a collection or a subresource. Fields are as kube-apiserver's
+/// `RequestInfo` has them; what is absent is empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResourceRequest<'a> {
+    /// What is asked of the resource.
+    pub verb: Verb,
+    /// The API group; empty for the core group.
+    pub group: Cow<'a, str>,
+    /// The version of the group.
+    pub version: Cow<'a, str>,
+    /// The plural name, such as `pods`.
+    pub resource: Cow<'a, str>,
+    /// The subresource, such as `status`; the first part of what follows the name.
+    pub subresource: Cow<'a, str>,
+    /// The namespace; for `namespaces/NAME` that same name.
+    pub namespace: Cow<'a, str>,
+    /// The object's name, from the path or from a field selector that names one object.
+    pub name: Cow<'a, str>,
+}
+
+/// A path of discovery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DiscoveryPath<'a> {
+    /// `/api`
+    Api,
+    /// `/apis`
+    Apis,
+    /// `/apis/G`
+    Group(Cow<'a, str>),
+    /// `/apis/G/V`, or `/api/V` with an empty group.
+    GroupVersion(Cow<'a, str>, Cow<'a, str>),
+}
+
+/// A path of OpenAPI.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OpenApiPath<'a> {
+    /// `/openapi/v2`
+    V2,
+    /// `/openapi/v3`: the index.
+    V3,
+    /// `/openapi/v3/PATH`: one document, by its key in the index (`apis/batch/v1`).
+    V3Document(Cow<'a, str>),
+}
+
+impl<'a> RequestInfo<'a> {
+    /// Reads a request. `path` and `query` are the raw parts of the request target.
+    pub fn parse(method: &str, path: &'a str, query: Option<&str>) -> RequestInfo<'a> {
+        let query = query.unwrap_or_default();
+        if has_control_byte(path) || has_control_byte(query) {
+            return RequestInfo::Malformed;
+        }
+        let mut info = match percent_decode(path, false) {
+            Some(Cow::Borrowed(path)) => parse_path(method, path),
+            Some(Cow::Owned(path)) => parse_path(method, &path).into_owned(),
+            None => RequestInfo::Malformed,
+        };
+        if let RequestInfo::Resource(request) = &mut info {
+            request.settle_verb(query);
+        }
+        info
+    }
+
+    fn into_owned(self) -> RequestInfo<'static> {
+        match self {
+            RequestInfo::Resource(r) => RequestInfo::Resource(ResourceRequest {
+                verb: r.verb,
+                group: owned(r.group),
+                version: owned(r.version),
+                resource: owned(r.resource),
+                subresource: owned(r.subresource),
+                namespace: owned(r.namespace),
+                name: owned(r.name),
+            }),
+            RequestInfo::Discovery(path) => RequestInfo::Discovery(match path {
+                DiscoveryPath::Api => DiscoveryPath::Api,
+                DiscoveryPath::Apis => DiscoveryPath::Apis,
+                DiscoveryPath::Group(group) => DiscoveryPath::Group(owned(group)),
+                DiscoveryPath::GroupVersion(group, version) => {
+                    DiscoveryPath::GroupVersion(owned(group), owned(version))
+                }
+            }),
+            RequestInfo::OpenApi(path) => RequestInfo::OpenApi(match path {
+                OpenApiPath::V2 => OpenApiPath::V2,
+                OpenApiPath::V3 => OpenApiPath::V3,
+                OpenApiPath::V3Document(key) => OpenApiPath::V3Document(owned(key)),
+            }),
+            RequestInfo::NonResource => RequestInfo::NonResource,
+            RequestInfo::Malformed => RequestInfo::Malformed,
+        }
+    }
+}
+
+impl ResourceRequest<'_> {
+    /// Without a name a GET is a list or a watch, and a DELETE is of the collection.
+    fn settle_verb(&mut self, query: &str) {
+        if !self.name.is_empty() {
+            return;
+        }
+        match self.verb {
+            Verb::Get => {
+                self.verb = if query::asks_watch(query) {
+                    Verb::Watch
+                } else {
+                    Verb::List
+                };
+                if let Some(name) = query::selected_name(query) {
+                    self.name = Cow::Owned(name);
+                }
+            }
+            Verb::Delete => self.verb = Verb::DeleteCollection,
+            _ => {}
+        }
+    }
+}
+
+/// Reads a decoded path. A verb that depends on the query is settled by the caller.
+fn parse_path<'a>(method: &str, path: &'a str) -> RequestInfo<'a> {
+    if !path.starts_with('/') {
+        // `OPTIONS *` and the empty path of an absolute target are paths, however odd.
+        return match path {
+            "" | "*" => RequestInfo::NonResource,
+            _ => RequestInfo::Malformed,
+        };
+    }
+    if let Some(info) = parse_described(method, path) {
+        return info;
+    }
+
+    let mut parts = path.trim_matches('/').split('/');
+    let group = match parts.next() {
+        Some("api") => "",
+        Some("apis") => match parts.next() {
+            Some(group) => group,
+            None => return RequestInfo::NonResource,
+        },
+        _ => return RequestInfo::NonResource,
+    };
+    let (Some(version), Some(mut first)) = (parts.next(), parts.next()) else {
+        return RequestInfo::NonResource;
+    };
+
+    let verb = match prefix_verb(first) {
+        Some(verb) => {
+            let Some(next) = parts.next() else {
+                return RequestInfo::Malformed;
+            };
+            first = next;
+            verb
+        }
+        None => method_verb(method),
+    };
+
+    let (namespace, resource, name, subresource);
+    if first == "namespaces" {
+        namespace = parts.next().unwrap_or_default();
+        match parts.next() {
+            // A step after the namespace that is not its own subresource is a resource within it.
+            Some(part) if part != "status" && part != "finalize" => {
+                resource = part;
+                name = parts.next().unwrap_or_default();
+                subresource = parts.next().unwrap_or_default();
+            }
+            own => {
+                resource = first;
+                name = namespace;
+                subresource = own.unwrap_or_default();
+            }
+        }
+    } else {
+        namespace = "";
+        resource = first;
+        name = parts.next().unwrap_or_default();
+        subresource = parts.next().unwrap_or_default();
+    }
+
+    RequestInfo::Resource(ResourceRequest {
+        verb,
+        group: Cow::Borrowed(group),
+        version: Cow::Borrowed(version),
+        resource: Cow::Borrowed(resource),
+        subresource: Cow::Borrowed(if verb == Verb::Proxy { "" } else { subresource }),
+        namespace: Cow::Borrowed(namespace),
+        name: Cow::Borrowed(name),
+    })
+}
+
+/// The paths that describe the API surface, where the method reads them. Real servers take slashes
+/// at the end of a discovery path, and nowhere else; OpenAPI paths take none.
+fn parse_described<'a>(method: &str, path: &'a str) -> Option<RequestInfo<'a>> {
+    if method != "GET" && method != "HEAD" {
+        return None;
+    }
+    match path {
+        "/openapi/v2" => return Some(RequestInfo::OpenApi(OpenApiPath::V2)),
+        "/openapi/v3" => return Some(RequestInfo::OpenApi(OpenApiPath::V3)),
+        "/apis//" => return None,
+        _ => {}
+    }
+    if let Some(key) = path.strip_prefix("/openapi/v3/") {
+        let named = !key.is_empty() && !key.ends_with('/');
+        return named.then(|| RequestInfo::OpenApi(OpenApiPath::V3Document(key.into())));
+    }
+
+    let mut parts = path.strip_prefix('/')?.trim_end_matches('/').split('/');
+    let discovery = match (parts.next()?, parts.next(), parts.next(), parts.next()) {
+        ("api", None, None, None) => DiscoveryPath::Api,
+        ("api", Some(version), None, None) if !version.is_empty() => {
+            DiscoveryPath::GroupVersion("".into(), version.into())
+        }
+        ("apis", None, None, None) => DiscoveryPath::Apis,
+        ("apis", Some(group), None, None) if !group.is_empty() => {
+            DiscoveryPath::Group(group.into())
+        }
+        ("apis", Some(group), Some(version), None) if !group.is_empty() && !version.is_empty() => {
+            DiscoveryPath::GroupVersion(group.into(), version.into())
+        }
+        _ => return None,
+    };
+    Some(RequestInfo::Discovery(discovery))
+}
+
+fn prefix_verb(part: &str) -> Option<Verb> {
+    match part {
+        "watch" => Some(Verb::Watch),
+        "proxy" => Some(Verb::Proxy),
+        _ => None,
+    }
+}
+
+fn method_verb(method: &str) -> Verb {
+    match method {
+        "GET" | "HEAD" => Verb::Get,
+        "POST" => Verb::Create,
+        "PUT" => Verb::Update,
+        "PATCH" => Verb::Patch,
+        "DELETE" => Verb::Delete,
+        _ => Verb::Other,
+    }
+}
+
+/// Bytes for which a Go server answers 400 wherever they stand in the target.
+fn has_control_byte(text: &str) -> bool {
+    text.bytes().any(|byte| byte < b' ' || byte == 0x7f)
+}
+
+/// Undoes percent-encoding as a Go server does; `None` for a `%` that two hexadecimal digits do not
+/// follow. Bytes that are not UTF-8 become U+FFFD, which no served name contains.
+fn percent_decode(text: &str, plus_is_space: bool) -> Option<Cow<'_, str>> {
+    if !text
+        .bytes()
+        .any(|byte| byte == b'%' || (plus_is_space && byte == b'+'))
+    {
+        return Some(Cow::Borrowed(text));
+    }
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        decoded.push(match byte {
+            b'%' => hex_digit(bytes.next()?)? << 4 | hex_digit(bytes.next()?)?,
+            b'+' if plus_is_space => b' ',
+            other => other,
+        });
+    }
+    Some(Cow::Owned(match String::from_utf8(decoded) {
+        Ok(text) => text,
+        Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+    }))
+}
+
+fn hex_digit(byte: u8) -> Option<u8> {
+    char::from(byte)
+        .to_digit(16)
+        .and_then(|digit| u8::try_from(digit).ok())
+}
+
+fn owned(text: Cow<'_, str>) -> Cow<'static, str> {
+    Cow::Owned(text.into_owned())
+}

@@ -1,0 +1,145 @@
+//! Verbs: what a request does to a resource, and the set of them that a server lists for one.
+
+/// What a request asks of a resource, in the words of discovery and RBAC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Verb {
+    /// Make an object, or call a subresource with POST.
+    Create,
+    /// Remove an object.
+    Delete,
+    /// Remove a collection.
+    DeleteCollection,
+    /// Read one object.
+    Get,
+    /// Read a collection.
+    List,
+    /// Change parts of an object.
+    Patch,
+    /// Replace an object.
+    Update,
+    /// Follow a collection, or one object, as it changes.
+    Watch,
+    /// The old `/proxy/` path prefix. No server lists it.
+    Proxy,
+    /// A method with no verb of its own, such as OPTIONS.
+    Other,
+}
+
+/// The verbs that discovery can list, in the alphabetical order in which servers list them.
+const LISTED: [(Verb, &str); 8] = [
+    (Verb::Create, "create"),
+    (Verb::Delete, "delete"),
+    (Verb::DeleteCollection, "deletecollection"),
+    (Verb::Get, "get"),
+    (Verb::List, "list"),
+    (Verb::Patch, "patch"),
+    (Verb::Update, "update"),
+    (Verb::Watch, "watch"),
+];
+
+impl Verb {
+    /// The verb as discovery spells it; empty for a method with no verb of its own.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verb::Proxy => "proxy",
+            Verb::Other => "",
+            listed => LISTED
+                .iter()
+                .find(|(verb, _)| *verb == listed)
+                .map_or("", |(_, name)| name),
+        }
+    }
+
+    /// The verb that discovery spells so, if we know it.
+    pub fn from_listed(name: &str) -> Option<Verb> {
+        LISTED
+            .iter()
+            .find(|(_, listed)| *listed == name)
+            .map(|(verb, _)| *verb)
+    }
+
+    /// Whether this verb changes nothing on the server.
+    pub fn is_read(self) -> bool {
+        matches!(self, Verb::Get | Verb::List | Verb::Watch)
+    }
+
+    /// The place of a listed verb in a [`VerbSet`]; nothing for those that no server lists.
+    fn bit(self) -> Option<u8> {
+        1u8.checked_shl(self as u32)
+    }
+}
+
+/// The verbs that a server lists for a resource or subresource. Verbs unknown to us live on in the
+/// document; no request can be asked with one, so routing has no use for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub struct VerbSet(u8);
+
+impl VerbSet {
+    /// Adds a verb as discovery spells it; one that we do not know changes nothing.
+    pub fn insert_listed(&mut self, name: &str) {
+        if let Some(bit) = Verb::from_listed(name).and_then(Verb::bit) {
+            self.0 |= bit;
+        }
+    }
+
+    /// Whether a request with this verb is listed. A method with no verb of its own asks for the
+    /// resource alone, so every set that exists allows it.
+    pub fn allows(self, verb: Verb) -> bool {
+        match verb {
+            Verb::Other => true,
+            verb => verb.bit().is_some_and(|bit| self.0 & bit != 0),
+        }
+    }
+
+    /// Both sets together.
+    #[must_use]
+    pub fn union(self, other: VerbSet) -> VerbSet {
+        VerbSet(self.0 | other.0)
+    }
+
+    /// The verbs of the set in alphabetical order.
+    pub fn iter(self) -> impl Iterator<Item = Verb> {
+        LISTED
+            .iter()
+            .map(|(verb, _)| *verb)
+            .filter(move |verb| self.allows(*verb))
+    }
+}
+
+impl<'a> FromIterator<&'a str> for VerbSet {
+    fn from_iter<I: IntoIterator<Item = &'a str>>(names: I) -> Self {
+        let mut set = VerbSet::default();
+        for name in names {
+            set.insert_listed(name);
+        }
+        set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_allows_what_was_listed_and_nothing_else() {
+        let set: VerbSet = ["get", "watch", "frobnicate"].into_iter().collect();
+        assert!(set.allows(Verb::Get) && set.allows(Verb::Watch));
+        assert!(!set.allows(Verb::List) && !set.allows(Verb::Proxy));
+        assert!(
+            set.allows(Verb::Other),
+            "OPTIONS asks for the resource alone"
+        );
+        assert_eq!(
+            set.iter().map(Verb::as_str).collect::<Vec<_>>(),
+            ["get", "watch"]
+        );
+    }
+
+    #[test]
+    fn every_listed_verb_is_spelled_and_read_back() {
+        for (verb, name) in LISTED {
+            assert_eq!((verb.as_str(), Verb::from_listed(name)), (name, Some(verb)));
+        }
+    }
+}
