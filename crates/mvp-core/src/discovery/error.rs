@@ -6,14 +6,14 @@ use thiserror::Error;
 
 /// Something is wrong with a document of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("discovery of server {server:?}: document {document}{location}: {problem}")]
+#[error("discovery of server {server:?}: document {document}{}{location}: {problem}", if location.is_empty() { "" } else { " at " })]
 pub struct DocumentError {
     /// The ID of the server that sent it.
-    pub server: String,
+    pub server: Box<str>,
     /// The path it was asked by.
-    pub document: String,
-    /// Where in the document.
-    pub location: Location,
+    pub document: Box<str>,
+    /// Where in the document, such as `items[3].versions[0]`; empty for the document as a whole.
+    pub location: Box<str>,
     /// What is wrong there.
     pub problem: Problem,
 }
@@ -45,14 +45,14 @@ pub enum Problem {
     },
     /// Not JSON, or JSON of another shape.
     #[error("{0}")]
-    Malformed(String),
+    Malformed(Box<str>),
     /// A document of another kind than the one that was asked for.
     #[error("it is kind {kind:?} of apiVersion {api_version:?}, expected {expected}")]
     WrongKind {
         /// The kind that it names.
-        kind: String,
+        kind: Box<str>,
         /// The apiVersion that it names.
-        api_version: String,
+        api_version: Box<str>,
         /// What was asked for.
         expected: &'static str,
     },
@@ -65,14 +65,14 @@ pub enum Problem {
         /// What kind of entry.
         what: &'static str,
         /// Its name.
-        name: String,
+        name: Box<str>,
     },
 }
 
 impl Problem {
     /// The whole text is not JSON: its own lines and columns say where.
     pub(super) fn syntax(error: &serde_json::Error) -> Problem {
-        Problem::Malformed(error.to_string())
+        Problem::Malformed(error.to_string().into())
     }
 
     /// A piece has another shape than expected: the location says where, so that line and column
@@ -80,27 +80,27 @@ impl Problem {
     pub(super) fn shape(error: &serde_json::Error) -> Problem {
         let text = error.to_string();
         let end = text.rfind(" at line ").unwrap_or(text.len());
-        Problem::Malformed(text.get(..end).unwrap_or(&text).to_owned())
+        Problem::Malformed(text.get(..end).unwrap_or(&text).into())
     }
 }
 
 /// A place in a document: `items[3].versions[0].resources[7]`. The default is the document itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Location {
+pub(super) struct Location {
     /// Index of the group.
-    pub group: Option<usize>,
+    pub(super) group: Option<usize>,
     /// Index of the version in the group.
-    pub version: Option<usize>,
+    pub(super) version: Option<usize>,
     /// Index of the resource in the version.
-    pub resource: Option<usize>,
+    pub(super) resource: Option<usize>,
     /// Index of the subresource in the resource.
-    pub subresource: Option<usize>,
+    pub(super) subresource: Option<usize>,
 }
 
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let steps = [
-            (" at items", self.group),
+            ("items", self.group),
             (".versions", self.version),
             (".resources", self.resource),
             (".subresources", self.subresource),

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use bytes::Bytes;
+use hashbrown::HashSet;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -135,8 +136,10 @@ impl<'a> Object<'a> {
 
     /// Takes over the fields of `other` that are not in `known` and that this object lacks.
     pub(super) fn adopt_unknown(&mut self, other: Object<'a>, known: &[&str]) {
+        let mut present: HashSet<Cow<'a, str>> =
+            self.0.iter().map(|(key, _)| key.clone()).collect();
         for (key, value) in other.0 {
-            if !known.contains(&key.as_ref()) && self.get(&key).is_none() {
+            if !known.contains(&key.as_ref()) && present.insert(key.clone()) {
                 self.0.push((key, value));
             }
         }

@@ -214,8 +214,8 @@ pub fn parse<D: LegacyDocument>(
         serde_json::from_slice(&document).map_err(|error| whole(Problem::syntax(&error)))?;
     if parsed.kind() != D::KIND {
         return Err(whole(Problem::WrongKind {
-            kind: parsed.kind().to_owned(),
-            api_version: String::new(),
+            kind: parsed.kind().into(),
+            api_version: "".into(),
             expected: D::KIND,
         }));
     }

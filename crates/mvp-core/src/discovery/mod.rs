@@ -13,8 +13,9 @@ pub mod model;
 pub mod negotiate;
 pub mod order;
 
-pub use error::{DocumentError, Location, Problem};
-pub use model::{Group, GroupList, Limits, Parsed, Resource, Source, Subresource, Version};
+use error::Location;
+pub use error::{DocumentError, Problem};
+pub use model::{Group, GroupList, Limits, Parsed, Resource, Scope, Source, Subresource, Version};
 
 /// The two halves of the API surface. Each has a document of its own, and fails on its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -59,10 +59,24 @@ pub struct Version {
 pub struct Resource {
     /// Its plural name.
     pub name: Arc<str>,
+    /// Where its objects live.
+    pub scope: Scope,
     /// What can be asked of it.
     pub verbs: VerbSet,
     /// Its subresources.
     pub subresources: Box<[Subresource]>,
+}
+
+/// Where the objects of a resource live, and so at which paths a server routes requests for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scope {
+    /// In namespaces.
+    Namespaced,
+    /// In the cluster as a whole.
+    Cluster,
+    /// The document does not say.
+    #[default]
+    Unknown,
 }
 
 /// A subresource of a resource.
@@ -226,9 +240,9 @@ impl Group {
 impl Source<'_> {
     pub(super) fn error(&self, location: Location, problem: Problem) -> DocumentError {
         DocumentError {
-            server: self.server.to_owned(),
-            document: self.document.to_owned(),
-            location,
+            server: self.server.into(),
+            document: self.document.into(),
+            location: location.to_string().into(),
             problem,
         }
     }
@@ -246,8 +260,8 @@ fn check_kind(list: &Object<'_>) -> Result<(), Problem> {
         return Ok(());
     }
     Err(Problem::WrongKind {
-        kind: kind.into_owned(),
-        api_version: api_version.into_owned(),
+        kind: kind.into(),
+        api_version: api_version.into(),
         expected: "APIGroupDiscoveryList of apidiscovery.k8s.io/v2 or v2beta1",
     })
 }
@@ -270,7 +284,7 @@ pub(super) fn unite_duplicates(
                     group: Some(index),
                     ..Location::default()
                 };
-                let name = group.name.to_string();
+                let name = (*group.name).into();
                 complaints.push(source.error(
                     at,
                     Problem::Duplicate {
@@ -322,8 +336,8 @@ struct ResourceShape<'a> {
     subresources: Nullable<Vec<SubresourceShape<'a>>>,
     #[serde(default, rename = "responseKind")]
     _response_kind: Nullable<KindShape>,
-    #[serde(default, rename = "scope")]
-    _scope: Nullable<Text>,
+    #[serde(borrow, default)]
+    scope: Name<'a>,
     #[serde(default, rename = "singularResource")]
     _singular_resource: Nullable<Text>,
     #[serde(default, rename = "shortNames")]
@@ -411,6 +425,11 @@ impl GroupShape<'_> {
                 .0
                 .into_iter()
                 .map(|resource| Resource {
+                    scope: match &*resource.scope.0 {
+                        "Namespaced" => Scope::Namespaced,
+                        "Cluster" => Scope::Cluster,
+                        _ => Scope::Unknown,
+                    },
                     name: resource.resource.0.into(),
                     verbs: resource.verbs.0,
                     subresources: resource
@@ -448,7 +467,7 @@ fn check_names<T>(
         if name.is_empty() {
             complaints.push(source.error(place(index), Problem::MissingName(what)));
         } else if entries.len() > 1 && !seen.insert(name) {
-            let name = name.to_owned();
+            let name = name.into();
             complaints.push(source.error(place(index), Problem::Duplicate { what, name }));
         }
     }

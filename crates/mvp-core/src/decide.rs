@@ -1,0 +1,408 @@
+//! The decision: what to do with a request, what to do with a 404 that may come back, and why.
+//!
+//! [`decide`] is a pure function of the request, one snapshot and how the request came. When a
+//! server answers 404 although it was not believed, or although its view said otherwise, the data
+//! path notes a [`Denial`], has the views refreshed where the decision says so, and decides again;
+//! so the same function also tells a true 404 from a false one. It ends: every round adds a denial,
+//! and a member is asked twice at the most. The numbers are the rows of the table in
+//! ARCHITECTURE.md.
+
+mod candidates;
+mod reason;
+
+pub use candidates::Candidates;
+pub use reason::Reason;
+
+use crate::discovery::{Part, Scope};
+use crate::request::{DiscoveryPath, OpenApiPath, ResourceRequest};
+use crate::{RequestInfo, Snapshot, Timestamp, Verb};
+
+/// How a request came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// From a client.
+    Client,
+    /// From a peer that proved to be one. It must not be passed on again.
+    Peer,
+    /// From a client that claims to be a peer. Its claim is dropped, but it must not be passed on.
+    Marked,
+}
+
+/// Whether the local server can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LocalHealth {
+    /// It answers, and says that it is ready.
+    Ready,
+    /// It answers, but has not said that it is ready.
+    Unready,
+    /// It does not answer.
+    Unreachable,
+}
+
+/// How, when and by whom a request is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// How it came.
+    pub origin: Origin,
+    /// Whether it accepts only what the local server says (`profile=nopeer`).
+    pub nopeer: bool,
+    /// When it came.
+    pub arrived: Timestamp,
+    /// Whether the local server can be asked.
+    pub local: LocalHealth,
+    /// Who denied it so far; nobody at first.
+    pub denials: &'a [Denial<'a>],
+}
+
+/// A member answered this request with a 404 that the decision told us not to pass on.
+#[derive(Debug, Clone, Copy)]
+pub struct Denial<'a> {
+    /// The member's ID.
+    pub member: &'a str,
+    /// When it did.
+    pub at: Timestamp,
+    /// Whether its view listed what it denied: [`Decision::listed`] of the decision followed.
+    pub listed: bool,
+}
+
+/// What to do, and why.
+#[derive(Debug, Clone, Copy)]
+pub struct Decision<'a> {
+    /// What to do first.
+    pub action: Action<'a>,
+    /// What to do with a 404 that comes back.
+    pub on_not_found: OnNotFound,
+    /// Why: for logs, metrics and refusals.
+    pub reason: Reason,
+    /// Whether whoever is asked lists what is asked for.
+    pub listed: bool,
+}
+
+/// What to do with a request.
+#[derive(Debug, Clone, Copy)]
+pub enum Action<'a> {
+    /// Answer from the snapshot.
+    Answer,
+    /// Send it to the local server; for discovery, perhaps with `profile=nopeer` added.
+    Local {
+        /// Whether to add the profile.
+        nopeer: bool,
+    },
+    /// Nobody is known to serve it. The local server may know better: any answer of its counts,
+    /// but its 404 proves nothing yet.
+    AskLocal,
+    /// There is no local server: as [`Action::AskLocal`], with the least loaded ready member.
+    AskAny,
+    /// Send it to the best of these, and to the next when that fails.
+    Peers(Candidates<'a>),
+    /// It is not served anywhere: pass on the 404 that was held back.
+    PassNotFound,
+    /// Answer 503.
+    Refuse,
+}
+
+/// What to do with a 404 that comes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnNotFound {
+    /// It is the answer.
+    PassOn,
+    /// If it is one of routing by its shape: note the denial, and decide again.
+    NextIfRouting,
+    /// If it is one of routing by its shape: note the denial, join the next refresh (unless this
+    /// request did so before), decide again.
+    RefreshIfRouting,
+    /// As [`OnNotFound::RefreshIfRouting`], whatever its shape: servers answer for a subresource
+    /// that a custom resource lacks as if the object were missing.
+    Refresh,
+}
+
+/// Decides what to do with a request.
+pub fn decide<'a>(
+    request: &'a RequestInfo<'_>,
+    snapshot: &'a Snapshot,
+    asked: Asked<'a>,
+) -> Decision<'a> {
+    let case = Case { snapshot, asked };
+    if snapshot.local().is_none() && asked.origin != Origin::Client {
+        return refuse(Reason::NotPassedOn);
+    }
+    match request {
+        RequestInfo::Resource(request) => case.resource(request),
+        RequestInfo::Discovery(path) => case.discovery(path),
+        RequestInfo::OpenApi(path) => case.openapi(path),
+        RequestInfo::NonResource | RequestInfo::Malformed => case.own_business(),
+    }
+}
+
+struct Case<'a> {
+    snapshot: &'a Snapshot,
+    asked: Asked<'a>,
+}
+
+impl<'a> Case<'a> {
+    /// Rows 4 to 13.
+    fn resource(&self, request: &'a ResourceRequest<'_>) -> Decision<'a> {
+        let (snapshot, asked) = (self.snapshot, self.asked);
+        let part = Part::of_group(&request.group);
+        let route = snapshot.route(request);
+        let listing = Candidates::new(snapshot, route, &request.subresource, asked.denials, part);
+        let exact = listing.with_verb(request.verb, route.is_none_or(|r| fits(r.scope, request)));
+        // Answers of backends and extension servers cannot be told from a server's own.
+        let opaque = request.subresource == "proxy"
+            || route.map_or_else(
+                || snapshot.is_extension(&request.group, &request.version),
+                |route| route.extension,
+            );
+        let unless_opaque = |on_not_found| {
+            if opaque {
+                OnNotFound::PassOn
+            } else {
+                on_not_found
+            }
+        };
+
+        // Rows 4 and 9: served here; or perhaps, by a server that is down and was never seen.
+        let unseen = self.local_is_unseen(part);
+        if exact.local_serves() || (unseen && asked.local == LocalHealth::Unreachable) {
+            let local = Decision {
+                action: Action::Local { nopeer: false },
+                on_not_found: unless_opaque(OnNotFound::RefreshIfRouting),
+                reason: Reason::ServedLocally,
+                listed: true,
+            };
+            return match asked.local {
+                LocalHealth::Ready => local,
+                _ => self.while_local_is_down(request, exact, local),
+            };
+        }
+        // What the local server serves was never seen. It may well serve this.
+        if unseen && !self.denied_by_local() && !(opaque && exact.any()) {
+            return self.ask_local(Reason::LocalViewUnknown, unless_opaque(OnNotFound::Refresh));
+        }
+        // Rows 5 and 6: served elsewhere.
+        if exact.any() {
+            if asked.origin != Origin::Client {
+                return refuse(Reason::ServedElsewhere);
+            }
+            return Decision {
+                action: Action::Peers(exact),
+                on_not_found: unless_opaque(OnNotFound::NextIfRouting),
+                reason: Reason::ServedByPeer,
+                listed: true,
+            };
+        }
+        // Rows 10 and 11, and members that left or cannot be reached: listed, yet nobody to ask.
+        if exact.listed_by_anyone() {
+            let denied = asked.denials.iter().any(|denial| denial.listed);
+            return refuse(if denied {
+                Reason::ViewSuspect
+            } else {
+                Reason::NobodyReachable
+            });
+        }
+
+        // Row 13: the resource is there, but not so. Whoever lists it says what is wrong.
+        if listing.local_serves() && asked.local != LocalHealth::Unreachable {
+            return Decision {
+                action: Action::Local { nopeer: false },
+                on_not_found: unless_opaque(OnNotFound::RefreshIfRouting),
+                reason: Reason::VerbUnlisted,
+                listed: false,
+            };
+        }
+        if listing.any() && !listing.local_lists() {
+            if asked.origin != Origin::Client {
+                return refuse(Reason::ServedElsewhere);
+            }
+            return Decision {
+                action: Action::Peers(listing),
+                on_not_found: unless_opaque(OnNotFound::RefreshIfRouting),
+                reason: Reason::VerbUnlisted,
+                listed: false,
+            };
+        }
+        // Rows 7 and 8: nobody lists it.
+        if opaque && snapshot.blocking(part).next().is_some() {
+            return refuse(Reason::Unconfirmed);
+        }
+        self.unlisted(part, unless_opaque(OnNotFound::Refresh))
+    }
+
+    /// Row 9: clients of this address survive the restart of its server.
+    fn while_local_is_down(
+        &self,
+        request: &ResourceRequest<'_>,
+        peers: Candidates<'a>,
+        local: Decision<'a>,
+    ) -> Decision<'a> {
+        if self.asked.origin == Origin::Peer {
+            return refuse(Reason::LocalDown);
+        }
+        if self.asked.origin == Origin::Client {
+            // An older server would erase what it does not know of an object.
+            let usable = if request.verb.is_read() {
+                Some(peers)
+            } else {
+                self.snapshot
+                    .local()
+                    .and_then(|local| local.view.release)
+                    .map(|release| peers.not_older_than(release))
+            };
+            if let Some(usable) = usable.filter(Candidates::any) {
+                return Decision {
+                    action: Action::Peers(usable),
+                    on_not_found: match local.on_not_found {
+                        OnNotFound::PassOn => OnNotFound::PassOn,
+                        _ => OnNotFound::NextIfRouting,
+                    },
+                    reason: Reason::LocalDown,
+                    listed: true,
+                };
+            }
+        }
+        // Nobody else may have it. A server that is not ready may still answer.
+        match self.asked.local {
+            LocalHealth::Unreachable if self.asked.origin == Origin::Client && peers.any() => {
+                refuse(Reason::PeersTooOld)
+            }
+            LocalHealth::Unreachable => refuse(Reason::LocalDown),
+            LocalHealth::Unready | LocalHealth::Ready => local,
+        }
+    }
+
+    /// Rows 7 and 8: nobody lists it. The local server is asked all the same; its 404 is the truth
+    /// once every member confirmed, after this request came, that it does not serve it.
+    fn unlisted(&self, part: Part, on_not_found: OnNotFound) -> Decision<'a> {
+        let asked = self.asked;
+        if asked.denials.is_empty() {
+            return self.ask_local(Reason::Unlisted, on_not_found);
+        }
+        if self.local_is_unseen(part) {
+            return refuse(Reason::LocalViewUnknown);
+        }
+        if self
+            .snapshot
+            .unconfirmed(part, asked.arrived)
+            .next()
+            .is_some()
+        {
+            return refuse(Reason::Unconfirmed);
+        }
+        Decision {
+            action: Action::PassNotFound,
+            on_not_found: OnNotFound::PassOn,
+            reason: Reason::ConfirmedNotFound,
+            listed: false,
+        }
+    }
+
+    /// Rows 1 and 2.
+    fn discovery(&self, path: &DiscoveryPath<'_>) -> Decision<'a> {
+        let part = match path {
+            DiscoveryPath::Api => Part::Api,
+            DiscoveryPath::Apis | DiscoveryPath::Group(_) => Part::Apis,
+            DiscoveryPath::GroupVersion(group, _) => Part::of_group(group),
+        };
+        if let Some(decision) = self.described_locally(&[part]) {
+            return decision;
+        }
+        // What the local server serves was never seen; its own document is better than none of its.
+        let reachable = self.asked.local != LocalHealth::Unreachable;
+        if self.local_is_unseen(part) && reachable && !self.denied_by_local() {
+            return self.ask_local(Reason::LocalViewUnknown, OnNotFound::Refresh);
+        }
+        if self.snapshot.describes(path) {
+            return answer();
+        }
+        self.unlisted(part, OnNotFound::Refresh)
+    }
+
+    /// Rows 1 and 2 for OpenAPI, which describes both halves at once.
+    fn openapi(&self, _path: &OpenApiPath<'_>) -> Decision<'a> {
+        self.described_locally(&Part::ALL).unwrap_or_else(answer)
+    }
+
+    /// Row 2, and row 1 while a merged document would be incomplete.
+    fn described_locally(&self, parts: &[Part]) -> Option<Decision<'a>> {
+        let from_peer = self.asked.origin == Origin::Peer;
+        if from_peer || self.asked.nopeer {
+            let mut decision = self.ask_local(Reason::DiscoveryLocal, OnNotFound::PassOn);
+            if let Action::AskLocal = decision.action {
+                decision.action = Action::Local { nopeer: from_peer };
+            }
+            return Some(decision);
+        }
+        let incomplete = parts
+            .iter()
+            .any(|part| self.snapshot.is_incomplete_start(*part));
+        incomplete.then(|| refuse(Reason::Starting))
+    }
+
+    /// Row 3: what a server says of itself, no other can say for it.
+    fn own_business(&self) -> Decision<'a> {
+        let mut decision = self.ask_local(Reason::NonResource, OnNotFound::PassOn);
+        if let Action::AskLocal = decision.action {
+            decision.action = Action::Local { nopeer: false };
+        }
+        decision
+    }
+
+    /// Asks the local server, or, where there is none, any (row 12).
+    fn ask_local(&self, reason: Reason, on_not_found: OnNotFound) -> Decision<'a> {
+        let action = match (self.snapshot.local(), self.asked.local) {
+            (None, _) => Action::AskAny,
+            (Some(_), LocalHealth::Unreachable) => return refuse(Reason::LocalDown),
+            (Some(_), _) => Action::AskLocal,
+        };
+        Decision {
+            action,
+            on_not_found,
+            reason,
+            listed: false,
+        }
+    }
+
+    fn local_is_unseen(&self, part: Part) -> bool {
+        self.snapshot
+            .local()
+            .is_some_and(|local| local.view.part(part).is_none())
+    }
+
+    fn denied_by_local(&self) -> bool {
+        self.snapshot
+            .local()
+            .is_some_and(|local| self.asked.denials.iter().any(|d| *d.member == *local.id))
+    }
+}
+
+/// Whether a server routes a request at this path to a resource of that scope.
+fn fits(scope: Scope, request: &ResourceRequest<'_>) -> bool {
+    match scope {
+        Scope::Namespaced => {
+            !request.namespace.is_empty() || matches!(request.verb, Verb::List | Verb::Watch)
+        }
+        Scope::Cluster => {
+            request.namespace.is_empty()
+                || (request.group.is_empty() && request.resource == "namespaces")
+        }
+        Scope::Unknown => true,
+    }
+}
+
+fn answer<'a>() -> Decision<'a> {
+    Decision {
+        action: Action::Answer,
+        on_not_found: OnNotFound::PassOn,
+        reason: Reason::DiscoveryMerged,
+        listed: true,
+    }
+}
+
+fn refuse<'a>(reason: Reason) -> Decision<'a> {
+    Decision {
+        action: Action::Refuse,
+        on_not_found: OnNotFound::PassOn,
+        reason,
+        listed: false,
+    }
+}

@@ -1,0 +1,92 @@
+//! Why a request was treated as it was.
+
+use std::fmt;
+
+/// Why a request was treated as it was; one word for metrics, one sentence for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// Row 1: discovery is answered for the whole cluster.
+    DiscoveryMerged,
+    /// Row 1: a member's APIs are not known yet, shortly after the start.
+    Starting,
+    /// Row 2: discovery of the local server alone was asked for.
+    DiscoveryLocal,
+    /// Row 3: no API resource.
+    NonResource,
+    /// Row 4: the local server serves it.
+    ServedLocally,
+    /// Row 5: a peer serves it.
+    ServedByPeer,
+    /// Row 5: only members serve it that left or cannot be reached.
+    NobodyReachable,
+    /// Row 6: a peer serves it, but the request came from a peer already, or says so.
+    ServedElsewhere,
+    /// Row 7: nobody is known to serve it.
+    Unlisted,
+    /// Row 7: every member confirmed that it does not serve it.
+    ConfirmedNotFound,
+    /// Row 8: a member that may serve it could not be asked.
+    Unconfirmed,
+    /// Row 8: what the local server serves was never seen.
+    LocalViewUnknown,
+    /// Row 9: the local server is down.
+    LocalDown,
+    /// Row 9: the local server is down, and those who could take the write are older.
+    PeersTooOld,
+    /// Rows 10 and 11: whoever lists it answers that it is not there.
+    ViewSuspect,
+    /// Row 12: from a peer, and there is no local server.
+    NotPassedOn,
+    /// Row 13: the resource is served, but not with this verb or at this path.
+    VerbUnlisted,
+}
+
+impl Reason {
+    /// The reason as a label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Reason::DiscoveryMerged => "discovery-merged",
+            Reason::Starting => "starting",
+            Reason::DiscoveryLocal => "discovery-local",
+            Reason::NonResource => "non-resource",
+            Reason::ServedLocally => "served-locally",
+            Reason::ServedByPeer => "served-by-peer",
+            Reason::NobodyReachable => "nobody-reachable",
+            Reason::ServedElsewhere => "served-elsewhere",
+            Reason::Unlisted => "unlisted",
+            Reason::ConfirmedNotFound => "confirmed-not-found",
+            Reason::Unconfirmed => "unconfirmed",
+            Reason::LocalViewUnknown => "local-view-unknown",
+            Reason::LocalDown => "local-down",
+            Reason::PeersTooOld => "peers-too-old",
+            Reason::ViewSuspect => "view-suspect",
+            Reason::NotPassedOn => "not-passed-on",
+            Reason::VerbUnlisted => "verb-unlisted",
+        }
+    }
+}
+
+/// The reason as half a sentence, for the message of a refusal.
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reason::DiscoveryMerged => "discovery is answered for all members together",
+            Reason::Starting => "the APIs of some members are not known yet",
+            Reason::DiscoveryLocal => "discovery of the local server alone was asked for",
+            Reason::NonResource => "the path is no API resource",
+            Reason::ServedLocally => "the local server serves it",
+            Reason::ServedByPeer => "a peer serves it",
+            Reason::NobodyReachable => "the members that serve it left or cannot be reached",
+            Reason::ServedElsewhere => "another member serves it, and a request is passed on once",
+            Reason::Unlisted => "no member is known to serve it",
+            Reason::ConfirmedNotFound => "every member confirmed that it does not serve it",
+            Reason::Unconfirmed => "a member that may serve it could not be asked",
+            Reason::LocalViewUnknown => "it is not known yet what the local server serves",
+            Reason::LocalDown => "the local server is down",
+            Reason::PeersTooOld => "the local server is down, and its peers are too old to write",
+            Reason::ViewSuspect => "the members that list it answer that it is not there",
+            Reason::NotPassedOn => "a request from a peer is not passed on",
+            Reason::VerbUnlisted => "the resource is served, but not in this way",
+        })
+    }
+}
