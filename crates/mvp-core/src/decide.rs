@@ -154,11 +154,7 @@ impl<'a> Case<'a> {
                 |route| route.extension,
             );
         let unless_opaque = |on_not_found| {
-            if opaque {
-                OnNotFound::PassOn
-            } else {
-                on_not_found
-            }
+            if opaque { OnNotFound::PassOn } else { on_not_found }
         };
 
         // Rows 4 and 9: served here; or perhaps, by a server that is down and was never seen.
@@ -194,11 +190,7 @@ impl<'a> Case<'a> {
         // Rows 10 and 11, and members that left or cannot be reached: listed, yet nobody to ask.
         if exact.listed_by_anyone() {
             let denied = asked.denials.iter().any(|denial| denial.listed);
-            return refuse(if denied {
-                Reason::ViewSuspect
-            } else {
-                Reason::NobodyReachable
-            });
+            return refuse(if denied { Reason::ViewSuspect } else { Reason::NobodyReachable });
         }
 
         // Row 13: the resource is there, but not so. Whoever lists it says what is wrong.
@@ -280,12 +272,7 @@ impl<'a> Case<'a> {
         if self.local_is_unseen(part) {
             return refuse(Reason::LocalViewUnknown);
         }
-        if self
-            .snapshot
-            .unconfirmed(part, asked.arrived)
-            .next()
-            .is_some()
-        {
+        if self.snapshot.unconfirmed(part, asked.arrived).next().is_some() {
             return refuse(Reason::Unconfirmed);
         }
         Decision {
@@ -332,9 +319,7 @@ impl<'a> Case<'a> {
             }
             return Some(decision);
         }
-        let incomplete = parts
-            .iter()
-            .any(|part| self.snapshot.is_incomplete_start(*part));
+        let incomplete = parts.iter().any(|part| self.snapshot.is_incomplete_start(*part));
         incomplete.then(|| refuse(Reason::Starting))
     }
 
@@ -354,18 +339,11 @@ impl<'a> Case<'a> {
             (Some(_), LocalHealth::Unreachable) => return refuse(Reason::LocalDown),
             (Some(_), _) => Action::AskLocal,
         };
-        Decision {
-            action,
-            on_not_found,
-            reason,
-            listed: false,
-        }
+        Decision { action, on_not_found, reason, listed: false }
     }
 
     fn local_is_unseen(&self, part: Part) -> bool {
-        self.snapshot
-            .local()
-            .is_some_and(|local| local.view.part(part).is_none())
+        self.snapshot.local().is_some_and(|local| local.view.part(part).is_none())
     }
 
     fn denied_by_local(&self) -> bool {
@@ -399,10 +377,5 @@ fn answer<'a>() -> Decision<'a> {
 }
 
 fn refuse<'a>(reason: Reason) -> Decision<'a> {
-    Decision {
-        action: Action::Refuse,
-        on_not_found: OnNotFound::PassOn,
-        reason,
-        listed: false,
-    }
+    Decision { action: Action::Refuse, on_not_found: OnNotFound::PassOn, reason, listed: false }
 }

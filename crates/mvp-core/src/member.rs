@@ -90,11 +90,7 @@ impl View {
             return ViewState::Unknown;
         };
         let age = now.since(api.confirmed.min(apis.confirmed));
-        if age <= fresh_for {
-            ViewState::Fresh
-        } else {
-            ViewState::Stale(age)
-        }
+        if age <= fresh_for { ViewState::Fresh } else { ViewState::Stale(age) }
     }
 }
 
@@ -111,15 +107,10 @@ impl Release {
     /// Reads the `gitVersion` of `/version`, such as `v1.36.4`, `v1.37.0-rc.1` or `v1.31.2-eks-7`.
     /// Patch releases neither add nor lose fields, so they are not told apart.
     pub fn parse(git_version: &str) -> Option<Release> {
-        let mut numbers = git_version
-            .strip_prefix('v')
-            .unwrap_or(git_version)
-            .splitn(3, '.');
+        let mut numbers = git_version.strip_prefix('v').unwrap_or(git_version).splitn(3, '.');
         let major = numbers.next()?.parse().ok()?;
         let minor = numbers.next()?;
-        let digits = minor
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(minor.len());
+        let digits = minor.find(|c: char| !c.is_ascii_digit()).unwrap_or(minor.len());
         let minor = minor.get(..digits)?.parse().ok()?;
         Some(Release { major, minor })
     }
@@ -158,23 +149,11 @@ mod tests {
     #[test]
     fn a_view_is_as_old_as_its_older_document() {
         let at = |seconds| Timestamp::after_start(Duration::from_secs(seconds));
-        let seen = |seconds| {
-            Some(Seen {
-                list: Arc::default(),
-                confirmed: at(seconds),
-            })
-        };
+        let seen = |seconds| Some(Seen { list: Arc::default(), confirmed: at(seconds) });
         let second = Duration::from_secs(1);
-        let view = |api, apis| View {
-            api,
-            apis,
-            release: None,
-        };
+        let view = |api, apis| View { api, apis, release: None };
         assert_eq!(view(None, seen(9)).state(at(9), second), ViewState::Unknown);
-        assert_eq!(
-            view(seen(8), seen(9)).state(at(9), second),
-            ViewState::Fresh
-        );
+        assert_eq!(view(seen(8), seen(9)).state(at(9), second), ViewState::Fresh);
         let stale = ViewState::Stale(Duration::from_secs(7));
         assert_eq!(view(seen(2), seen(9)).state(at(9), second), stale);
     }

@@ -126,11 +126,7 @@ impl ResourceRequest<'_> {
         }
         match self.verb {
             Verb::Get => {
-                self.verb = if query::asks_watch(query) {
-                    Verb::Watch
-                } else {
-                    Verb::List
-                };
+                self.verb = if query::asks_watch(query) { Verb::Watch } else { Verb::List };
                 if let Some(name) = query::selected_name(query) {
                     self.name = Cow::Owned(name);
                 }
@@ -274,10 +270,7 @@ fn has_control_byte(text: &str) -> bool {
 /// Undoes percent-encoding as a Go server does; `None` for a `%` that two hexadecimal digits do not
 /// follow. Bytes that are not UTF-8 become U+FFFD, which no served name contains.
 fn percent_decode(text: &str, plus_is_space: bool) -> Option<Cow<'_, str>> {
-    if !text
-        .bytes()
-        .any(|byte| byte == b'%' || (plus_is_space && byte == b'+'))
-    {
+    if !text.bytes().any(|byte| byte == b'%' || (plus_is_space && byte == b'+')) {
         return Some(Cow::Borrowed(text));
     }
     let mut decoded = Vec::with_capacity(text.len());
@@ -296,9 +289,7 @@ fn percent_decode(text: &str, plus_is_space: bool) -> Option<Cow<'_, str>> {
 }
 
 fn hex_digit(byte: u8) -> Option<u8> {
-    char::from(byte)
-        .to_digit(16)
-        .and_then(|digit| u8::try_from(digit).ok())
+    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
 fn owned(text: Cow<'_, str>) -> Cow<'static, str> {

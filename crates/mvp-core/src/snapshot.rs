@@ -84,10 +84,7 @@ struct PerPart<T> {
 
 impl<T> PerPart<T> {
     fn new(make: impl Fn(Part) -> T) -> PerPart<T> {
-        PerPart {
-            api: make(Part::Api),
-            apis: make(Part::Apis),
-        }
+        PerPart { api: make(Part::Api), apis: make(Part::Apis) }
     }
 
     fn of(&self, part: Part) -> &T {
@@ -114,9 +111,7 @@ impl Snapshot {
         let mut members = inputs.members;
         members.sort_by(|a, b| (&a.id, b.heard).cmp(&(&b.id, a.heard)));
         members.dedup_by(|later, first| later.id == first.id);
-        let local = inputs
-            .local
-            .and_then(|id| members.iter().position(|member| member.id == id));
+        let local = inputs.local.and_then(|id| members.iter().position(|member| member.id == id));
 
         let merged = PerPart::new(|part| {
             let sources = members
@@ -173,10 +168,7 @@ impl Snapshot {
 
     /// How far the view of a member could be relied upon when this was built.
     pub fn view_state(&self, id: &str) -> Option<ViewState> {
-        self.members
-            .iter()
-            .find(|entry| &*entry.member.id == id)
-            .map(|entry| entry.state)
+        self.members.iter().find(|entry| &*entry.member.id == id).map(|entry| entry.state)
     }
 
     /// When this was built.
@@ -188,10 +180,7 @@ impl Snapshot {
     /// of it is unknown or too old.
     pub fn blocking(&self, part: Part) -> impl Iterator<Item = &Member> {
         let blocking = move |entry: &&MemberEntry| *entry.blocking.of(part);
-        self.members
-            .iter()
-            .filter(blocking)
-            .map(|entry| &entry.member)
+        self.members.iter().filter(blocking).map(|entry| &entry.member)
     }
 
     /// The members that have yet to confirm, in a fetch begun after `since`, what they serve of one
@@ -212,10 +201,9 @@ impl Snapshot {
             DiscoveryPath::Api => Some(self.merged.api.root(Part::Api, form)),
             DiscoveryPath::Apis => Some(self.merged.apis.root(Part::Apis, form)),
             DiscoveryPath::Group(group) if form == Form::Legacy => self.merged.apis.group(group),
-            DiscoveryPath::GroupVersion(group, version) if form == Form::Legacy => self
-                .merged
-                .of(Part::of_group(group))
-                .version(group, version),
+            DiscoveryPath::GroupVersion(group, version) if form == Form::Legacy => {
+                self.merged.of(Part::of_group(group)).version(group, version)
+            }
             _ => None,
         }
     }
@@ -225,17 +213,15 @@ impl Snapshot {
         match path {
             DiscoveryPath::Api | DiscoveryPath::Apis => true,
             DiscoveryPath::Group(group) => self.merged.apis.has_group(group),
-            DiscoveryPath::GroupVersion(group, version) => self
-                .merged
-                .of(Part::of_group(group))
-                .has_version(group, version),
+            DiscoveryPath::GroupVersion(group, version) => {
+                self.merged.of(Part::of_group(group)).has_version(group, version)
+            }
         }
     }
 
     /// Who serves the resource of a request.
     pub(crate) fn route(&self, request: &ResourceRequest<'_>) -> Option<&Route> {
-        self.routes
-            .find(&request.group, &request.version, &request.resource)
+        self.routes.find(&request.group, &request.version, &request.resource)
     }
 
     pub(crate) fn member(&self, index: usize) -> Option<&Member> {
@@ -261,9 +247,7 @@ impl Snapshot {
     /// Routes name members by their place and prefer the newer, so both must be as they were.
     fn routes_hold(&self, members: &[Member], merged: &PerPart<Arc<MergedPart>>) -> bool {
         let key = |member: &Member| (Arc::clone(&member.id), member.view.release);
-        Part::ALL
-            .iter()
-            .all(|part| Arc::ptr_eq(self.merged.of(*part), merged.of(*part)))
+        Part::ALL.iter().all(|part| Arc::ptr_eq(self.merged.of(*part), merged.of(*part)))
             && self.members().map(key).eq(members.iter().map(key))
     }
 }
@@ -296,9 +280,5 @@ impl MemberEntry {
 }
 
 fn confirmed_since(entry: &MemberEntry, part: Part, since: Timestamp) -> bool {
-    entry
-        .member
-        .view
-        .part(part)
-        .is_some_and(|seen| seen.confirmed >= since)
+    entry.member.view.part(part).is_some_and(|seen| seen.confirmed >= since)
 }

@@ -44,19 +44,13 @@ impl Verb {
         match self {
             Verb::Proxy => "proxy",
             Verb::Other => "",
-            listed => LISTED
-                .iter()
-                .find(|(verb, _)| *verb == listed)
-                .map_or("", |(_, name)| name),
+            listed => LISTED.iter().find(|(verb, _)| *verb == listed).map_or("", |(_, name)| name),
         }
     }
 
     /// The verb that discovery spells so, if we know it.
     pub fn from_listed(name: &str) -> Option<Verb> {
-        LISTED
-            .iter()
-            .find(|(_, listed)| *listed == name)
-            .map(|(verb, _)| *verb)
+        LISTED.iter().find(|(_, listed)| *listed == name).map(|(verb, _)| *verb)
     }
 
     /// Whether this verb changes nothing on the server.
@@ -100,10 +94,7 @@ impl VerbSet {
 
     /// The verbs of the set in alphabetical order.
     pub fn iter(self) -> impl Iterator<Item = Verb> {
-        LISTED
-            .iter()
-            .map(|(verb, _)| *verb)
-            .filter(move |verb| self.allows(*verb))
+        LISTED.iter().map(|(verb, _)| *verb).filter(move |verb| self.allows(*verb))
     }
 }
 
@@ -126,14 +117,8 @@ mod tests {
         let set: VerbSet = ["get", "watch", "frobnicate"].into_iter().collect();
         assert!(set.allows(Verb::Get) && set.allows(Verb::Watch));
         assert!(!set.allows(Verb::List) && !set.allows(Verb::Proxy));
-        assert!(
-            set.allows(Verb::Other),
-            "OPTIONS asks for the resource alone"
-        );
-        assert_eq!(
-            set.iter().map(Verb::as_str).collect::<Vec<_>>(),
-            ["get", "watch"]
-        );
+        assert!(set.allows(Verb::Other), "OPTIONS asks for the resource alone");
+        assert_eq!(set.iter().map(Verb::as_str).collect::<Vec<_>>(), ["get", "watch"]);
     }
 
     #[test]

@@ -28,15 +28,7 @@ impl<'a> Candidates<'a> {
         denials: &'a [Denial<'a>],
         part: Part,
     ) -> Candidates<'a> {
-        Candidates {
-            snapshot,
-            route,
-            subresource,
-            verb: None,
-            not_older_than: None,
-            denials,
-            part,
-        }
+        Candidates { snapshot, route, subresource, verb: None, not_older_than: None, denials, part }
     }
 
     /// The peers to choose from, the newest first; of one release, in the order of their IDs.
@@ -52,28 +44,17 @@ impl<'a> Candidates<'a> {
 
     /// Those that list it with this verb; nobody where its path does not fit.
     pub(super) fn with_verb(self, verb: Verb, fits: bool) -> Candidates<'a> {
-        Candidates {
-            verb: Some(verb),
-            route: self.route.filter(|_| fits),
-            ..self
-        }
+        Candidates { verb: Some(verb), route: self.route.filter(|_| fits), ..self }
     }
 
     /// Those that know at least what a server of this release knows.
     pub(super) fn not_older_than(self, release: Release) -> Candidates<'a> {
-        Candidates {
-            not_older_than: Some(release),
-            ..self
-        }
+        Candidates { not_older_than: Some(release), ..self }
     }
 
     /// Whether the local server lists it and is to be believed.
     pub(super) fn local_serves(&self) -> bool {
-        self.local_lists()
-            && self
-                .snapshot
-                .local()
-                .is_some_and(|local| !self.denied(local))
+        self.local_lists() && self.snapshot.local().is_some_and(|local| !self.denied(local))
     }
 
     /// Whether the local server lists it.
@@ -111,10 +92,7 @@ impl<'a> Candidates<'a> {
 
     /// A member that denied it is not asked again; unless that was before it came to list it.
     fn denied(&self, member: &Member) -> bool {
-        let mut denials = self
-            .denials
-            .iter()
-            .filter(|denial| *denial.member == *member.id);
+        let mut denials = self.denials.iter().filter(|denial| *denial.member == *member.id);
         match (denials.next(), denials.next()) {
             (None, _) => false,
             (Some(denial), None) => {

@@ -31,11 +31,7 @@ impl LegacyExtras {
     /// Both together; where both speak of a resource, the first is heard.
     pub(super) fn united(&self, other: &LegacyExtras) -> LegacyExtras {
         let mut united = other.clone();
-        united.0.extend(
-            self.0
-                .iter()
-                .map(|(key, extra)| (key.clone(), extra.clone())),
-        );
+        united.0.extend(self.0.iter().map(|(key, extra)| (key.clone(), extra.clone())));
         united
     }
 }
@@ -51,10 +47,8 @@ pub fn from_legacy(
     let mut complaints = Vec::new();
     for (index, group) in groups.iter().enumerate() {
         let preferred = &group.preferred_version.version;
-        let (first, rest): (Vec<_>, Vec<_>) = group
-            .versions
-            .iter()
-            .partition(|version| version.version == *preferred);
+        let (first, rest): (Vec<_>, Vec<_>) =
+            group.versions.iter().partition(|version| version.version == *preferred);
 
         let mut versions = Vec::new();
         let mut extras = LegacyExtras::default();
@@ -68,14 +62,9 @@ pub fn from_legacy(
         if versions.is_empty() {
             continue;
         }
-        let at = Location {
-            group: Some(index),
-            ..Location::default()
-        };
+        let at = Location { group: Some(index), ..Location::default() };
         let aggregated = AggregatedGroup {
-            metadata: Metadata {
-                name: Some(group.name.clone()).filter(|name| !name.is_empty()),
-            },
+            metadata: Metadata { name: Some(group.name.clone()).filter(|name| !name.is_empty()) },
             versions: Some(versions),
         };
         let raw = serde_json::to_vec(&aggregated)
@@ -87,23 +76,13 @@ pub fn from_legacy(
         }
     }
     let groups = unite_duplicates(source, served_groups, &mut complaints);
-    Ok(Parsed {
-        value: GroupList {
-            groups,
-            ..GroupList::default()
-        },
-        complaints,
-    })
+    Ok(Parsed { value: GroupList { groups, ..GroupList::default() }, complaints })
 }
 
 /// The core group as an entry of a group list, for [`from_legacy`].
 pub fn core_group(versions: &ApiVersions) -> ApiGroup {
     ApiGroup {
-        versions: versions
-            .versions
-            .iter()
-            .map(|version| GroupVersion::new("", version))
-            .collect(),
+        versions: versions.versions.iter().map(|version| GroupVersion::new("", version)).collect(),
         ..ApiGroup::default()
     }
 }
@@ -135,11 +114,7 @@ pub fn group_list(list: &GroupList) -> ApiGroupList {
 
 /// `/apis/G`.
 pub fn group(group: &Group) -> ApiGroup {
-    ApiGroup {
-        kind: "APIGroup".to_owned(),
-        api_version: "v1".to_owned(),
-        ..group_entry(group)
-    }
+    ApiGroup { kind: "APIGroup".to_owned(), api_version: "v1".to_owned(), ..group_entry(group) }
 }
 
 /// `/apis/G/V` or `/api/V`; nothing where the group has no such version.
@@ -147,20 +122,14 @@ pub fn resource_list(group: &Group, version: &str) -> Option<ApiResourceList> {
     // The group was read before, and every field below was checked then.
     let aggregated: AggregatedGroup = serde_json::from_slice(&group.raw).ok()?;
     let versions = aggregated.versions.unwrap_or_default();
-    let aggregated = versions
-        .into_iter()
-        .find(|entry| entry.version == version)?;
+    let aggregated = versions.into_iter().find(|entry| entry.version == version)?;
     let mut resources = Vec::new();
     for resource in aggregated.resources.unwrap_or_default() {
         let namespaced = resource.scope.as_deref() == Some("Namespaced");
         let parent = resource.resource.clone();
         let subresources = resource.subresources;
         // A parent that only stands for its subresources is not a resource that one can ask for.
-        if resource
-            .verbs
-            .as_ref()
-            .is_some_and(|verbs| !verbs.is_empty())
-            || subresources.is_none()
+        if resource.verbs.as_ref().is_some_and(|verbs| !verbs.is_empty()) || subresources.is_none()
         {
             resources.push(ApiResource {
                 name: resource.resource,
@@ -188,7 +157,8 @@ pub fn resource_list(group: &Group, version: &str) -> Option<ApiResourceList> {
     }
     Some(ApiResourceList {
         kind: "APIResourceList".to_owned(),
-        api_version: "v1".to_owned(),
+        // Real servers leave it out for the core group.
+        api_version: if group.name.is_empty() { "" } else { "v1" }.to_owned(),
         group_version: joined_group_version(&group.name, version),
         resources,
         unknown: Map::new(),
@@ -213,10 +183,8 @@ impl ApiResource {
     /// Names the group and version of the kind only where they are not those of the list.
     fn of_kind(kind: Option<Kind>, group: &str, version: &str) -> ApiResource {
         let kind = kind.unwrap_or_default();
-        let (kind_group, kind_version) = (
-            kind.group.unwrap_or_default(),
-            kind.version.unwrap_or_default(),
-        );
+        let (kind_group, kind_version) =
+            (kind.group.unwrap_or_default(), kind.version.unwrap_or_default());
         let foreign = !kind_version.is_empty() && (kind_group != group || kind_version != version);
         ApiResource {
             kind: kind.kind.unwrap_or_default(),
@@ -235,17 +203,14 @@ impl LegacyExtras {
                 unknown: resource.unknown.clone(),
             };
             if extra != LegacyExtra::default() {
-                self.0
-                    .insert((version.to_owned(), resource.name.clone()), extra);
+                self.0.insert((version.to_owned(), resource.name.clone()), extra);
             }
         }
     }
 
     fn give(&self, version: &str, resource: &mut ApiResource) {
         if let Some(extra) = self.0.get(&(version.to_owned(), resource.name.clone())) {
-            resource
-                .storage_version_hash
-                .clone_from(&extra.storage_version_hash);
+            resource.storage_version_hash.clone_from(&extra.storage_version_hash);
             resource.unknown.clone_from(&extra.unknown);
         }
     }
@@ -253,10 +218,8 @@ impl LegacyExtras {
 
 fn aggregated_version(version: &str, list: &ApiResourceList) -> AggregatedVersion {
     let mut resources: Vec<AggregatedResource> = Vec::new();
-    let (subresources, whole): (Vec<_>, Vec<_>) = list
-        .resources
-        .iter()
-        .partition(|resource| resource.name.contains('/'));
+    let (subresources, whole): (Vec<_>, Vec<_>) =
+        list.resources.iter().partition(|resource| resource.name.contains('/'));
     for resource in whole {
         resources.push(AggregatedResource {
             resource: resource.name.clone(),
@@ -276,10 +239,7 @@ fn aggregated_version(version: &str, list: &ApiResourceList) -> AggregatedVersio
             response_kind: Some(Kind::of(subresource)),
             verbs: Some(subresource.verbs.clone()),
         };
-        match resources
-            .iter_mut()
-            .find(|resource| resource.resource == parent)
-        {
+        match resources.iter_mut().find(|resource| resource.resource == parent) {
             Some(parent) => parent.subresources.get_or_insert_default().push(entry),
             // A subresource without its resource still has to hang from something.
             None => resources.push(AggregatedResource {
@@ -299,11 +259,7 @@ fn aggregated_version(version: &str, list: &ApiResourceList) -> AggregatedVersio
 }
 
 fn scope(resource: &ApiResource) -> String {
-    let scope = if resource.namespaced {
-        "Namespaced"
-    } else {
-        "Cluster"
-    };
+    let scope = if resource.namespaced { "Namespaced" } else { "Cluster" };
     scope.to_owned()
 }
 

@@ -15,14 +15,10 @@ use super::{Limits, Problem};
 /// Checks size, encoding and depth, and gives the document without white space between tokens.
 pub(super) fn prepare(document: Bytes, limits: &Limits) -> Result<Bytes, Problem> {
     if document.len() > limits.max_bytes {
-        return Err(Problem::TooLarge {
-            bytes: document.len(),
-            limit: limits.max_bytes,
-        });
+        return Err(Problem::TooLarge { bytes: document.len(), limit: limits.max_bytes });
     }
-    let text = std::str::from_utf8(&document).map_err(|error| Problem::NotUtf8 {
-        offset: error.valid_up_to(),
-    })?;
+    let text = std::str::from_utf8(&document)
+        .map_err(|error| Problem::NotUtf8 { offset: error.valid_up_to() })?;
 
     let scan = scan(text.as_bytes(), limits.max_depth)?;
     if scan.white_space == 0 {
@@ -50,10 +46,7 @@ fn scan(text: &[u8], max_depth: usize) -> Result<Scan, Problem> {
             b'{' | b'[' => {
                 depth += 1;
                 if depth > max_depth {
-                    return Err(Problem::TooDeep {
-                        limit: max_depth,
-                        offset,
-                    });
+                    return Err(Problem::TooDeep { limit: max_depth, offset });
                 }
             }
             b'}' | b']' => depth = depth.saturating_sub(1),
@@ -107,10 +100,7 @@ impl<'a> Object<'a> {
     }
 
     pub(super) fn get(&self, key: &str) -> Option<&str> {
-        self.0
-            .iter()
-            .find(|(name, _)| name == key)
-            .map(|(_, value)| value.as_ref())
+        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_ref())
     }
 
     /// The elements of an array field; none where it is absent or `null`.
@@ -146,9 +136,7 @@ impl<'a> Object<'a> {
     }
 
     pub(super) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0
-            .iter()
-            .map(|(key, value)| (key.as_ref(), value.as_ref()))
+        self.0.iter().map(|(key, value)| (key.as_ref(), value.as_ref()))
     }
 }
 
@@ -191,11 +179,7 @@ struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 /// The elements of an array; none for `null`.
 pub(super) fn array(text: &str) -> Result<Vec<&str>, serde_json::Error> {
     let elements: Option<Vec<&RawValue>> = serde_json::from_str(text)?;
-    Ok(elements
-        .unwrap_or_default()
-        .into_iter()
-        .map(RawValue::get)
-        .collect())
+    Ok(elements.unwrap_or_default().into_iter().map(RawValue::get).collect())
 }
 
 /// A string; empty for `null`.

@@ -132,18 +132,10 @@ pub struct ApiResource {
     #[serde(default, deserialize_with = "nullable")]
     pub verbs: Vec<String>,
     /// Abbreviations for people.
-    #[serde(
-        default,
-        deserialize_with = "nullable",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub short_names: Vec<String>,
     /// Names for sets of resources, such as `all`.
-    #[serde(
-        default,
-        deserialize_with = "nullable",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<String>,
     /// A hash of the version that the server stores. Aggregated documents do not have it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -170,11 +162,7 @@ impl GroupVersion {
 
 /// `apps/v1`, or `v1` for the core group.
 pub(super) fn joined_group_version(group: &str, version: &str) -> String {
-    if group.is_empty() {
-        version.to_owned()
-    } else {
-        format!("{group}/{version}")
-    }
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
 }
 
 /// A legacy document with the kind that names it.

@@ -43,13 +43,7 @@ pub fn merge<'a>(lists: impl IntoIterator<Item = &'a GroupList>) -> GroupList {
         }
     }
     let order = merge_order(&orders);
-    GroupList {
-        groups: order
-            .iter()
-            .filter_map(|name| groups.remove(name))
-            .collect(),
-        unknown,
-    }
+    GroupList { groups: order.iter().filter_map(|name| groups.remove(name)).collect(), unknown }
 }
 
 /// Merges what two servers say of one group. Servers mostly agree: then nothing is copied.
@@ -173,13 +167,9 @@ fn merge_lists(
             order.push(name);
         }
     }
-    let orders = orders
-        .each_ref()
-        .map(|order| order.iter().map(String::as_str).collect());
+    let orders = orders.each_ref().map(|order| order.iter().map(String::as_str).collect());
     let ordered = merge_order(&orders);
-    Ok(json::joined(
-        ordered.iter().filter_map(|name| entries.get(*name)),
-    ))
+    Ok(json::joined(ordered.iter().filter_map(|name| entries.get(*name))))
 }
 
 fn repair_group(text: &str) -> Outcome {
@@ -239,10 +229,7 @@ fn name_of(text: &str, field: &str) -> Result<String, serde_json::Error> {
 
 fn verbs_of(object: &Object<'_>) -> Result<Vec<String>, serde_json::Error> {
     let verbs = object.array("verbs")?;
-    verbs
-        .into_iter()
-        .map(|verb| json::string(verb).map(Cow::into_owned))
-        .collect()
+    verbs.into_iter().map(|verb| json::string(verb).map(Cow::into_owned)).collect()
 }
 
 /// The verbs of both, sorted; `null` for none, as Go writes it.

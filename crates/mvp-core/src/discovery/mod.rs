@@ -32,11 +32,7 @@ impl Part {
 
     /// The half that a group belongs to.
     pub fn of_group(group: &str) -> Part {
-        if group.is_empty() {
-            Part::Api
-        } else {
-            Part::Apis
-        }
+        if group.is_empty() { Part::Api } else { Part::Apis }
     }
 
     /// The path of its document.

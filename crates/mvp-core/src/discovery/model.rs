@@ -108,10 +108,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits {
-            max_bytes: 64 << 20,
-            max_depth: 64,
-        }
+        Limits { max_bytes: 64 << 20, max_depth: 64 }
     }
 }
 
@@ -135,24 +132,16 @@ impl GroupList {
     ) -> Result<Parsed<GroupList>, DocumentError> {
         let whole = |problem| source.error(Location::default(), problem);
         let document = json::prepare(document, limits).map_err(whole)?;
-        let text = std::str::from_utf8(&document).map_err(|error| {
-            whole(Problem::NotUtf8 {
-                offset: error.valid_up_to(),
-            })
-        })?;
+        let text = std::str::from_utf8(&document)
+            .map_err(|error| whole(Problem::NotUtf8 { offset: error.valid_up_to() }))?;
         let list = Object::parse(text).map_err(|error| whole(Problem::syntax(&error)))?;
         check_kind(&list).map_err(whole)?;
-        let items = list
-            .array("items")
-            .map_err(|error| whole(Problem::shape(&error)))?;
+        let items = list.array("items").map_err(|error| whole(Problem::shape(&error)))?;
 
         let mut groups = Vec::with_capacity(items.len());
         let mut complaints = Vec::new();
         for (index, item) in items.into_iter().enumerate() {
-            let at = Location {
-                group: Some(index),
-                ..Location::default()
-            };
+            let at = Location { group: Some(index), ..Location::default() };
             let raw = document.slice_ref(item.as_bytes());
             groups.extend(Group::read(source, part, at, raw, &mut complaints)?.map(Arc::new));
         }
@@ -163,10 +152,7 @@ impl GroupList {
             .filter(|(key, _)| !["kind", "apiVersion", "metadata", "items"].contains(key))
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect();
-        Ok(Parsed {
-            value: GroupList { groups, unknown },
-            complaints,
-        })
+        Ok(Parsed { value: GroupList { groups, unknown }, complaints })
     }
 
     /// The document, aggregated, in the given version of its API (`v2` or `v2beta1`; the two
@@ -249,12 +235,8 @@ impl Source<'_> {
 }
 
 fn check_kind(list: &Object<'_>) -> Result<(), Problem> {
-    let kind = list
-        .string("kind")
-        .map_err(|error| Problem::shape(&error))?;
-    let api_version = list
-        .string("apiVersion")
-        .map_err(|error| Problem::shape(&error))?;
+    let kind = list.string("kind").map_err(|error| Problem::shape(&error))?;
+    let api_version = list.string("apiVersion").map_err(|error| Problem::shape(&error))?;
     let version = api_version.strip_prefix(AGGREGATED_GROUP);
     if kind == AGGREGATED_KIND && matches!(version, Some("/v2" | "/v2beta1")) {
         return Ok(());
@@ -274,24 +256,13 @@ pub(super) fn unite_duplicates(
     let mut places = hashbrown::HashMap::with_capacity(groups.len());
     let mut united: Vec<Arc<Group>> = Vec::with_capacity(groups.len());
     for (index, group) in groups.into_iter().enumerate() {
-        let place = *places
-            .entry(Arc::clone(&group.name))
-            .or_insert(united.len());
+        let place = *places.entry(Arc::clone(&group.name)).or_insert(united.len());
         match united.get_mut(place) {
             None => united.push(group),
             Some(first) => {
-                let at = Location {
-                    group: Some(index),
-                    ..Location::default()
-                };
+                let at = Location { group: Some(index), ..Location::default() };
                 let name = (*group.name).into();
-                complaints.push(source.error(
-                    at,
-                    Problem::Duplicate {
-                        what: "group",
-                        name,
-                    },
-                ));
+                complaints.push(source.error(at, Problem::Duplicate { what: "group", name }));
                 *first = merge::merge_groups(first, &group);
             }
         }
@@ -372,47 +343,17 @@ struct KindShape {
 impl GroupShape<'_> {
     /// Names that are missing or come twice, at every level below the group.
     fn complain(&self, source: Source<'_>, at: Location, complaints: &mut Vec<DocumentError>) {
-        let place = |index| Location {
-            version: Some(index),
-            ..at
-        };
+        let place = |index| Location { version: Some(index), ..at };
         let versions = &self.versions.0;
-        check_names(
-            source,
-            "version",
-            versions,
-            |v| &v.version,
-            place,
-            complaints,
-        );
+        check_names(source, "version", versions, |v| &v.version, place, complaints);
         for (index, version) in versions.iter().enumerate() {
-            let place = |resource| Location {
-                resource: Some(resource),
-                ..place(index)
-            };
+            let place = |resource| Location { resource: Some(resource), ..place(index) };
             let resources = &version.resources.0;
-            check_names(
-                source,
-                "resource",
-                resources,
-                |r| &r.resource,
-                place,
-                complaints,
-            );
+            check_names(source, "resource", resources, |r| &r.resource, place, complaints);
             for (index, resource) in resources.iter().enumerate() {
-                let place = |sub| Location {
-                    subresource: Some(sub),
-                    ..place(index)
-                };
+                let place = |sub| Location { subresource: Some(sub), ..place(index) };
                 let subs = &resource.subresources.0;
-                check_names(
-                    source,
-                    "subresource",
-                    subs,
-                    |s| &s.subresource,
-                    place,
-                    complaints,
-                );
+                check_names(source, "subresource", subs, |s| &s.subresource, place, complaints);
             }
         }
     }
@@ -444,12 +385,7 @@ impl GroupShape<'_> {
                 })
                 .collect(),
         });
-        Group {
-            name: self.metadata.name.0.into(),
-            versions: versions.collect(),
-            raw,
-            legacy: None,
-        }
+        Group { name: self.metadata.name.0.into(), versions: versions.collect(), raw, legacy: None }
     }
 }
 

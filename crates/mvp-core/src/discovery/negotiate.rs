@@ -78,16 +78,10 @@ const MAX_CLAUSES: usize = 64;
 
 /// Finds what to answer to the first `Accept` header of a request; an absent one is empty.
 pub fn negotiate(accept: &str, offer: Offer<'_>) -> Result<Negotiated, NotAcceptable> {
-    let not_acceptable = || NotAcceptable {
-        offered: offer.encodings.to_vec(),
-    };
+    let not_acceptable = || NotAcceptable { offered: offer.encodings.to_vec() };
     if accept.is_empty() {
         let encoding = *offer.encodings.first().ok_or_else(not_acceptable)?;
-        return Ok(Negotiated {
-            form: Form::Legacy,
-            encoding,
-            nopeer: false,
-        });
+        return Ok(Negotiated { form: Form::Legacy, encoding, nopeer: false });
     }
     let clauses = parse_accept(accept);
     let best = |aggregated: bool| {
@@ -104,9 +98,7 @@ pub fn negotiate(accept: &str, offer: Offer<'_>) -> Result<Negotiated, NotAccept
             })
         })
     };
-    best(true)
-        .or_else(|| best(false))
-        .ok_or_else(not_acceptable)
+    best(true).or_else(|| best(false)).ok_or_else(not_acceptable)
 }
 
 impl Encoding {
@@ -187,10 +179,7 @@ fn parse_accept(header: &str) -> Vec<Clause<'_>> {
     let mut clauses: Vec<Clause<'_>> = Vec::new();
     for clause in header.split(',').take(MAX_CLAUSES).filter_map(parse_clause) {
         // Sorted by insertion: for so few clauses that is what the server's own sort does.
-        let ahead = clauses
-            .iter()
-            .rev()
-            .take_while(|other| clause.before(other));
+        let ahead = clauses.iter().rev().take_while(|other| clause.before(other));
         let place = clauses.len() - ahead.count();
         clauses.insert(place, clause);
     }
@@ -214,12 +203,8 @@ fn parse_clause(text: &str) -> Option<Clause<'_>> {
         return None;
     }
 
-    let mut clause = Clause {
-        kind: trim(kind),
-        subkind: trim(subkind),
-        quality: 1.0,
-        ..Clause::default()
-    };
+    let mut clause =
+        Clause { kind: trim(kind), subkind: trim(subkind), quality: 1.0, ..Clause::default() };
     for parameter in pieces {
         let Some((name, value)) = parameter.split_once('=') else {
             continue;

@@ -42,17 +42,12 @@ fn sort_by_neighbours<'a>(lists: &[Vec<&'a str>]) -> Option<Vec<&'a str>> {
         }
     }
 
-    let mut free: BinaryHeap<Reverse<&str>> = nodes
-        .iter()
-        .filter(|(_, node)| node.before == 0)
-        .map(|(name, _)| Reverse(*name))
-        .collect();
+    let mut free: BinaryHeap<Reverse<&str>> =
+        nodes.iter().filter(|(_, node)| node.before == 0).map(|(name, _)| Reverse(*name)).collect();
     let mut sorted = Vec::with_capacity(nodes.len());
     while let Some(Reverse(name)) = free.pop() {
         sorted.push(name);
-        let after = nodes
-            .get_mut(name)
-            .map(|node| std::mem::take(&mut node.after));
+        let after = nodes.get_mut(name).map(|node| std::mem::take(&mut node.after));
         for next in after.into_iter().flatten() {
             if let Some(node) = nodes.get_mut(next) {
                 node.before -= 1;

@@ -49,16 +49,13 @@ fn first<'q>(query: &'q str, wanted: &str) -> Option<Cow<'q, str>> {
     if query.bytes().filter(|byte| *byte == b'&').count() >= MAX_PARAMETERS {
         return None;
     }
-    query
-        .split('&')
-        .filter(|pair| !pair.is_empty() && !pair.contains(';'))
-        .find_map(|pair| {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            if percent_decode(key, true)? != wanted {
-                return None;
-            }
-            percent_decode(value, true)
-        })
+    query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';')).find_map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if percent_decode(key, true)? != wanted {
+            return None;
+        }
+        percent_decode(value, true)
+    })
 }
 
 /// Splits a field selector at the commas that no backslash escapes.
@@ -77,20 +74,15 @@ fn split_term(term: &str) -> Option<Option<(&str, bool, String)>> {
     if term.is_empty() {
         return Some(None);
     }
-    let at = term
-        .char_indices()
-        .find_map(|(index, character)| match character {
-            '=' => Some(index),
-            '!' if term[index..].starts_with("!=") => Some(index),
-            _ => None,
-        })?;
+    let at = term.char_indices().find_map(|(index, character)| match character {
+        '=' => Some(index),
+        '!' if term[index..].starts_with("!=") => Some(index),
+        _ => None,
+    })?;
     let (field, rest) = term.split_at(at);
     let (negated, value) = match rest.strip_prefix("!=") {
         Some(value) => (true, value),
-        None => (
-            false,
-            rest.strip_prefix("==").or_else(|| rest.strip_prefix('='))?,
-        ),
+        None => (false, rest.strip_prefix("==").or_else(|| rest.strip_prefix('='))?),
     };
     Some(Some((field, negated, unescape(value)?)))
 }

@@ -46,9 +46,8 @@ impl MergedPart {
     pub(super) fn build<'a>(
         sources: impl Iterator<Item = (&'a Arc<str>, &'a Arc<GroupList>)>,
     ) -> MergedPart {
-        let sources: Vec<_> = sources
-            .map(|(id, list)| (Arc::clone(id), Arc::clone(list)))
-            .collect();
+        let sources: Vec<_> =
+            sources.map(|(id, list)| (Arc::clone(id), Arc::clone(list))).collect();
         let list = merge(sources.iter().map(|(_, list)| &**list));
         let groups = list.groups.iter().enumerate().map(|(place, group)| {
             let documents = GroupDocuments {
@@ -88,15 +87,15 @@ impl MergedPart {
     pub(super) fn root(&self, part: Part, form: Form) -> &Document {
         match (form, part) {
             (Form::AggregatedV2, _) => &self.v2,
-            (Form::AggregatedV2beta1, _) => self
-                .v2beta1
-                .get_or_init(|| Document::new(self.list.to_aggregated_json("v2beta1"))),
-            (Form::Legacy, Part::Api) => self
-                .legacy
-                .get_or_init(|| Document::of(&convert::api_versions(&self.list))),
-            (Form::Legacy, Part::Apis) => self
-                .legacy
-                .get_or_init(|| Document::of(&convert::group_list(&self.list))),
+            (Form::AggregatedV2beta1, _) => {
+                self.v2beta1.get_or_init(|| Document::new(self.list.to_aggregated_json("v2beta1")))
+            }
+            (Form::Legacy, Part::Api) => {
+                self.legacy.get_or_init(|| Document::of(&convert::api_versions(&self.list)))
+            }
+            (Form::Legacy, Part::Apis) => {
+                self.legacy.get_or_init(|| Document::of(&convert::group_list(&self.list)))
+            }
         }
     }
 
@@ -104,21 +103,14 @@ impl MergedPart {
     pub(super) fn group(&self, name: &str) -> Option<&Document> {
         let documents = self.groups.get(name)?;
         let group = self.list.groups.get(documents.place)?;
-        Some(
-            documents
-                .group
-                .get_or_init(|| Document::of(&convert::group(group))),
-        )
+        Some(documents.group.get_or_init(|| Document::of(&convert::group(group))))
     }
 
     /// `/apis/G/V` or `/api/V`.
     pub(super) fn version(&self, group: &str, version: &str) -> Option<&Document> {
         let documents = self.groups.get(group)?;
         let group = self.list.groups.get(documents.place)?;
-        let place = group
-            .versions
-            .iter()
-            .position(|entry| &*entry.name == version)?;
+        let place = group.versions.iter().position(|entry| &*entry.name == version)?;
         let write = || Some(Document::of(&convert::resource_list(group, version)?));
         documents.versions.get(place)?.get_or_init(write).as_ref()
     }
@@ -146,10 +138,7 @@ impl Document {
             let _ = write!(etag, "{byte:02X}");
         }
         etag.push('"');
-        Document {
-            body,
-            etag: etag.into(),
-        }
+        Document { body, etag: etag.into() }
     }
 
     fn of(document: &impl Serialize) -> Document {

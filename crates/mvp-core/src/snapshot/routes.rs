@@ -62,9 +62,7 @@ impl Routes {
         };
         for route in &mut routes.table {
             let key = |(_, provider): &(_, Provider)| (age(provider), provider.member);
-            route
-                .providers
-                .sort_unstable_by(|a, b| a.0.cmp(&b.0).then(key(a).cmp(&key(b))));
+            route.providers.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(key(a).cmp(&key(b))));
             route.providers.shrink_to_fit();
             let behind = |(g, v): &(String, String)| **g == *route.group && **v == *route.version;
             route.extension = extensions.iter().any(behind);
@@ -75,8 +73,7 @@ impl Routes {
     /// The resource of that group and version, if any member serves it.
     pub(super) fn find(&self, group: &str, version: &str, resource: &str) -> Option<&Route> {
         let hash = self.hasher.hash_one((group, version, resource));
-        self.table
-            .find(hash, |route| route.is(group, version, resource))
+        self.table.find(hash, |route| route.is(group, version, resource))
     }
 
     fn entry(&mut self, group: &Arc<str>, version: &Arc<str>, resource: &Arc<str>) -> &mut Route {
@@ -100,12 +97,9 @@ impl Routes {
 impl Route {
     /// The members that serve the resource, or one of its subresources; newest first.
     pub(crate) fn providers(&self, subresource: &str) -> impl Iterator<Item = Provider> + Clone {
-        let start = self
-            .providers
-            .partition_point(|(name, _)| &**name < subresource);
+        let start = self.providers.partition_point(|(name, _)| &**name < subresource);
         let from = self.providers.get(start..).unwrap_or_default().iter();
-        from.take_while(move |(name, _)| &**name == subresource)
-            .map(|(_, provider)| *provider)
+        from.take_while(move |(name, _)| &**name == subresource).map(|(_, provider)| *provider)
     }
 
     fn is(&self, group: &str, version: &str, resource: &str) -> bool {

@@ -1,11 +1,6 @@
 //! What Kubernetes' own packages say (`tools/oracle` prints it), against what we say.
 
-#![allow(
-    missing_docs,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic
-)]
+#![allow(missing_docs, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 mod merge;
 mod negotiate;
@@ -16,27 +11,15 @@ use serde_json::Value;
 
 /// The lines of a fixture. An empty one would make its test prove nothing.
 fn fixture(name: &str, at_least: usize) -> Vec<Value> {
-    let path = format!(
-        "{}/tests/fixtures/oracle/{name}",
-        env!("CARGO_MANIFEST_DIR")
-    );
+    let path = format!("{}/tests/fixtures/oracle/{name}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let lines: Vec<Value> = text
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("a line of JSON"))
-        .collect();
-    assert!(
-        lines.len() >= at_least,
-        "{path}: {} lines, expected {at_least}",
-        lines.len()
-    );
+    let lines: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+    assert!(lines.len() >= at_least, "{path}: {} lines, expected {at_least}", lines.len());
     lines
 }
 
 /// A string field of a fixture's line.
 fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
-    value
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }

@@ -15,12 +15,7 @@ fn documents_merge_as_in_kubernetes() {
             .as_array()
             .expect("servers")
             .iter()
-            .map(|server| {
-                (
-                    text(server, "/id"),
-                    parse(text(server, "/id"), &server["items"]),
-                )
-            })
+            .map(|server| (text(server, "/id"), parse(text(server, "/id"), &server["items"])))
             .collect();
         servers.sort_by_key(|(id, _)| *id);
         let merged = merge(servers.iter().map(|(_, list)| list));
@@ -38,16 +33,8 @@ fn documents_merge_as_in_kubernetes() {
         }
         wrong.push(format!("{name}:\n ours   {ours}\n theirs {theirs}"));
     }
-    assert!(
-        wrong.is_empty(),
-        "{} differ:\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
-    assert!(
-        differing > 0,
-        "the fixture has sets that show our differences"
-    );
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(differing > 0, "the fixture has sets that show our differences");
 }
 
 /// Sets whose documents no Go server writes, and why we treat them otherwise.
@@ -71,15 +58,10 @@ fn parse(server: &str, items: &Value) -> GroupList {
         "apiVersion": "apidiscovery.k8s.io/v2",
         "items": items,
     });
-    let source = Source {
-        server,
-        document: "/apis",
-    };
+    let source = Source { server, document: "/apis" };
     // Part::Api: the oracle has sets with the nameless core group.
     let document = Bytes::from(document.to_string());
-    GroupList::parse(source, Part::Api, document, &Limits::default())
-        .expect("a document")
-        .value
+    GroupList::parse(source, Part::Api, document, &Limits::default()).expect("a document").value
 }
 
 /// Kubernetes' outcome with what we do otherwise: `freshness` is Current where any server says so
@@ -90,10 +72,7 @@ fn expected(line: &Value) -> Value {
     let mut servers: Vec<&Value> = line["servers"].as_array().into_iter().flatten().collect();
     servers.sort_by_key(|server| text(server, "/id"));
     for group in merged.as_array_mut().into_iter().flatten() {
-        let name = group["metadata"]["name"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned();
+        let name = group["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         for version in group["versions"].as_array_mut().into_iter().flatten() {
             let version_name = version["version"].as_str().unwrap_or_default().to_owned();
             let said: Vec<&Value> = servers
@@ -110,11 +89,7 @@ fn expected(line: &Value) -> Value {
             }
             for resource in version["resources"].as_array_mut().into_iter().flatten() {
                 let resource_name = resource["resource"].as_str().unwrap_or_default().to_owned();
-                for sub in resource["subresources"]
-                    .as_array_mut()
-                    .into_iter()
-                    .flatten()
-                {
+                for sub in resource["subresources"].as_array_mut().into_iter().flatten() {
                     let sub_name = sub["subresource"].as_str().unwrap_or_default().to_owned();
                     unite_verbs(sub, &said, &resource_name, &sub_name);
                 }

@@ -19,10 +19,7 @@ fn accept_headers_are_answered_as_a_server_with_v2beta1_does() {
 }
 
 fn check(name: &str, forms: &[Form]) {
-    let offer = Offer {
-        forms,
-        encodings: &ENCODINGS,
-    };
+    let offer = Offer { forms, encodings: &ENCODINGS };
     let (mut wrong, mut kinder) = (Vec::new(), 0);
     for line in fixture(name, 120) {
         let accept = text(&line, "/accept");
@@ -46,12 +43,7 @@ fn check(name: &str, forms: &[Form]) {
         }
         wrong.push(format!("{accept:?}: {ours:?}, expected {theirs:?}"));
     }
-    assert!(
-        wrong.is_empty(),
-        "{} differ:\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
     assert!(kinder > 0, "the fixture has headers in unusual case");
 }
 
@@ -90,7 +82,5 @@ fn theirs(line: &Value) -> Option<(Form, &str, bool)> {
 }
 
 fn usual_case(accept: &str) -> String {
-    accept
-        .to_ascii_lowercase()
-        .replace("apigroupdiscoverylist", "APIGroupDiscoveryList")
+    accept.to_ascii_lowercase().replace("apigroupdiscoverylist", "APIGroupDiscoveryList")
 }

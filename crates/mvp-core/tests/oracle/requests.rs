@@ -27,12 +27,7 @@ fn requests_mean_what_kube_apiserver_says_they_mean() {
             wrong.push(format!("{method} {target}: {difference}"));
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "{} differ:\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
     assert!(checked > 1000, "{checked} checked");
 }
 
@@ -43,9 +38,7 @@ fn never_reaches_us(method: &str, target: &str) -> bool {
         target.strip_prefix(scheme).is_some_and(|rest| {
             rest.split(['/', '?']).next().is_some_and(|host| {
                 !host.contains(['%', '[']) && host.parse::<std::net::IpAddr>().is_ok()
-                    || host
-                        .bytes()
-                        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'.')
+                    || host.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.')
             })
         })
     });
@@ -79,11 +72,7 @@ fn compare(info: &RequestInfo<'_>, line: &Value, query: &str) -> Result<(), Stri
         && text(line, "/info/name").is_empty();
     let field = |name: &str| {
         let value = text(line, &format!("/info/{name}"));
-        if line["latin1"] == true {
-            from_latin1(value)
-        } else {
-            value.to_owned()
-        }
+        if line["latin1"] == true { from_latin1(value) } else { value.to_owned() }
     };
     let fields = [
         ("verb", resource.verb.as_str(), field("verb")),
@@ -99,19 +88,12 @@ fn compare(info: &RequestInfo<'_>, line: &Value, query: &str) -> Result<(), Stri
             return Err(format!("{field} {ours:?}, expected {theirs:?}"));
         }
     }
-    if is_resource {
-        Ok(())
-    } else {
-        Err(format!("{info:?}, expected no resource"))
-    }
+    if is_resource { Ok(()) } else { Err(format!("{info:?}, expected no resource")) }
 }
 
 /// The oracle writes strings that are not UTF-8 with a character for each byte. We have U+FFFD there.
 fn from_latin1(text: &str) -> String {
-    let bytes: Vec<u8> = text
-        .chars()
-        .filter_map(|c| u8::try_from(u32::from(c)).ok())
-        .collect();
+    let bytes: Vec<u8> = text.chars().filter_map(|c| u8::try_from(u32::from(c)).ok()).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
