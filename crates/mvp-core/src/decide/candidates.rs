@@ -90,14 +90,17 @@ impl<'a> Candidates<'a> {
         usable.then_some(member)
     }
 
-    /// A member that denied it is not asked again; unless that was before it came to list it.
+    /// A member that denied it is not asked again; unless that was before it came to list it with
+    /// this verb.
     fn denied(&self, member: &Member) -> bool {
         let mut denials = self.denials.iter().filter(|denial| *denial.member == *member.id);
         match (denials.next(), denials.next()) {
             (None, _) => false,
             (Some(denial), None) => {
                 let seen = member.view.part(self.part);
-                denial.listed || seen.is_none_or(|seen| seen.confirmed < denial.at)
+                let since = seen.is_some_and(|seen| seen.confirmed >= denial.at);
+                let came_to_list_it = !denial.listed && self.verb.is_some() && since;
+                !came_to_list_it
             }
             (Some(_), Some(_)) => true,
         }

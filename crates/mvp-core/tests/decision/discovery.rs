@@ -1,0 +1,111 @@
+//! Rows 1 and 2: discovery and OpenAPI.
+
+use crate::cluster::{Cluster, NOW, member, ready, second, unseen};
+use mvp_core::decide::{Asked, Origin};
+
+const PATHS: [&str; 10] = [
+    "/api",
+    "/api/v1",
+    "/apis",
+    "/apis/",
+    "/apis/batch",
+    "/apis/batch/",
+    "/apis/batch/v1",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/openapi/v3/apis/batch/v1",
+];
+
+fn cluster() -> Cluster {
+    Cluster::beside([
+        member("a", "v1.34.0", &["/v1/pods"]),
+        member("b", "v1.36.0", &["/v1/pods", "batch/v1/jobs"]),
+    ])
+}
+
+#[test]
+fn row_1_clients_get_the_cluster() {
+    for path in PATHS {
+        let request = format!("GET {path}");
+        assert_eq!(cluster().client(&request), "answer: discovery-merged", "{path}");
+        assert_eq!(cluster().marked(&request), "answer: discovery-merged", "{path}");
+    }
+}
+
+#[test]
+fn row_1_what_nobody_serves_local_may_deny() {
+    for path in ["/apis/a.io", "/apis/batch/v9", "/api/v9"] {
+        let request = format!("GET {path}");
+        let ask = "ask-local: unlisted, refresh on 404";
+        assert_eq!(cluster().client(&request), ask, "{path}");
+        let denied = cluster().denied(&request, &[("a", false)]);
+        assert_eq!(denied, "pass-404: confirmed-not-found", "{path}");
+        let unknown = Cluster::beside([member("a", "v1.34.0", &[]), unseen("c")]);
+        assert_eq!(unknown.denied(&request, &[("a", false)]), "refuse: unconfirmed", "{path}");
+    }
+}
+
+#[test]
+fn row_1_waits_for_every_member_but_not_forever() {
+    let mut starting = Cluster::beside([member("a", "v1.34.0", &[]), unseen("b")]);
+    starting.0.started = second(NOW - 29);
+    for path in ["/api", "/apis", "/apis/batch", "/openapi/v3"] {
+        let request = format!("GET {path}");
+        assert_eq!(starting.client(&request), "refuse: starting", "{path}");
+        assert_eq!(starting.peer(&request), "local+nopeer: discovery-local", "{path}");
+    }
+    starting.0.started = second(NOW - 30);
+    assert_eq!(starting.client("GET /apis"), "answer: discovery-merged");
+
+    // A member that cannot be asked is not waited for.
+    let mut dead = Cluster::beside([member("a", "v1.34.0", &[]), unseen("b")]);
+    dead.0.started = second(NOW);
+    dead.0.members[1].heard = second(NOW - 41);
+    assert_eq!(dead.client("GET /apis"), "answer: discovery-merged");
+}
+
+#[test]
+fn row_1_the_two_documents_wait_for_themselves() {
+    let mut half = member("b", "v1.36.0", &[]);
+    half.view.api = None;
+    half.joined = second(NOW);
+    let mut cluster = Cluster::beside([member("a", "v1.34.0", &[]), half]);
+    cluster.0.started = second(NOW);
+    assert_eq!(cluster.client("GET /api"), "refuse: starting");
+    assert_eq!(cluster.client("GET /apis"), "answer: discovery-merged");
+}
+
+#[test]
+fn row_1_local_speaks_for_itself_while_we_do_not_know_it() {
+    let mut cluster =
+        Cluster::beside([unseen("a"), member("b", "v1.36.0", &["/v1/pods", "batch/v1/jobs"])]);
+    cluster.0.started = second(NOW);
+    assert_eq!(cluster.client("GET /apis"), "refuse: starting");
+    cluster.0.started = second(0);
+    let ask = "ask-local: local-view-unknown, refresh on 404";
+    assert_eq!(cluster.client("GET /apis"), ask);
+    assert_eq!(cluster.client("GET /apis/batch/v1"), ask);
+    let denied = cluster.denied("GET /apis/batch/v1", &[("a", false)]);
+    assert_eq!(denied, "answer: discovery-merged");
+}
+
+#[test]
+fn row_2_nopeer_and_peers_get_the_local_server() {
+    for path in PATHS {
+        let request = format!("GET {path}");
+        let nopeer = Asked { nopeer: true, ..ready() };
+        assert_eq!(cluster().asked(&request, nopeer), "local: discovery-local", "{path}");
+        assert_eq!(cluster().peer(&request), "local+nopeer: discovery-local", "{path}");
+        let both = Asked { nopeer: true, origin: Origin::Peer, ..ready() };
+        assert_eq!(cluster().asked(&request, both), "local+nopeer: discovery-local", "{path}");
+    }
+}
+
+#[test]
+fn row_12_without_a_local_server() {
+    let cluster = Cluster::before([member("b", "v1.36.0", &["/v1/pods", "batch/v1/jobs"])]);
+    assert_eq!(cluster.client("GET /apis"), "answer: discovery-merged");
+    let nopeer = Asked { nopeer: true, ..ready() };
+    assert_eq!(cluster.asked("GET /apis", nopeer), "ask-any: discovery-local");
+    assert_eq!(cluster.client("GET /apis/a.io"), "ask-any: unlisted, refresh on 404");
+}

@@ -1,0 +1,173 @@
+//! Rows 7, 8, 10 and 11: is a 404 the truth?
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cluster::{Cluster, NOW, confirmed_at, member, ready, second, unseen};
+use mvp_core::decide::{Asked, Denial};
+use mvp_core::member::{Member, Presence};
+
+const THINGS: &str = "GET /apis/a.io/v1/namespaces/x/things";
+const ASK: &str = "ask-local: unlisted, refresh on 404";
+const TRUE_404: &str = "pass-404: confirmed-not-found";
+const UNCONFIRMED: &str = "refuse: unconfirmed";
+
+fn local() -> Member {
+    member("a", "v1.34.0", &["/v1/pods"])
+}
+
+#[test]
+fn row_7_nobody_lists_it_so_local_is_asked_but_not_believed() {
+    let cluster = Cluster::beside([local(), member("b", "v1.36.0", &["/v1/pods"])]);
+    assert_eq!(cluster.client(THINGS), ASK);
+    assert_eq!(cluster.peer(THINGS), ASK);
+    assert_eq!(cluster.marked(THINGS), ASK);
+    // A subresource, a version and the old proxy prefix that nobody lists are no different.
+    assert_eq!(cluster.client("GET /api/v1/namespaces/x/pods/y/nosuch"), ASK);
+    assert_eq!(cluster.client("GET /api/v2/namespaces/x/pods"), ASK);
+}
+
+#[test]
+fn row_7_the_404_is_true_once_every_member_confirmed() {
+    let cluster = Cluster::beside([local(), member("b", "v1.36.0", &[])]);
+    assert_eq!(cluster.denied(THINGS, &[("a", false)]), TRUE_404);
+    let alone = Cluster::beside([local()]);
+    assert_eq!(alone.denied(THINGS, &[("a", false)]), TRUE_404);
+}
+
+#[test]
+fn row_7_the_refresh_may_find_who_serves_it() {
+    let things = ["a.io/v1/things"];
+    let peer = Cluster::beside([local(), member("b", "v1.36.0", &things)]);
+    let peers = "peers b: served-by-peer, next on 404 of routing";
+    assert_eq!(peer.denied(THINGS, &[("a", false)]), peers);
+    // Local itself came to serve it: it is asked again, once.
+    let here = Cluster::beside([member("a", "v1.34.0", &things), member("b", "v1.36.0", &things)]);
+    let local = "local: served-locally, refresh on 404 of routing";
+    assert_eq!(here.denied(THINGS, &[("a", false)]), local);
+    assert_eq!(here.denied(THINGS, &[("a", false), ("a", true)]), peers);
+}
+
+#[test]
+fn row_8_a_member_that_could_not_confirm_makes_it_503() {
+    let before = confirmed_at(member("b", "v1.36.0", &[]), NOW - 1);
+    let cluster = Cluster::beside([local(), before]);
+    assert_eq!(cluster.denied(THINGS, &[("a", false)]), UNCONFIRMED);
+    let cluster = Cluster::beside([local(), unseen("b")]);
+    assert_eq!(cluster.denied(THINGS, &[("a", false)]), UNCONFIRMED);
+}
+
+#[test]
+fn row_8_the_two_documents_confirm_for_themselves() {
+    let mut half = member("b", "v1.36.0", &[]);
+    half.view.api = None;
+    half.joined = second(NOW);
+    let cluster = Cluster::beside([local(), half]);
+    assert_eq!(cluster.denied(THINGS, &[("a", false)]), TRUE_404);
+    let core = "GET /api/v1/namespaces/x/things";
+    assert_eq!(cluster.denied(core, &[("a", false)]), UNCONFIRMED);
+}
+
+#[test]
+fn row_8_only_members_that_are_alive_hold_anything_up() {
+    let mut silent = unseen("b");
+    silent.heard = second(NOW - 41);
+    let mut no_address = unseen("b");
+    no_address.address = None;
+    let mut left = unseen("b");
+    left.presence = Presence::Left;
+    let mut forged = unseen("b");
+    forged.joined = second(NOW - 301);
+    let mut dead = confirmed_at(member("b", "v1.36.0", &[]), NOW - 301);
+    dead.heard = second(NOW);
+    for harmless in [silent, no_address, left, forged, dead] {
+        let cluster = Cluster::beside([local(), harmless.clone()]);
+        assert_eq!(cluster.denied(THINGS, &[("a", false)]), TRUE_404, "{harmless:?}");
+    }
+    let mut just_alive = confirmed_at(member("b", "v1.36.0", &[]), NOW - 300);
+    just_alive.heard = second(NOW - 40);
+    let cluster = Cluster::beside([local(), just_alive]);
+    assert_eq!(cluster.denied(THINGS, &[("a", false)]), UNCONFIRMED);
+}
+
+#[test]
+fn row_8_how_long_a_member_holds_things_up_is_a_setting() {
+    let mut cluster = Cluster::beside([local(), confirmed_at(member("b", "", &[]), NOW - 20)]);
+    assert_eq!(cluster.denied(THINGS, &[("a", false)]), UNCONFIRMED);
+    cluster.0.policy.blocks_for = Duration::from_secs(10);
+    assert_eq!(cluster.denied(THINGS, &[("a", false)]), TRUE_404);
+}
+
+#[test]
+fn row_8_what_local_serves_must_have_been_seen() {
+    let cluster = Cluster::beside([unseen("a"), member("b", "v1.36.0", &["/v1/pods"])]);
+    let ask = "ask-local: local-view-unknown, refresh on 404";
+    assert_eq!(cluster.client(THINGS), ask);
+    // Peers are not burdened with what local may well serve itself; they are once it said no.
+    let pods = "GET /api/v1/namespaces/x/pods";
+    assert_eq!(cluster.client(pods), ask);
+    let peers = "peers b: served-by-peer, next on 404 of routing";
+    assert_eq!(cluster.denied(pods, &[("a", false)]), peers);
+    assert_eq!(cluster.denied(THINGS, &[("a", false)]), "refuse: local-view-unknown");
+}
+
+#[test]
+fn row_10_local_denies_what_it_lists() {
+    let things = ["a.io/v1/things"];
+    let alone = Cluster::beside([member("a", "v1.34.0", &things)]);
+    assert_eq!(alone.denied(THINGS, &[("a", true)]), "refuse: view-suspect");
+    let two = Cluster::beside([member("a", "v1.34.0", &things), member("b", "v1.36.0", &things)]);
+    let peers = "peers b: served-by-peer, next on 404 of routing";
+    assert_eq!(two.denied(THINGS, &[("a", true)]), peers);
+    // After the refresh it lists it no more.
+    assert_eq!(Cluster::beside([local()]).denied(THINGS, &[("a", true)]), TRUE_404);
+}
+
+#[test]
+fn row_11_a_peer_denies_what_it_lists() {
+    let things = ["a.io/v1/things"];
+    let cluster = Cluster::beside([
+        local(),
+        member("b", "v1.36.0", &things),
+        member("c", "v1.36.0", &things),
+    ]);
+    let next = "peers c: served-by-peer, next on 404 of routing";
+    assert_eq!(cluster.denied(THINGS, &[("b", true)]), next);
+    assert_eq!(cluster.denied(THINGS, &[("b", true), ("c", true)]), "refuse: view-suspect");
+}
+
+#[test]
+fn a_confirmation_that_began_before_the_denial_gives_no_second_chance() {
+    let things = ["a.io/v1/things"];
+    let cluster = Cluster::beside([member("a", "v1.34.0", &things)]);
+    let denials = [Denial { member: "a", at: second(NOW + 1), listed: false }];
+    let asked = Asked { denials: &denials, ..ready() };
+    assert_eq!(cluster.asked(THINGS, asked), "refuse: nobody-reachable");
+}
+
+#[test]
+fn answers_of_backends_and_extension_servers_are_never_taken_for_routing() {
+    let pods = ["/v1/pods", "/v1/pods/proxy"];
+    let metrics = ["metrics.k8s.io/v1/pods"];
+    let here = member("a", "v1.34.0", &[pods[0], pods[1], metrics[0]]);
+    let proxy = "GET /api/v1/namespaces/x/pods/y/proxy/some/path";
+    let usage = "GET /apis/metrics.k8s.io/v1/namespaces/x/pods";
+    let mut cluster = Cluster::beside([here, member("b", "v1.36.0", &[])]);
+    assert_eq!(cluster.client(proxy), "local: served-locally");
+    assert_eq!(cluster.client(usage), "local: served-locally, refresh on 404 of routing");
+    cluster.0.extension_versions = Arc::new([("metrics.k8s.io".into(), "v1".into())]);
+    assert_eq!(cluster.client(usage), "local: served-locally");
+
+    let mut there = Cluster::beside([local(), member("b", "v1.36.0", &[pods[1], metrics[0]])]);
+    there.0.extension_versions = Arc::new([("metrics.k8s.io".into(), "v1".into())]);
+    assert_eq!(there.client(proxy), "peers b: served-by-peer");
+    assert_eq!(there.client(usage), "peers b: served-by-peer");
+
+    // Nobody lists it: local's word is taken, unless a member could still turn out to serve it.
+    let mut nowhere = Cluster::beside([local(), member("b", "v1.36.0", &[])]);
+    nowhere.0.extension_versions = Arc::new([("metrics.k8s.io".into(), "v1".into())]);
+    assert_eq!(nowhere.client(usage), "ask-local: unlisted");
+    let mut unknown = Cluster::beside([local(), unseen("b")]);
+    unknown.0.extension_versions = Arc::new([("metrics.k8s.io".into(), "v1".into())]);
+    assert_eq!(unknown.client(usage), UNCONFIRMED);
+}
