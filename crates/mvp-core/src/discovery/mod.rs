@@ -12,6 +12,7 @@ pub mod merge;
 pub mod model;
 pub mod negotiate;
 pub mod order;
+mod shape;
 
 use error::Location;
 pub use error::{DocumentError, Problem};

@@ -1,6 +1,6 @@
 //! Rows 1 and 2: discovery and OpenAPI.
 
-use crate::cluster::{Cluster, NOW, member, ready, second, unseen};
+use crate::builder::{Cluster, NOW, member, ready, second, unseen};
 use mvp_core::decide::{Asked, Origin};
 
 const PATHS: [&str; 10] = [

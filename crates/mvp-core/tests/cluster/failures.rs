@@ -1,6 +1,6 @@
 //! Row 9: the local server is down, or not ready yet.
 
-use crate::cluster::{Cluster, NOW, confirmed_at, member, ready, unseen};
+use crate::builder::{Cluster, NOW, confirmed_at, member, ready, unseen};
 use mvp_core::decide::{Asked, LocalHealth::Unreachable, LocalHealth::Unready, Origin};
 
 const LIST: &str = "GET /api/v1/namespaces/x/pods";

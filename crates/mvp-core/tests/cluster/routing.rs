@@ -1,6 +1,6 @@
 //! Rows 3 to 6, 12 and 13: who serves it, and may the request be passed on?
 
-use crate::cluster::{Cluster, member};
+use crate::builder::{Cluster, member};
 use mvp_core::member::Presence;
 
 const JOBS: &str = "GET /apis/batch/v1/namespaces/default/jobs";

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cluster::{Cluster, NOW, confirmed_at, member, ready, second, unseen};
+use crate::builder::{Cluster, NOW, confirmed_at, member, ready, second, unseen};
 use mvp_core::decide::{Asked, Denial};
 use mvp_core::member::{Member, Presence};
 
