@@ -9,6 +9,7 @@
 pub mod decide;
 pub mod discovery;
 pub mod member;
+pub mod not_found;
 pub mod request;
 pub mod snapshot;
 mod time;
