@@ -58,8 +58,11 @@ fn is_of_routing_protobuf(body: &[u8]) -> Option<bool> {
     let envelope = body.strip_prefix(b"k8s\0")?;
     let status = field(envelope, 2)?;
     let kind = field(field(envelope, 1)?, 2)?;
+    // Go writes the fields of details even where they are empty: name, group, kind, causes, uid.
     let details = field(status, 5).unwrap_or_default();
-    Some(kind == b"Status" && field(status, 3)? == MESSAGE.as_bytes() && details.is_empty())
+    let names_nothing =
+        [1, 2, 3, 4, 6].iter().all(|n| field(details, *n).is_none_or(<[u8]>::is_empty));
+    Some(kind == b"Status" && field(status, 3)? == MESSAGE.as_bytes() && names_nothing)
 }
 
 /// The first field of that number that holds bytes.
