@@ -35,7 +35,7 @@ fn main() {
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
-    let documents = cluster::documents();
+    let documents: Vec<_> = (0..cluster::MEMBERS).map(cluster::documents).collect();
     let mut report = Report::default();
     sizes(&documents, &mut report);
     times(&documents, &mut report);
@@ -146,14 +146,15 @@ fn memory(documents: &[Documents], report: &mut Report) {
     let whole = built.bytes_current + asked.bytes_current;
     report.sized("the same, every document written", whole as f64, total);
 
-    let mut views: Vec<_> = snapshot.members().map(|member| member.view.clone()).collect();
-    let other = Documents {
-        api: Bytes::clone(&documents[2].api),
+    let views = snapshot.members().map(|member| member.view.clone());
+    let mut views: Vec<_> = views.collect();
+    let changed = Documents {
         apis: cluster::apis_document(cluster::MEMBERS, false),
+        ..cluster::documents(2)
     };
     let mut next = None;
     let rebuilt = measure(|| {
-        views.splice(2..3, [cluster::view(&other)]);
+        views.splice(2..3, [cluster::view(&changed)]);
         next = Some(Snapshot::build(cluster::inputs(&views), Some(&snapshot)));
     });
     let (peak, kept) = (rebuilt.bytes_max as f64, rebuilt.bytes_current as f64);
@@ -164,17 +165,17 @@ fn memory(documents: &[Documents], report: &mut Report) {
 fn allocations(documents: &[Documents], report: &mut Report) {
     let views = parse(documents);
     let snapshot = Snapshot::build(cluster::inputs(&views), None);
-    for wire in [
-        cluster::LIST_PODS,
-        cluster::GET_CUSTOM,
-        cluster::WATCH,
-        cluster::PUT_STATUS,
-        cluster::CREATE_ON_PEER,
-        cluster::DISCOVERY,
-        cluster::HEALTHZ,
+    for (name, wire) in [
+        ("list pods of a namespace", cluster::LIST_PODS),
+        ("get an object of group 1234", cluster::GET_CUSTOM),
+        ("watch a collection", cluster::WATCH),
+        ("put a status", cluster::PUT_STATUS),
+        ("create in a peer's group", cluster::CREATE_ON_PEER),
+        ("discovery", cluster::DISCOVERY),
+        ("health", cluster::HEALTHZ),
     ] {
+        let Wire { method, path, query } = wire;
         let mut action = "";
-        let Wire { name, method, path, query } = wire;
         let counted = measure(|| {
             let request = RequestInfo::parse(method, path, query);
             let decision = decide(&request, &snapshot, cluster::ASKED);

@@ -74,16 +74,22 @@ impl<'a> RequestInfo<'a> {
     /// Reads a request. `path` and `query` are the raw parts of the request target.
     pub fn parse(method: &str, path: &'a str, query: Option<&str>) -> RequestInfo<'a> {
         let query = query.unwrap_or_default();
-        if has_control_byte(path) || has_control_byte(query) {
+        // One look at each text tells the ordinary from the rest.
+        let odd_path = any_byte(path, |byte| is_control(byte) | (byte == b'%'));
+        let odd_query = any_byte(query, |byte| is_control(byte) | query::is_special(byte));
+        if (odd_path && any_byte(path, is_control)) || (odd_query && any_byte(query, is_control)) {
             return RequestInfo::Malformed;
         }
-        let mut info = match percent_decode(path, false) {
-            Some(Cow::Borrowed(path)) => parse_path(method, path),
-            Some(Cow::Owned(path)) => parse_path(method, &path).into_owned(),
-            None => RequestInfo::Malformed,
+        let mut info = if !odd_path {
+            parse_path(method, path)
+        } else {
+            match percent_decode(path, false) {
+                Some(path) => parse_path(method, &path).into_owned(),
+                None => RequestInfo::Malformed,
+            }
         };
         if let RequestInfo::Resource(request) = &mut info {
-            request.settle_verb(query);
+            request.settle_verb(query, odd_query);
         }
         info
     }
@@ -120,14 +126,17 @@ impl<'a> RequestInfo<'a> {
 
 impl ResourceRequest<'_> {
     /// Without a name a GET is a list or a watch, and a DELETE is of the collection.
-    fn settle_verb(&mut self, query: &str) {
+    fn settle_verb(&mut self, query: &str, odd: bool) {
         if !self.name.is_empty() {
             return;
         }
         match self.verb {
             Verb::Get => {
-                self.verb = if query::asks_watch(query) { Verb::Watch } else { Verb::List };
-                if let Some(name) = query::selected_name(query) {
+                let [watch, selector] = query::first(query, odd, ["watch", "fieldSelector"]);
+                let watches = watch.is_some_and(|value| query::asks_watch(&value));
+                self.verb = if watches { Verb::Watch } else { Verb::List };
+                let selected = |selector: Cow<'_, str>| query::selected_name(query, odd, &selector);
+                if let Some(name) = selector.and_then(selected) {
                     self.name = Cow::Owned(name);
                 }
             }
@@ -146,11 +155,17 @@ fn parse_path<'a>(method: &str, path: &'a str) -> RequestInfo<'a> {
             _ => RequestInfo::Malformed,
         };
     }
-    if let Some(info) = parse_described(method, path) {
-        return info;
+    // Most requests are for resources, and no path is of both sorts.
+    match parse_resource(method, path) {
+        RequestInfo::NonResource => {
+            parse_described(method, path).unwrap_or(RequestInfo::NonResource)
+        }
+        info => info,
     }
+}
 
-    let mut parts = path.trim_matches('/').split('/');
+fn parse_resource<'a>(method: &str, path: &'a str) -> RequestInfo<'a> {
+    let mut parts = Parts::new(trimmed(path), b'/');
     let group = match parts.next() {
         Some("api") => "",
         Some("apis") => match parts.next() {
@@ -208,6 +223,36 @@ fn parse_path<'a>(method: &str, path: &'a str) -> RequestInfo<'a> {
     })
 }
 
+fn trimmed(mut path: &str) -> &str {
+    while let Some(rest) = path.strip_prefix('/') {
+        path = rest;
+    }
+    while let Some(rest) = path.strip_suffix('/') {
+        path = rest;
+    }
+    path
+}
+
+/// The parts of a text between single ASCII bytes, quicker than `str::split`.
+struct Parts<'a>(Option<&'a str>, u8);
+
+impl<'a> Parts<'a> {
+    fn new(text: &'a str, separator: u8) -> Parts<'a> {
+        Parts(Some(text), separator)
+    }
+}
+
+impl<'a> Iterator for Parts<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        let rest = self.0?;
+        let end = rest.bytes().position(|byte| byte == self.1).unwrap_or(rest.len());
+        self.0 = rest.get(end + 1..);
+        rest.get(..end)
+    }
+}
+
 /// The paths that describe the API surface, where the method reads them. Real servers take slashes
 /// at the end of a discovery path, and nowhere else; OpenAPI paths take none.
 fn parse_described<'a>(method: &str, path: &'a str) -> Option<RequestInfo<'a>> {
@@ -263,14 +308,27 @@ fn method_verb(method: &str) -> Verb {
 }
 
 /// Bytes for which a Go server answers 400 wherever they stand in the target.
-fn has_control_byte(text: &str) -> bool {
-    text.bytes().any(|byte| byte < b' ' || byte == 0x7f)
+fn is_control(byte: u8) -> bool {
+    (byte < b' ') | (byte == 0x7f)
+}
+
+/// Whether there is such a byte. Every byte is looked at, many at a time: mostly there is none.
+fn any_byte(text: &str, is: impl Fn(u8) -> bool) -> bool {
+    let any = |bytes: &[u8]| bytes.iter().fold(false, |any, byte| any | is(*byte));
+    let bytes = text.as_bytes();
+    let (chunks, rest) = bytes.as_chunks::<16>();
+    let ends = match bytes.last_chunk::<16>() {
+        Some(_) if rest.is_empty() => false,
+        Some(last) => any(last),
+        None => any(rest),
+    };
+    chunks.iter().fold(ends, |found, chunk| found | any(chunk))
 }
 
 /// Undoes percent-encoding as a Go server does; `None` for a `%` that two hexadecimal digits do not
 /// follow. Bytes that are not UTF-8 become U+FFFD, which no served name contains.
 fn percent_decode(text: &str, plus_is_space: bool) -> Option<Cow<'_, str>> {
-    if !text.bytes().any(|byte| byte == b'%' || (plus_is_space && byte == b'+')) {
+    if !any_byte(text, |byte| (byte == b'%') | ((byte == b'+') & plus_is_space)) {
         return Some(Cow::Borrowed(text));
     }
     let mut decoded = Vec::with_capacity(text.len());

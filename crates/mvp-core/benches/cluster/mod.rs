@@ -32,47 +32,35 @@ pub(super) struct Documents {
 /// A request, as its parts come off the wire.
 #[derive(Clone, Copy)]
 pub(super) struct Wire {
-    pub(super) name: &'static str,
     pub(super) method: &'static str,
     pub(super) path: &'static str,
     pub(super) query: Option<&'static str>,
 }
 
 impl Wire {
-    const fn new(name: &'static str, method: &'static str, path: &'static str) -> Wire {
-        Wire { name, method, path, query: None }
+    const fn new(method: &'static str, path: &'static str) -> Wire {
+        Wire { method, path, query: None }
     }
 }
 
-pub(super) const LIST_PODS: Wire = Wire {
-    query: Some("limit=500"),
-    ..Wire::new("list pods of a namespace", "GET", "/api/v1/namespaces/kube-system/pods")
-};
+pub(super) const LIST_PODS: Wire =
+    Wire { query: Some("limit=500"), ..Wire::new("GET", "/api/v1/namespaces/kube-system/pods") };
 pub(super) const GET_CUSTOM: Wire = Wire::new(
-    "get an object of group 1234",
     "GET",
     "/apis/operator-1234.platform.example.com/v1/namespaces/team-a/widget1234s/main",
 );
 pub(super) const WATCH: Wire = Wire {
     query: Some("allowWatchBookmarks=true&resourceVersion=184467&timeoutSeconds=412&watch=true"),
-    ..Wire::new(
-        "watch a collection",
-        "GET",
-        "/apis/operator-0777.platform.example.com/v1/widget0777s",
-    )
+    ..Wire::new("GET", "/apis/operator-0777.platform.example.com/v1/widget0777s")
 };
 pub(super) const PUT_STATUS: Wire = Wire::new(
-    "put a status",
     "PUT",
     "/apis/operator-1234.platform.example.com/v1/namespaces/team-a/widget1234s/main/status",
 );
-pub(super) const CREATE_ON_PEER: Wire = Wire::new(
-    "create in a peer's group",
-    "POST",
-    "/apis/only-1-2.platform.example.com/v1/namespaces/team-a/gadgets",
-);
-pub(super) const DISCOVERY: Wire = Wire::new("discovery", "GET", "/apis");
-pub(super) const HEALTHZ: Wire = Wire::new("health", "GET", "/healthz");
+pub(super) const CREATE_ON_PEER: Wire =
+    Wire::new("POST", "/apis/only-1-2.platform.example.com/v1/namespaces/team-a/gadgets");
+pub(super) const DISCOVERY: Wire = Wire::new("GET", "/apis");
+pub(super) const HEALTHZ: Wire = Wire::new("GET", "/healthz");
 
 /// A client's request while the local server is well.
 pub(super) const ASKED: Asked<'static> = Asked {
@@ -85,11 +73,9 @@ pub(super) const ASKED: Asked<'static> = Asked {
 
 const NOW: Timestamp = Timestamp::after_start(Duration::from_secs(3_600));
 
-/// The documents of every member.
-pub(super) fn documents() -> Vec<Documents> {
-    (0..MEMBERS)
-        .map(|member| Documents { api: api_document(), apis: apis_document(member, false) })
-        .collect()
+/// What a member sends.
+pub(super) fn documents(member: usize) -> Documents {
+    Documents { api: api_document(), apis: apis_document(member, false) }
 }
 
 /// `/apis` of a member, its groups in the order of their names or in the opposite one.

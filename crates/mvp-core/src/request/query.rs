@@ -2,27 +2,29 @@
 
 use std::borrow::Cow;
 
-use super::percent_decode;
+use super::{Parts, percent_decode};
 
-/// Whether the query asks for a watch: `watch` is there, and its first value is not `0` or `false`.
-pub(super) fn asks_watch(query: &str) -> bool {
-    first(query, "watch").is_some_and(|value| value != "0" && !is_false(&value))
+/// Bytes that make a query more than plain keys and values.
+pub(super) fn is_special(byte: u8) -> bool {
+    (byte == b'%') | (byte == b'+') | (byte == b';')
+}
+
+/// Whether a value of `watch` asks for one.
+pub(super) fn asks_watch(value: &str) -> bool {
+    value != "0" && !is_false(value)
 }
 
 /// The one object that the field selector names, if it names one. As in kube-apiserver a list
 /// option that cannot be read makes the selector count for nothing (a malformed label selector
 /// excepted, which is not looked at: the name serves logs, never a decision).
-pub(super) fn selected_name(query: &str) -> Option<String> {
-    let selector = first(query, "fieldSelector")?;
-    for number in ["limit", "timeoutSeconds"] {
-        if let Some(value) = first(query, number) {
-            value.parse::<i64>().ok()?;
-        }
+pub(super) fn selected_name(query: &str, odd: bool, selector: &str) -> Option<String> {
+    for value in first(query, odd, ["limit", "timeoutSeconds"]).into_iter().flatten() {
+        value.parse::<i64>().ok()?;
     }
 
     // kube-apiserver sorts the terms and takes the first that names an object.
     let mut named: Option<(&str, String)> = None;
-    for term in split_terms(&selector) {
+    for term in split_terms(selector) {
         let Some((field, negated, value)) = split_term(term)? else {
             continue;
         };
@@ -44,18 +46,43 @@ fn is_false(value: &str) -> bool {
 /// Go passes over a query with more parameters than this.
 const MAX_PARAMETERS: usize = 10_000;
 
-/// The first value of a key. As in Go, a pair with a `;` or a broken escape is passed over.
-fn first<'q>(query: &'q str, wanted: &str) -> Option<Cow<'q, str>> {
-    if query.bytes().filter(|byte| *byte == b'&').count() >= MAX_PARAMETERS {
+/// The first value of each key. As in Go, a pair with a `;` or a broken escape is passed over.
+pub(super) fn first<'q, const N: usize>(
+    query: &'q str,
+    odd: bool,
+    wanted: [&str; N],
+) -> [Option<Cow<'q, str>>; N] {
+    let mut found = [const { None }; N];
+    let too_many = || query.bytes().filter(|byte| *byte == b'&').count() >= MAX_PARAMETERS;
+    if query.is_empty() || (query.len() >= MAX_PARAMETERS && too_many()) {
+        return found;
+    }
+    for pair in Parts::new(query, b'&') {
+        for (wanted, found) in wanted.iter().zip(&mut found) {
+            let may_be = odd || pair.as_bytes().first() == wanted.as_bytes().first();
+            if may_be && found.is_none() {
+                *found = if odd { decoded_value(pair, wanted) } else { plain_value(pair, wanted) };
+            }
+        }
+    }
+    found
+}
+
+fn plain_value<'q>(pair: &'q str, wanted: &str) -> Option<Cow<'q, str>> {
+    let rest = pair.strip_prefix(wanted)?;
+    let value = if rest.is_empty() { rest } else { rest.strip_prefix('=')? };
+    Some(Cow::Borrowed(value))
+}
+
+fn decoded_value<'q>(pair: &'q str, wanted: &str) -> Option<Cow<'q, str>> {
+    if pair.contains(';') {
         return None;
     }
-    query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';')).find_map(|pair| {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        if percent_decode(key, true)? != wanted {
-            return None;
-        }
-        percent_decode(value, true)
-    })
+    let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+    if percent_decode(key, true)? != wanted {
+        return None;
+    }
+    percent_decode(value, true)
 }
 
 /// Splits a field selector at the commas that no backslash escapes.

@@ -97,7 +97,9 @@ impl Routes {
 impl Route {
     /// The members that serve the resource, or one of its subresources; newest first.
     pub(crate) fn providers(&self, subresource: &str) -> impl Iterator<Item = Provider> + Clone {
-        let start = self.providers.partition_point(|(name, _)| &**name < subresource);
+        // The resource itself, which most requests are for, comes first.
+        let before = |(name, _): &(Arc<str>, Provider)| &**name < subresource;
+        let start = if subresource.is_empty() { 0 } else { self.providers.partition_point(before) };
         let from = self.providers.get(start..).unwrap_or_default().iter();
         from.take_while(move |(name, _)| &**name == subresource).map(|(_, provider)| *provider)
     }
