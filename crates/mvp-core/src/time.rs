@@ -12,6 +12,12 @@ impl Timestamp {
         Timestamp(elapsed)
     }
 
+    /// The moment that long after this one.
+    #[must_use]
+    pub fn after(self, wait: Duration) -> Timestamp {
+        Timestamp(self.0.saturating_add(wait))
+    }
+
     /// The time from an earlier moment to this one; nothing where that moment is not earlier.
     pub fn since(self, earlier: Timestamp) -> Duration {
         self.0.saturating_sub(earlier.0)

@@ -43,7 +43,8 @@ pub fn merge<'a>(lists: impl IntoIterator<Item = &'a GroupList>) -> GroupList {
         }
     }
     let order = merge_order(&orders);
-    GroupList { groups: order.iter().filter_map(|name| groups.remove(name)).collect(), unknown }
+    let groups = order.iter().filter_map(|name| groups.remove(name)).collect();
+    GroupList { groups, etag: None, unknown }
 }
 
 /// Merges what two servers say of one group. Servers mostly agree: then nothing is copied.

@@ -26,6 +26,8 @@ pub const AGGREGATED_GROUP: &str = "apidiscovery.k8s.io";
 pub struct GroupList {
     /// The groups in the order of their priority.
     pub groups: Vec<Arc<Group>>,
+    /// The entity tag that the server gave it, by which to ask whether it still stands.
+    pub etag: Option<Box<str>>,
     /// Fields of the list itself beside `kind`, `apiVersion`, `metadata` and `items`, as JSON.
     pub(super) unknown: Vec<(String, String)>,
 }
@@ -150,7 +152,7 @@ impl GroupList {
             .filter(|(key, _)| !["kind", "apiVersion", "metadata", "items"].contains(key))
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect();
-        Ok(Parsed { value: GroupList { groups, unknown }, complaints })
+        Ok(Parsed { value: GroupList { groups, etag: None, unknown }, complaints })
     }
 
     /// The document, aggregated, in the given version of its API (`v2` or `v2beta1`; the two

@@ -1,10 +1,13 @@
 //! Merged documents, written once for each change of what is served. The aggregated one is written
 //! when the snapshot is built; the rarer ones when they are first asked for.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use hashbrown::HashMap;
 use serde::Serialize;
 use sha2::{Digest, Sha512};
@@ -20,6 +23,7 @@ pub struct Document {
     pub body: Bytes,
     /// The strong entity tag, with its quotes: a SHA-512 of the body, as kube-apiserver writes it.
     pub etag: Box<str>,
+    gzipped: OnceLock<Bytes>,
 }
 
 /// What all members serve of one half of the API surface.
@@ -130,6 +134,16 @@ impl MergedPart {
 }
 
 impl Document {
+    /// The body packed, once for all who take it so.
+    pub fn gzipped(&self) -> &Bytes {
+        self.gzipped.get_or_init(|| {
+            let mut packer = GzEncoder::new(Vec::new(), Compression::fast());
+            // Packing into memory cannot fail.
+            let _ = packer.write_all(&self.body);
+            packer.finish().unwrap_or_default().into()
+        })
+    }
+
     fn new(body: Bytes) -> Document {
         let mut etag = String::with_capacity(130);
         etag.push('"');
@@ -138,7 +152,7 @@ impl Document {
             let _ = write!(etag, "{byte:02X}");
         }
         etag.push('"');
-        Document { body, etag: etag.into() }
+        Document { body, etag: etag.into(), gzipped: OnceLock::new() }
     }
 
     fn of(document: &impl Serialize) -> Document {

@@ -1,0 +1,152 @@
+//! What becomes of an object: new ones, replaced ones, merged ones, and what stands against it.
+//! Entry items: [`newborn`] and [`replaced`].
+
+use serde_json::Value;
+
+use crate::object;
+use crate::route::Target;
+use crate::stamp;
+use crate::status::Failure;
+use crate::storage::{Fields, Object};
+
+/// A new object, with what a server gives to it.
+pub(super) fn newborn(
+    target: &Target<'_>,
+    mut fields: Fields,
+    name: &str,
+) -> Result<Fields, Failure> {
+    if !object::metadata_text(&fields, "resourceVersion").is_empty() {
+        let message = "resourceVersion should not be set on objects to be created";
+        return Err(Failure::bad_request(message));
+    }
+    for subresource in &target.resource.subresources {
+        fields.remove(&subresource.name);
+    }
+    for key in ["deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink"] {
+        object::put_metadata(&mut fields, key, None);
+    }
+    object::set_metadata(&mut fields, "name", name);
+    object::set_metadata(&mut fields, "uid", &stamp::unique_id());
+    object::set_metadata(&mut fields, "creationTimestamp", &stamp::now());
+    object::put_metadata(&mut fields, "generation", Some(1.into()));
+    Ok(fields)
+}
+
+/// What is kept of an object, whatever a caller sends.
+const SERVERS_OWN: [&str; 6] = [
+    "name",
+    "uid",
+    "creationTimestamp",
+    "generation",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+];
+
+/// An object with what was sent in its place, as far as the target reaches: a subresource has its
+/// field alone, and the resource all but those.
+pub(super) fn replaced(
+    target: &Target<'_>,
+    current: &Object,
+    mut sent: Fields,
+) -> Result<Fields, Failure> {
+    let uid = object::metadata_text(&sent, "uid");
+    check_precondition(target, current, "UID", "uid", uid)?;
+    let seen = object::metadata_text(&sent, "resourceVersion");
+    if !seen.is_empty() && seen != object::metadata_text(&current.fields, "resourceVersion") {
+        let why = "the object has been modified; please apply your changes to the latest version \
+                   and try again";
+        return Err(Failure::conflict(target, &current.key.name, why));
+    }
+
+    if let Some(subresource) = target.subresource {
+        let mut fields = current.fields.clone();
+        take_over(&mut fields, &mut sent, &subresource.name);
+        return Ok(fields);
+    }
+    let mut current = current.fields.clone();
+    for subresource in &target.resource.subresources {
+        take_over(&mut sent, &mut current, &subresource.name);
+    }
+    let metadata = object::metadata_of(&current);
+    let value = |key: &str| metadata.and_then(|metadata| metadata.get(key)).cloned();
+    for key in SERVERS_OWN {
+        object::put_metadata(&mut sent, key, value(key));
+    }
+    let generation = value("generation").and_then(|value| value.as_u64()).unwrap_or_default();
+    let contents = |fields: &Fields| {
+        let mut fields = fields.clone();
+        fields.remove("metadata");
+        for subresource in &target.resource.subresources {
+            fields.remove(&subresource.name);
+        }
+        fields
+    };
+    if contents(&sent) != contents(&current) {
+        object::put_metadata(&mut sent, "generation", Some((generation + 1).into()));
+    }
+    Ok(sent)
+}
+
+/// Makes a field what it is in another object.
+fn take_over(fields: &mut Fields, other: &mut Fields, name: &str) {
+    match other.remove(name) {
+        Some(value) => drop(fields.insert(name.to_owned(), value)),
+        None => drop(fields.remove(name)),
+    }
+}
+
+/// Whether the object is the one that is meant, where that is said.
+pub(super) fn check_precondition(
+    target: &Target<'_>,
+    current: &Object,
+    what: &str,
+    field: &str,
+    wanted: &str,
+) -> Result<(), Failure> {
+    let actual = object::metadata_text(&current.fields, field);
+    if wanted.is_empty() || wanted == actual {
+        return Ok(());
+    }
+    let why = format!(
+        "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {actual}"
+    );
+    Err(Failure::conflict(target, &current.key.name, &why))
+}
+
+/// A patch need not name the object, but may not name another.
+pub(super) fn check_patched_name(target: &Target<'_>, fields: &Fields) -> Result<(), Failure> {
+    match object::metadata_text(fields, "name") {
+        "" => Ok(()),
+        name => check_same_name(target, name),
+    }
+}
+
+/// The object is named as the path has it.
+pub(super) fn check_same_name(target: &Target<'_>, name: &str) -> Result<(), Failure> {
+    if name == target.name {
+        return Ok(());
+    }
+    Err(Failure::bad_request(format!(
+        "the name of the object ({name}) does not match the name on the URL ({})",
+        target.name
+    )))
+}
+
+/// Merges a patch into a value, as RFC 7396 says.
+pub(super) fn merge(target: &mut Value, patch: Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch;
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(Fields::new());
+    }
+    if let Value::Object(target) = target {
+        for (key, value) in patch {
+            match value {
+                Value::Null => drop(target.remove(&key)),
+                value => merge(target.entry(key).or_insert(Value::Null), value),
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What can be done to a resource, verb by verb. Entry item: [`Call::serve`].
+
+mod change;
+mod read;
+mod watch;
+mod write;
+
+use bytes::Bytes;
+use http::{HeaderMap, Response};
+use mvp_core::Verb;
+
+use crate::query::Query;
+use crate::respond::Body;
+use crate::route::Target;
+use crate::status::Failure;
+use crate::storage::Storage;
+
+/// A request for a resource of ours, with its body read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Call<'a> {
+    pub(crate) target: &'a Target<'a>,
+    pub(crate) storage: &'a Storage,
+    pub(crate) query: &'a Query<'a>,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) body: &'a Bytes,
+}
+
+impl Call<'_> {
+    /// Does what is asked.
+    pub(crate) fn serve(self) -> Result<Response<Body>, Failure> {
+        match self.target.verb {
+            Verb::Get => self.get(),
+            Verb::List => self.list(),
+            Verb::Watch => self.watch(),
+            // What it would mean to create a subresource differs for each of them.
+            Verb::Create if self.target.subresource.is_none() => self.create(),
+            Verb::Update => self.update(),
+            Verb::Patch => self.patch(),
+            Verb::Delete if self.target.subresource.is_none() => self.delete(),
+            Verb::DeleteCollection => self.delete_collection(),
+            _ => Err(Failure::method_not_allowed()),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Writing: create, update, patch and delete. All that is decided by what an object was before is
+//! decided within a transaction of the storage.
+
+use http::{Response, StatusCode};
+use serde_json::Value;
+
+use super::Call;
+use super::change::{
+    check_patched_name, check_precondition, check_same_name, merge, newborn, replaced,
+};
+use crate::body::{self, PatchKind};
+use crate::object;
+use crate::respond::{self, Body};
+use crate::selector::Selector;
+use crate::stamp;
+use crate::status::{Failure, Fault, Status};
+use crate::storage::{Change, Fields, Object, ObjectKey};
+
+impl Call<'_> {
+    pub(super) fn create(self) -> Result<Response<Body>, Failure> {
+        let dry_run = self.query.dry_run()?;
+        let sent = object::admit(self.target, body::object(self.headers, self.body)?)?;
+        let name = match object::metadata_text(&sent, "name") {
+            "" => match object::metadata_text(&sent, "generateName") {
+                "" => {
+                    let fault = Fault::Required("name or generateName is required");
+                    return Err(Failure::invalid_field(self.target, "", "metadata.name", fault));
+                }
+                prefix => stamp::generated_name(prefix),
+            },
+            name => name.to_owned(),
+        };
+        object::check_name(self.target, &name)?;
+        let key = ObjectKey { namespace: self.target.namespace.clone(), name };
+        let collection = self.target.collection();
+        let object =
+            self.storage.transact(&collection, &key, !dry_run, |current| match current {
+                Some(_) => Err(Failure::already_exists(self.target, &key.name)),
+                None => newborn(self.target, sent, &key.name).map(Change::Put),
+            })?;
+        Ok(self.show(StatusCode::CREATED, &object))
+    }
+
+    pub(super) fn update(self) -> Result<Response<Body>, Failure> {
+        let dry_run = self.query.dry_run()?;
+        let sent = object::admit(self.target, body::object(self.headers, self.body)?)?;
+        match object::metadata_text(&sent, "name") {
+            "" => {
+                return Err(Failure::bad_request(format!(
+                    "the name of the object ({} based on URL) was undeterminable: name must be \
+                     provided",
+                    self.target.name
+                )));
+            }
+            name => check_same_name(self.target, name)?,
+        }
+        let (collection, key) = (self.target.collection(), self.target.key());
+        let object = self.storage.transact(&collection, &key, !dry_run, |current| {
+            let missing = || Failure::not_found(self.target, &key.name);
+            let current = current.ok_or_else(missing)?;
+            replaced(self.target, current, sent).map(Change::Put)
+        })?;
+        Ok(self.show(StatusCode::OK, &object))
+    }
+
+    pub(super) fn patch(self) -> Result<Response<Body>, Failure> {
+        let dry_run = self.query.dry_run()?;
+        let (kind, patch) = body::patch(self.headers, self.body)?;
+        if kind == PatchKind::Apply && self.query.get("fieldManager").is_empty() {
+            return Err(Failure::bad_request(
+                "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is \
+                 required for apply patch",
+            ));
+        }
+        let (collection, key) = (self.target.collection(), self.target.key());
+        let mut code = StatusCode::OK;
+        let object = self.storage.transact(&collection, &key, !dry_run, |current| {
+            let Some(current) = current else {
+                // Only a whole object can come of nothing.
+                if kind == PatchKind::Merge || self.target.subresource.is_some() {
+                    return Err(Failure::not_found(self.target, &key.name));
+                }
+                code = StatusCode::CREATED;
+                let sent = object::admit(self.target, patch)?;
+                check_patched_name(self.target, &sent)?;
+                object::check_name(self.target, &key.name)?;
+                return newborn(self.target, sent, &key.name).map(Change::Put);
+            };
+            let mut merged = Value::Object(current.fields.clone());
+            // A patch may say which version of the object it is for; that of the object is no such
+            // wish.
+            if let Value::Object(fields) = &mut merged {
+                object::set_metadata(fields, "resourceVersion", "");
+            }
+            merge(&mut merged, Value::Object(patch));
+            let Value::Object(merged) = merged else {
+                return Err(Failure::bad_request("the patch does not leave an object"));
+            };
+            let merged = object::admit(self.target, merged)?;
+            check_patched_name(self.target, &merged)?;
+            replaced(self.target, current, merged).map(Change::Put)
+        })?;
+        Ok(self.show(code, &object))
+    }
+
+    pub(super) fn delete(self) -> Result<Response<Body>, Failure> {
+        let dry_run = self.query.dry_run()?;
+        let options = self.delete_options()?;
+        let (collection, key) = (self.target.collection(), self.target.key());
+        let object = self.storage.transact(&collection, &key, !dry_run, |current| {
+            let missing = || Failure::not_found(self.target, &key.name);
+            let current = current.ok_or_else(missing)?;
+            if let Some(Value::Object(wanted)) = options.get("preconditions") {
+                let wanted = |name| wanted.get(name).and_then(Value::as_str).unwrap_or_default();
+                let (uid, version) = (wanted("uid"), wanted("resourceVersion"));
+                check_precondition(self.target, current, "UID", "uid", uid)?;
+                let version_name = "ResourceVersion";
+                check_precondition(self.target, current, version_name, "resourceVersion", version)?;
+            }
+            Ok(Change::Delete)
+        })?;
+        let uid = object::metadata_text(&object.fields, "uid");
+        let status = Status::deleted(self.target, &key.name, uid);
+        Ok(respond::json(StatusCode::OK, &status))
+    }
+
+    /// Not at one stroke, as in real servers: what is made meanwhile may stay.
+    pub(super) fn delete_collection(self) -> Result<Response<Body>, Failure> {
+        let dry_run = self.query.dry_run()?;
+        self.delete_options()?;
+        let selector = Selector::new(self.target, self.query)?;
+        let collection = self.target.collection();
+        let (_, objects) = self.storage.list(&collection);
+        let mut deleted = Vec::new();
+        for object in objects.iter().filter(|object| selector.matches(object)) {
+            let remove = |current: Option<&Object>| match current {
+                Some(current) if selector.matches(current) => Ok(Change::Delete),
+                _ => Err(()),
+            };
+            deleted.extend(self.storage.transact(&collection, &object.key, !dry_run, remove));
+        }
+        Ok(self.show_list(self.storage.resource_version(), &deleted))
+    }
+
+    fn delete_options(self) -> Result<Fields, Failure> {
+        match self.body.is_empty() {
+            true => Ok(Fields::new()),
+            false => body::object(self.headers, self.body),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The server as a service: from a request to its response, in order. Entry item: [`ApiServer`].
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Method, Request, Response};
+use mvp_core::RequestInfo;
+use mvp_core::discovery::negotiate::Form;
+use mvp_core::request::ResourceRequest;
+use tower_service::Service;
+
+use crate::body;
+use crate::describe::{self, Description};
+use crate::query::Query;
+use crate::resource;
+use crate::respond::{self, Body};
+use crate::review::{self, Caller};
+use crate::route::{self, NoTarget};
+use crate::spec::ServerSpec;
+use crate::status::Failure;
+use crate::storage::Storage;
+
+/// An API server. Clones are the same server.
+#[derive(Debug, Clone)]
+pub struct ApiServer(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    spec: ServerSpec,
+    storage: Storage,
+    description: Description,
+    processed: [AtomicU64; METHODS.len()],
+}
+
+/// The methods that resources have.
+const METHODS: [Method; 5] =
+    [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+
+impl ApiServer {
+    /// A server of what `spec` says, over objects that it may share with others.
+    pub fn new(spec: ServerSpec, storage: Storage) -> ApiServer {
+        let description = Description::new(&spec);
+        ApiServer(Arc::new(Inner { spec, storage, description, processed: Default::default() }))
+    }
+
+    /// What it serves.
+    pub fn spec(&self) -> &ServerSpec {
+        &self.0.spec
+    }
+
+    /// The objects.
+    pub fn storage(&self) -> &Storage {
+        &self.0.storage
+    }
+
+    /// How many requests of a method got as far as a resource of this server, with their bodies
+    /// whole. What was refused on the way there changed nothing and does not count.
+    pub fn processed(&self, method: &Method) -> u64 {
+        self.0.counter(method).map_or(0, |counter| counter.load(Ordering::SeqCst))
+    }
+}
+
+impl<B> Service<Request<B>> for ApiServer
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let server = Arc::clone(&self.0);
+        Box::pin(async move {
+            let (head, body) = request.into_parts();
+            let mut response = server.answer(&head, body).await;
+            if head.method == Method::HEAD {
+                *response.body_mut() = respond::full(Bytes::new());
+            }
+            Ok(response)
+        })
+    }
+}
+
+impl Inner {
+    async fn answer<B>(&self, head: &Parts, body: B) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes> + Send,
+    {
+        let (path, query) = (head.uri.path(), head.uri.query());
+        match RequestInfo::parse(head.method.as_str(), path, query) {
+            RequestInfo::Resource(request) => match self.resource(head, &request, body).await {
+                Ok(response) => response,
+                Err(NoTarget::PageNotFound) => respond::page_not_found(),
+                Err(NoTarget::Failure(failure)) => failure.into_response(),
+            },
+            RequestInfo::Discovery(path) => self.description.discovery(&path, &head.headers),
+            RequestInfo::OpenApi(_) => respond::page_not_found(),
+            RequestInfo::NonResource => self.description.other(&head.method, path),
+            RequestInfo::Malformed => {
+                Failure::bad_request("the path of the request is malformed").into_response()
+            }
+        }
+    }
+
+    async fn resource<B>(
+        &self,
+        head: &Parts,
+        request: &ResourceRequest<'_>,
+        body: B,
+    ) -> Result<Response<Body>, NoTarget>
+    where
+        B: http_body::Body<Data = Bytes> + Send,
+    {
+        let target = route::find(&self.spec, &head.method, head.uri.path(), request)?;
+        describe::acceptable(&head.headers, &[Form::Legacy])?;
+        let body = body::read(body).await?;
+        if let Some(counter) = self.counter(&head.method) {
+            counter.fetch_add(1, Ordering::SeqCst);
+        }
+        if review::is_asked_by(&target) {
+            return Ok(review::answer(&target, head.extensions.get::<Caller>()));
+        }
+        let query = Query::parse(head.uri.query().unwrap_or_default());
+        let call = resource::Call {
+            target: &target,
+            storage: &self.storage,
+            query: &query,
+            headers: &head.headers,
+            body: &body,
+        };
+        Ok(call.serve()?)
+    }
+
+    fn counter(&self, method: &Method) -> Option<&AtomicU64> {
+        let place = METHODS.iter().position(|known| known == method)?;
+        self.processed.get(place)
+    }
+}
+
+impl From<Failure> for NoTarget {
+    fn from(failure: Failure) -> NoTarget {
+        NoTarget::Failure(failure)
+    }
+}

@@ -1,0 +1,130 @@
+//! What a server serves, as its maker says it. Entry item: [`ServerSpec`].
+
+use mvp_core::Verb;
+
+/// A server: who it is and what it serves.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ServerSpec {
+    /// Its ID within the cluster.
+    pub id: String,
+    /// Its release, such as `v1.36.4`: what `/version` says.
+    pub git_version: String,
+    /// The groups that it serves; the core group has an empty name.
+    pub groups: Vec<GroupSpec>,
+}
+
+/// A group and its versions, the preferred one first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GroupSpec {
+    /// The group's name; empty for the core group.
+    pub name: String,
+    /// Its versions. Objects are shared among them.
+    pub versions: Vec<VersionSpec>,
+}
+
+/// A version of a group and its resources.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct VersionSpec {
+    /// Such as `v1`.
+    pub version: String,
+    /// What the version has.
+    pub resources: Vec<ResourceSpec>,
+}
+
+/// A resource.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ResourceSpec {
+    /// Its name in paths, such as `widgets`.
+    pub plural: String,
+    /// Its name for people, such as `widget`.
+    pub singular: String,
+    /// The kind of its objects, such as `Widget`.
+    pub kind: String,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+    /// Abbreviations, such as `wg`.
+    pub short_names: Vec<String>,
+    /// Sets of resources that it belongs to, such as `all`.
+    pub categories: Vec<String>,
+    /// What can be asked of it; all else is 405.
+    pub verbs: Vec<Verb>,
+    /// Its subresources.
+    pub subresources: Vec<SubresourceSpec>,
+}
+
+/// A subresource: the field of that name, read and written apart from the rest of the object.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SubresourceSpec {
+    /// Such as `status`.
+    pub name: String,
+    /// What can be asked of it: `get`, `patch` and `update`.
+    pub verbs: Vec<Verb>,
+}
+
+impl GroupSpec {
+    /// A group without versions.
+    pub fn new(name: &str) -> GroupSpec {
+        GroupSpec { name: name.to_owned(), versions: Vec::new() }
+    }
+
+    /// The same group with one more version.
+    #[must_use]
+    pub fn version(
+        mut self,
+        version: &str,
+        resources: impl IntoIterator<Item = ResourceSpec>,
+    ) -> GroupSpec {
+        let resources = resources.into_iter().collect();
+        self.versions.push(VersionSpec { version: version.to_owned(), resources });
+        self
+    }
+}
+
+impl ResourceSpec {
+    /// A resource whose objects live in namespaces, with every verb.
+    pub fn namespaced(plural: &str, kind: &str) -> ResourceSpec {
+        ResourceSpec { namespaced: true, ..ResourceSpec::cluster(plural, kind) }
+    }
+
+    /// A resource whose objects live outside of namespaces, with every verb.
+    pub fn cluster(plural: &str, kind: &str) -> ResourceSpec {
+        ResourceSpec {
+            plural: plural.to_owned(),
+            singular: kind.to_lowercase(),
+            kind: kind.to_owned(),
+            verbs: vec![
+                Verb::Create,
+                Verb::Delete,
+                Verb::DeleteCollection,
+                Verb::Get,
+                Verb::List,
+                Verb::Patch,
+                Verb::Update,
+                Verb::Watch,
+            ],
+            ..ResourceSpec::default()
+        }
+    }
+
+    /// `selfsubjectreviews`, by which a caller learns who it is to the server. It works in the
+    /// group `authentication.k8s.io`.
+    pub fn self_subject_reviews() -> ResourceSpec {
+        let verbs = vec![Verb::Create];
+        ResourceSpec { verbs, ..ResourceSpec::cluster("selfsubjectreviews", "SelfSubjectReview") }
+    }
+
+    /// The same resource with a `status` subresource.
+    #[must_use]
+    pub fn with_status(mut self) -> ResourceSpec {
+        let verbs = vec![Verb::Get, Verb::Patch, Verb::Update];
+        self.subresources.push(SubresourceSpec { name: "status".to_owned(), verbs });
+        self
+    }
+
+    /// The same resource with one more abbreviation.
+    #[must_use]
+    pub fn with_short_name(mut self, name: &str) -> ResourceSpec {
+        self.short_names.push(name.to_owned());
+        self
+    }
+}

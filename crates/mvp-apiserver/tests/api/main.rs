@@ -1,0 +1,13 @@
+//! Servers in process, without a socket: objects, watches, discovery and refusals, as clients of a
+//! real server would see them.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+mod bodies;
+mod discovery;
+mod objects;
+mod patches;
+mod refusals;
+mod sharing;
+mod support;
+mod watches;

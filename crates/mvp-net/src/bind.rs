@@ -1,0 +1,53 @@
+//! Opens listening sockets. Entries: [`bind`], and [`bind_workers`] for one socket a worker.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+const BACKLOG: i32 = 1024;
+
+/// One listening socket, ready for tokio (non-blocking). `[::]` takes IPv4 as well.
+///
+/// With `reuse_port` several sockets can share the port, and the kernel spreads connections over
+/// them; another process of the same user can join them unseen: see [`bind_workers`].
+pub fn bind(address: SocketAddr, reuse_port: bool) -> io::Result<TcpListener> {
+    let socket = open(address, reuse_port)?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// One listening socket for each of `workers` (at least one), all on one address.
+///
+/// Fails when the port is in use, by whomever: that is tried first without sharing. With port 0
+/// the kernel picks one port for all.
+pub fn bind_workers(mut address: SocketAddr, workers: usize) -> io::Result<Vec<TcpListener>> {
+    if workers <= 1 {
+        return Ok(vec![bind(address, false)?]);
+    }
+    if address.port() != 0 {
+        drop(open(address, false)?);
+    }
+    let mut listeners = Vec::with_capacity(workers);
+    for _ in 0..workers {
+        let listener = bind(address, true)?;
+        address = listener.local_addr()?;
+        listeners.push(listener);
+    }
+    Ok(listeners)
+}
+
+fn open(address: SocketAddr, reuse_port: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // A restart must not wait for the connections of the last run to leave TIME_WAIT.
+    socket.set_reuse_address(true)?;
+    if reuse_port {
+        socket.set_reuse_port(true)?;
+    }
+    if address.is_ipv6() && address.ip().is_unspecified() {
+        socket.set_only_v6(false)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}

@@ -1,0 +1,47 @@
+//! The TLS of the connections that the gateway opens. Entry: [`ClientTls`].
+
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+use rustls::client::Resumption;
+
+use crate::pem::{certificates, pair_error, private_key, roots};
+use crate::provider::provider;
+use crate::{ServerTls, TlsError};
+
+/// Whom the gateway believes, and whom it says it is, when it calls a server.
+///
+/// The server name to verify is the caller's choice at each connection.
+#[derive(Clone, Debug)]
+pub struct ClientTls {
+    config: ClientConfig,
+}
+
+impl ClientTls {
+    /// `roots_pem`: the CA bundle that must vouch for servers. `identity`: certificate chain and
+    /// key, both PEM, to present when a server asks; none: no certificate is ever presented.
+    pub fn new(roots_pem: &[u8], identity: Option<(&[u8], &[u8])>) -> Result<Self, TlsError> {
+        let builder = ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(ServerTls::VERSIONS)
+            .map_err(TlsError::Setup)?
+            .with_root_certificates(roots(roots_pem)?);
+        let config = match identity {
+            None => builder.with_no_client_auth(),
+            Some((certificate_pem, key_pem)) => builder
+                .with_client_auth_cert(certificates(certificate_pem)?, private_key(key_pem)?)
+                .map_err(pair_error)?,
+        };
+        Ok(Self { config })
+    }
+
+    /// The configuration that offers `alpn`, best first.
+    ///
+    /// Each call has a session cache of its own: sessions are kept by server name, and members of
+    /// a cluster share one name.
+    pub fn config(&self, alpn: &[&[u8]]) -> Arc<ClientConfig> {
+        let mut config = self.config.clone();
+        config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+        config.resumption = Resumption::in_memory_sessions(8);
+        Arc::new(config)
+    }
+}

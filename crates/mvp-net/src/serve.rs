@@ -1,0 +1,104 @@
+//! Accepts connections, serves each on a task of its own, and drains. Entry: [`serve`].
+//!
+//! Beneath it: `connection` takes one socket from handshake to end, `request` hands each request
+//! to the service, `head` bounds how long a request may take to arrive.
+
+mod accept;
+mod connection;
+mod head;
+mod request;
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use hyper::body::Incoming;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tower_service::Service;
+
+use self::accept::Acceptor;
+use self::connection::{Shared, serve_connection};
+use crate::{Limits, ReloadableTls};
+
+/// How a drain ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drained {
+    /// Connections that were still busy when the grace was over, and were cut.
+    pub cut: usize,
+}
+
+/// Serves `listener` until `shutdown`, then drains and returns.
+///
+/// ALPN chooses between HTTP/2 and HTTP/1.1 (also without ALPN). Every request carries a
+/// [`ConnectionInfo`](crate::ConnectionInfo). A failure of one connection ends that one alone.
+/// Draining: the listener is closed, connections end after the requests they have, and what is
+/// left after `limits.grace` is cut. An upgraded connection belongs to the service: its tasks end
+/// it.
+pub async fn serve<S, B>(
+    listener: TcpListener,
+    tls: ReloadableTls,
+    limits: Limits,
+    service: S,
+    shutdown: CancellationToken,
+) -> Drained
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
+    S::Future: Send,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    // A token of our own: every wake-up of a connection looks at it, and workers must not meet
+    // at one lock.
+    let shared = Arc::new(Shared { tls, limits, shutdown: shutdown.child_token() });
+    let mut acceptor = Acceptor::new(listener);
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => break,
+            Some(ended) = connections.join_next(), if !connections.is_empty() => report(ended),
+            (stream, remote) = acceptor.accept() => {
+                connections.spawn(serve_connection(
+                    stream,
+                    remote,
+                    service.clone(),
+                    Arc::clone(&shared),
+                ));
+            }
+        }
+    }
+    drop(acceptor);
+    drain(connections, &shared.limits).await
+}
+
+async fn drain(mut connections: JoinSet<()>, limits: &Limits) -> Drained {
+    let all_ended = async {
+        while let Some(ended) = connections.join_next().await {
+            report(ended);
+        }
+    };
+    if timeout(limits.grace, all_ended).await.is_ok() {
+        return Drained { cut: 0 };
+    }
+    let cut = connections.len();
+    connections.shutdown().await;
+    tracing::warn!(connections = cut, "the grace is over: cut connections that were still busy");
+    Drained { cut }
+}
+
+fn report(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        tracing::error!(%error, "the task of a connection panicked");
+    }
+}

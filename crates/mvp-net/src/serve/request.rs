@@ -1,0 +1,211 @@
+//! Hands each request of a connection to the service. Entry: [`RequestService`].
+//!
+//! It adds the [`ConnectionInfo`], judging the client anew where the last judgement no longer
+//! holds, and counts requests from their head to the end of their response.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+
+use arc_swap::ArcSwap;
+use http::{Method, Request, Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper_util::service::{TowerToHyperService, TowerToHyperServiceFuture};
+use pin_project_lite::pin_project;
+use rustls_pki_types::{CertificateDer, UnixTime};
+use tower_service::Service;
+
+use crate::{ClientTrust, ConnectionInfo, ReloadableTls, ServerTls};
+
+/// The service of one connection.
+pub(crate) struct RequestService<S> {
+    service: TowerToHyperService<S>,
+    client: Client,
+    activity: Arc<Activity>,
+}
+
+impl<S> RequestService<S> {
+    pub(crate) fn new(service: S, client: Client, activity: Arc<Activity>) -> Self {
+        Self { service: TowerToHyperService::new(service), client, activity }
+    }
+}
+
+impl<S, B> hyper::service::Service<Request<Incoming>> for RequestService<S>
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone,
+{
+    type Response = Response<Counted<B>>;
+    type Error = Infallible;
+    type Future = Answering<S>;
+
+    fn call(&self, mut request: Request<Incoming>) -> Answering<S> {
+        request.extensions_mut().insert(self.client.info(UnixTime::now()));
+        let guard = Guard::new(Arc::clone(&self.activity));
+        let connect = request.method() == Method::CONNECT;
+        Answering { answer: self.service.call(request), guard: Some(guard), connect }
+    }
+}
+
+/// Who is at the other end, and what was last judged of it.
+pub(crate) struct Client {
+    tls: ReloadableTls,
+    last: ArcSwap<Judged>,
+}
+
+struct Judged {
+    trust: Arc<ClientTrust>,
+    info: ConnectionInfo,
+}
+
+impl Client {
+    /// `tls` is the one of this connection's handshake, `reloadable` will say what came after it.
+    pub(crate) fn new(
+        remote: SocketAddr,
+        certificates: Vec<CertificateDer<'static>>,
+        http2: bool,
+        reloadable: ReloadableTls,
+        tls: &ServerTls,
+    ) -> Self {
+        let judgement = tls.trust().judge(&certificates, UnixTime::now());
+        let info = ConnectionInfo::new(remote, certificates, judgement);
+        let info = if http2 { info.over_http2() } else { info };
+        let judged = Judged { trust: Arc::clone(tls.trust()), info };
+        Self { tls: reloadable, last: ArcSwap::from_pointee(judged) }
+    }
+
+    /// Judged with the CAs in force, at `now`.
+    fn info(&self, now: UnixTime) -> ConnectionInfo {
+        let last = self.last.load();
+        if last.info.certificates().is_empty() {
+            return last.info.clone();
+        }
+        let trust = self.tls.current();
+        let trust = trust.trust();
+        let expired = last.info.judgement().valid_until.is_some_and(|until| now >= until);
+        if Arc::ptr_eq(&last.trust, trust) && !expired {
+            return last.info.clone();
+        }
+        let judgement = trust.judge(last.info.certificates(), now);
+        let info = last.info.clone().with_judgement(judgement);
+        self.last.store(Arc::new(Judged { trust: Arc::clone(trust), info: info.clone() }));
+        info
+    }
+}
+
+/// What a connection is doing.
+#[derive(Debug, Default)]
+pub(crate) struct Activity {
+    started: AtomicUsize,
+    in_flight: AtomicUsize,
+    upgraded: AtomicBool,
+}
+
+impl Activity {
+    /// Requests so far.
+    pub(crate) fn started(&self) -> usize {
+        self.started.load(Ordering::Acquire)
+    }
+
+    /// Requests whose response has not ended.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Acquire)
+    }
+
+    /// Both: equal and nothing in flight at two times means nothing in flight in between.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        (self.started(), self.in_flight())
+    }
+
+    /// Whether the connection no longer speaks HTTP.
+    pub(crate) fn upgraded(&self) -> bool {
+        self.upgraded.load(Ordering::Acquire)
+    }
+}
+
+/// One request in flight, while it lives.
+pub(crate) struct Guard(Arc<Activity>);
+
+impl Guard {
+    pub(crate) fn new(activity: Arc<Activity>) -> Self {
+        activity.in_flight.fetch_add(1, Ordering::AcqRel);
+        activity.started.fetch_add(1, Ordering::AcqRel);
+        Self(activity)
+    }
+
+    /// The request ends HTTP on this connection.
+    pub(crate) fn upgrades(&self) {
+        self.0.upgraded.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+pin_project! {
+    /// The service's answer to come.
+    pub(crate) struct Answering<S>
+    where
+        S: Service<Request<Incoming>>,
+    {
+        #[pin]
+        answer: TowerToHyperServiceFuture<S, Request<Incoming>>,
+        guard: Option<Guard>,
+        connect: bool,
+    }
+}
+
+impl<S, B> Future for Answering<S>
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
+{
+    type Output = Result<Response<Counted<B>>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let Ok(response) = ready!(this.answer.poll(context));
+        let status = response.status();
+        let upgrades =
+            status == StatusCode::SWITCHING_PROTOCOLS || (*this.connect && status.is_success());
+        if upgrades && let Some(guard) = this.guard {
+            guard.upgrades();
+        }
+        let guard = this.guard.take();
+        Poll::Ready(Ok(response.map(|body| Counted { body, guard })))
+    }
+}
+
+pin_project! {
+    /// A response body that keeps its request in flight.
+    pub(crate) struct Counted<B> {
+        #[pin]
+        body: B,
+        guard: Option<Guard>,
+    }
+}
+
+impl<B: Body> Body for Counted<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        self.project().body.poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

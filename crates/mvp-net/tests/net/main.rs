@@ -1,0 +1,20 @@
+//! The listener as its clients meet it: real sockets on loopback, certificates made on the spot.
+
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+mod certificates;
+mod drain;
+mod limits;
+mod pki;
+mod protocols;
+mod reload;
+mod setup;
+mod sockets;
+mod support;
+mod trust;

@@ -1,0 +1,220 @@
+//! What a chain proves, without a socket: time is an argument.
+
+use std::time::Duration;
+
+use mvp_net::{
+    BadName, CertificateDer, CertificateUser, ClientTrust, Judgement, TlsError, UnixTime,
+};
+use rcgen::string::BmpString;
+use rcgen::{DnType, DnValue};
+use rustls_pki_types::pem::PemObject;
+use sha2::{Digest, Sha256};
+
+use crate::pki::{
+    Attribute, Ca, Pair, cn, for_servers, o, of_2020, second_cn, second_o, uid,
+    with_a_critical_unknown,
+};
+
+fn chain(pair: &Pair) -> Vec<CertificateDer<'static>> {
+    CertificateDer::pem_slice_iter(pair.certificate.as_bytes()).map(Result::unwrap).collect()
+}
+
+fn at(seconds: u64) -> UnixTime {
+    UnixTime::since_unix_epoch(Duration::from_secs(seconds))
+}
+
+/// 2026-01-01.
+fn now() -> UnixTime {
+    at(1_767_225_600)
+}
+
+fn trust(client: &Ca, front_proxy: &Ca, names: &[&str]) -> ClientTrust {
+    let names = names.iter().map(ToString::to_string).collect();
+    ClientTrust::new(Some(client.pem.as_bytes()), Some(front_proxy.pem.as_bytes()), names).unwrap()
+}
+
+/// The user that the client CA's certificate with `subject` names.
+fn user(subject: &[Attribute]) -> Option<Result<CertificateUser, BadName>> {
+    let ca = Ca::new("clients");
+    let trust = ClientTrust::new(Some(ca.pem.as_bytes()), None, Vec::new()).unwrap();
+    trust.judge(&chain(&ca.client(subject)), now()).user
+}
+
+#[test]
+fn no_certificate_proves_nothing() {
+    let trust = trust(&Ca::new("clients"), &Ca::new("proxies"), &[]);
+    assert_eq!(trust.judge(&[], now()), Judgement::default());
+    assert!(!Judgement::default().presented);
+}
+
+#[test]
+fn a_certificate_of_the_client_ca_names_a_user() {
+    let ca = Ca::new("clients");
+    let trust = trust(&ca, &Ca::new("proxies"), &["proxy"]);
+    let pair = ca.client(&[cn("jane"), o("system:masters"), second_o("dev team"), uid("u-1")]);
+    let judgement = trust.judge(&chain(&pair), now());
+    let digest = Sha256::digest(&chain(&pair)[0]);
+    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert!(judgement.presented);
+    assert!(!judgement.front_proxy);
+    assert_eq!(
+        judgement.user,
+        Some(Ok(CertificateUser {
+            name: "jane".into(),
+            groups: vec!["system:masters".into(), "dev team".into()],
+            uid: Some("u-1".into()),
+            credential_id: format!("X509SHA256={hex}"),
+        }))
+    );
+}
+
+#[test]
+fn groups_and_uid_may_be_absent() {
+    let user = user(&[cn("jane")]).unwrap().unwrap();
+    assert_eq!((user.groups, user.uid), (vec![], None));
+}
+
+#[test]
+fn the_last_common_name_counts_as_in_go() {
+    assert_eq!(user(&[cn("first"), second_cn("last")]).unwrap().unwrap().name, "last");
+    assert_eq!(user(&[cn("first"), second_cn("")]), None);
+    let ca = Ca::new("proxies");
+    let trust = trust(&Ca::new("clients"), &ca, &["first"]);
+    let pair = ca.client(&[cn("first"), second_cn("last")]);
+    assert!(!trust.judge(&chain(&pair), now()).front_proxy);
+}
+
+#[test]
+fn a_name_that_a_header_would_change_is_refused() {
+    let printable =
+        |value: &str| (DnType::CommonName, DnValue::PrintableString(value.try_into().unwrap()));
+    let wide = BmpString::try_from("jane").unwrap();
+    let cases: &[(&[Attribute], BadName)] = &[
+        (&[cn(" jane")], BadName::Padded("CN")),
+        (&[cn("jane ")], BadName::Padded("CN")),
+        (&[cn(" ")], BadName::Padded("CN")),
+        (&[printable("jane ")], BadName::Padded("CN")),
+        (&[cn("jane"), o(" system:masters")], BadName::Padded("O")),
+        (&[cn("jane"), o("ok"), second_o("system:masters ")], BadName::Padded("O")),
+        (&[cn("jane"), uid("1 ")], BadName::Padded("UID")),
+        (&[cn("jane\t")], BadName::Unsafe("CN")),
+        (&[cn("jane\r\nX-Remote-User: root")], BadName::Unsafe("CN")),
+        (&[cn("jane\0root")], BadName::Unsafe("CN")),
+        (&[cn("jane\u{7f}")], BadName::Unsafe("CN")),
+        (&[cn("\u{a0}jane")], BadName::Unsafe("CN")),
+        (&[cn("jané")], BadName::Unsafe("CN")),
+        (&[cn("jane"), o("system:\u{200b}masters")], BadName::Unsafe("O")),
+        (&[cn("jane"), uid("1\n")], BadName::Unsafe("UID")),
+        (&[(DnType::CommonName, DnValue::BmpString(wide))], BadName::Unsafe("CN")),
+        (&[cn("jane"), uid("")], BadName::EmptyUid),
+    ];
+    for (subject, expected) in cases {
+        assert_eq!(user(subject), Some(Err(*expected)), "{subject:?}");
+    }
+}
+
+#[test]
+fn every_visible_character_and_inner_spaces_are_fine() {
+    let visible: String = (b'!'..=b'~').map(char::from).collect();
+    assert_eq!(user(&[cn(&visible)]).unwrap().unwrap().name, visible);
+    assert_eq!(user(&[cn("jane  doe")]).unwrap().unwrap().name, "jane  doe");
+}
+
+#[test]
+fn without_a_common_name_there_is_no_user() {
+    assert_eq!(user(&[o("system:masters")]), None);
+    assert_eq!(user(&[cn(""), o("system:masters")]), None);
+    assert_eq!(user(&[]), None);
+}
+
+#[test]
+fn a_front_proxy_needs_its_ca_and_its_name() {
+    let (clients, proxies, strangers) = (Ca::new("c"), Ca::new("p"), Ca::new("p"));
+    let named = trust(&clients, &proxies, &["front-proxy-client", "peer"]);
+    let any = trust(&clients, &proxies, &[]);
+    let judge = |trust: &ClientTrust, ca: &Ca, name| {
+        trust.judge(&chain(&ca.client(&[cn(name)])), now()).front_proxy
+    };
+    assert!(judge(&named, &proxies, "front-proxy-client"));
+    assert!(judge(&named, &proxies, "peer"));
+    assert!(!judge(&named, &proxies, "other"));
+    assert!(!judge(&named, &proxies, " peer"));
+    assert!(!judge(&named, &clients, "peer"), "the client CA makes no front proxies");
+    assert!(!judge(&named, &strangers, "peer"), "a CA of the same name is another CA");
+    assert!(judge(&any, &proxies, "other"));
+    assert!(judge(&any, &proxies, ""));
+    let user = named.judge(&chain(&proxies.client(&[cn("peer")])), now()).user;
+    assert_eq!(user, None, "the request-header CA names no users");
+}
+
+#[test]
+fn an_intermediate_is_followed_only_when_it_is_shown() {
+    let root = Ca::new("root");
+    let trust = trust(&root, &Ca::new("p"), &[]);
+    let pair = root.intermediate("middle").client(&[cn("jane")]);
+    let shown = chain(&pair);
+    assert_eq!(shown.len(), 2);
+    assert!(trust.judge(&shown, now()).user.unwrap().is_ok());
+    assert_eq!(trust.judge(&shown[..1], now()).user, None);
+}
+
+#[test]
+fn what_is_not_for_this_use_proves_nothing() {
+    let ca = Ca::new("clients");
+    let trust = trust(&ca, &Ca::new("p"), &[]);
+    for change in [for_servers, with_a_critical_unknown] {
+        let pair = ca.client_with(&[cn("jane")], change);
+        let judgement = trust.judge(&chain(&pair), now());
+        assert!(judgement.presented && judgement.user.is_none());
+    }
+    let garbage = CertificateDer::from(vec![1, 2, 3]);
+    let judgement = trust.judge(&[garbage], now());
+    assert!(judgement.presented && judgement.user.is_none() && !judgement.front_proxy);
+}
+
+#[test]
+fn time_decides_and_the_judgement_says_until_when() {
+    // 2020-01-01 00:00:00 and 2020-12-31 00:00:00.
+    let (first, last) = (1_577_836_800, 1_609_372_800);
+    let ca = Ca::new("clients");
+    let trust = trust(&ca, &Ca::new("p"), &[]);
+    let chain = chain(&ca.client_with(&[cn("jane")], of_2020));
+    let judge = |seconds| {
+        let judgement = trust.judge(&chain, at(seconds));
+        (judgement.user.is_some(), judgement.valid_until.map(|until| until.as_secs()))
+    };
+    assert_eq!(judge(first - 1), (false, Some(first)));
+    assert_eq!(judge(first), (true, Some(last + 1)));
+    assert_eq!(judge(last), (true, Some(last + 1)));
+    assert_eq!(judge(last + 1), (false, None));
+}
+
+#[test]
+fn a_shared_ca_needs_names() {
+    let (ca, other) = (Ca::new("shared"), Ca::new("other"));
+    let bundle = format!("{}{}", other.pem, ca.pem);
+    let new = |names: &[&str]| {
+        let names = names.iter().map(ToString::to_string).collect();
+        ClientTrust::new(Some(bundle.as_bytes()), Some(ca.pem.as_bytes()), names)
+    };
+    let error = new(&[]).unwrap_err();
+    assert!(matches!(error, TlsError::SharedCa));
+    assert!(error.to_string().contains("allowed names"), "{error}");
+    let trust = new(&["proxy"]).unwrap();
+    let judge = |name| trust.judge(&chain(&ca.client(&[cn(name)])), now());
+    assert!(judge("proxy").front_proxy);
+    assert!(!judge("jane").front_proxy);
+    assert!(judge("jane").user.is_some());
+}
+
+#[test]
+fn a_renewed_ca_is_the_same_ca() {
+    let ca = Ca::new("shared");
+    let renewed = ca.renewed("shared");
+    assert_ne!(ca.pem, renewed.pem);
+    let new = |other: &Ca| {
+        ClientTrust::new(Some(ca.pem.as_bytes()), Some(other.pem.as_bytes()), Vec::new())
+    };
+    assert!(matches!(new(&renewed), Err(TlsError::SharedCa)));
+    assert!(new(&Ca::new("shared")).is_ok(), "another key is another CA");
+}

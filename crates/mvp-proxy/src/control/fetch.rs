@@ -1,0 +1,260 @@
+//! Asking a server what it serves: the second step of the control loop.
+//!
+//! `/api`, `/apis` and `/version`, side by side, conditionally, each within a bounded time and size,
+//! as ourselves. What fails changes nothing: the last known good stays. Entry item: [`fetch`].
+
+use std::io::Read;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use flate2::read::GzDecoder;
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, USER_AGENT,
+};
+use http::{HeaderValue, Request, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use mvp_core::discovery::legacy::{ApiGroupList, ApiResourceList, ApiVersions};
+use mvp_core::discovery::{
+    DocumentError, GroupList, Limits, Parsed, Part, Source, convert, legacy,
+};
+use mvp_core::member::Release;
+use serde::Deserialize;
+use tokio::time::timeout;
+
+use super::Ask;
+use crate::body::Body;
+use crate::identity::Identity;
+
+/// Everything at once, of that server alone; failing that whatever is next best. Servers pass over
+/// parameters that they do not know, so that one header asks servers of every version.
+const ACCEPT_DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,\
+application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList;q=0.9,\
+application/json;q=0.8";
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Groups and versions of a server without aggregated discovery that are asked one by one.
+const MAX_WALKED: usize = 2000;
+
+/// What is known of a server from earlier rounds.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Known {
+    pub(crate) etags: [Option<HeaderValue>; 2],
+    pub(crate) release: Option<Release>,
+}
+
+/// What a round found out.
+#[derive(Debug)]
+pub(crate) struct Fetched {
+    pub(crate) parts: [Outcome; 2],
+    pub(crate) release: Option<Release>,
+}
+
+/// What a round found out about one document.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// It stands as it was.
+    Unchanged,
+    /// It is this now.
+    Changed { list: Arc<GroupList>, etag: Option<HeaderValue>, complaints: Vec<DocumentError> },
+    /// It could not be had.
+    Failed(String),
+}
+
+/// Asks a server what it serves.
+pub(crate) async fn fetch(ask: &impl Ask, server: &str, known: &Known) -> Fetched {
+    let [api, apis] = &known.etags;
+    let (api, apis, release) = futures_util::future::join3(
+        fetch_part(ask, server, Part::Api, api.as_ref()),
+        fetch_part(ask, server, Part::Apis, apis.as_ref()),
+        fetch_release(ask),
+    )
+    .await;
+    Fetched { parts: [api, apis], release: release.or(known.release) }
+}
+
+async fn fetch_part(
+    ask: &impl Ask,
+    server: &str,
+    part: Part,
+    etag: Option<&HeaderValue>,
+) -> Outcome {
+    let fetched = timeout(TIMEOUT, try_fetch_part(ask, server, part, etag)).await;
+    match fetched {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(problem)) => Outcome::Failed(problem),
+        Err(_) => Outcome::Failed(format!("{}: no answer within {TIMEOUT:?}", part.path())),
+    }
+}
+
+async fn try_fetch_part(
+    ask: &impl Ask,
+    server: &str,
+    part: Part,
+    etag: Option<&HeaderValue>,
+) -> Result<Outcome, String> {
+    let answer = get(ask, part.path(), ACCEPT_DISCOVERY, etag).await?;
+    if answer.status == StatusCode::NOT_MODIFIED && etag.is_some() {
+        return Ok(Outcome::Unchanged);
+    }
+    let document = answer.ok()?;
+    let source = Source { server, document: part.path() };
+    let aggregated = answer.content_type.contains("APIGroupDiscoveryList");
+    let parsed = if aggregated {
+        GroupList::parse(source, part, document, &Limits::default()).map_err(|e| e.to_string())?
+    } else {
+        walk(ask, source, part, document).await?
+    };
+    let Parsed { mut value, complaints } = parsed;
+    value.etag = answer.etag.as_ref().and_then(|etag| Some(etag.to_str().ok()?.into()));
+    Ok(Outcome::Changed { list: Arc::new(value), etag: answer.etag, complaints })
+}
+
+/// A server without aggregated discovery is asked for each version by itself. Its own lists of
+/// groups are false during skew: a version counts if the server answers for it.
+async fn walk(
+    ask: &impl Ask,
+    source: Source<'_>,
+    part: Part,
+    document: Bytes,
+) -> Result<Parsed<GroupList>, String> {
+    let limits = Limits::default();
+    let said = |error: DocumentError| error.to_string();
+    let groups = match part {
+        Part::Api => {
+            let versions: ApiVersions = legacy::parse(source, document, &limits).map_err(said)?;
+            vec![convert::core_group(&versions)]
+        }
+        Part::Apis => {
+            let list: ApiGroupList = legacy::parse(source, document, &limits).map_err(said)?;
+            with_listed_paths(list, &root_paths(ask).await)
+        }
+    };
+    let mut resources = Vec::new();
+    let mut paths = Vec::new();
+    for group in &groups {
+        let prefix = if group.name.is_empty() { "/api" } else { "/apis" };
+        paths.extend(group.versions.iter().map(|v| format!("{prefix}/{}", v.group_version)));
+    }
+    for path in paths.into_iter().take(MAX_WALKED) {
+        let answer = get(ask, &path, "application/json", None).await?;
+        if answer.status == StatusCode::NOT_FOUND {
+            continue;
+        }
+        let source = Source { server: source.server, document: &path };
+        let list: ApiResourceList = legacy::parse(source, answer.ok()?, &limits).map_err(said)?;
+        resources.push(list);
+    }
+    convert::from_legacy(source, &groups, &resources).map_err(said)
+}
+
+/// Adds the groups and versions whose paths the server lists at its root.
+fn with_listed_paths(list: ApiGroupList, paths: &[String]) -> Vec<legacy::ApiGroup> {
+    let mut groups = list.groups;
+    for path in paths {
+        let mut steps = path.split('/').skip(1);
+        let (Some("apis"), Some(name), Some(version), None) =
+            (steps.next(), steps.next(), steps.next(), steps.next())
+        else {
+            continue;
+        };
+        let place = groups.iter().position(|group| group.name == name).unwrap_or_else(|| {
+            groups.push(legacy::ApiGroup { name: name.to_owned(), ..Default::default() });
+            groups.len() - 1
+        });
+        if let Some(group) = groups.get_mut(place)
+            && !group.versions.iter().any(|known| known.version == version)
+        {
+            group.versions.push(legacy::GroupVersion::new(name, version));
+        }
+    }
+    groups
+}
+
+async fn root_paths(ask: &impl Ask) -> Vec<String> {
+    #[derive(Deserialize)]
+    struct Root {
+        paths: Vec<String>,
+    }
+    // A server that does not say is taken at the word of its list.
+    let Ok(answer) = get(ask, "/", "application/json", None).await else { return Vec::new() };
+    let root = answer.ok().ok().and_then(|body| serde_json::from_slice::<Root>(&body).ok());
+    root.map(|root| root.paths).unwrap_or_default()
+}
+
+async fn fetch_release(ask: &impl Ask) -> Option<Release> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Version {
+        git_version: String,
+    }
+    let answer =
+        timeout(TIMEOUT, get(ask, "/version", "application/json", None)).await.ok()?.ok()?;
+    let version: Version = serde_json::from_slice(&answer.ok().ok()?).ok()?;
+    Release::parse(&version.git_version)
+}
+
+/// A server's answer, read whole.
+struct Answer {
+    path: String,
+    status: StatusCode,
+    content_type: String,
+    etag: Option<HeaderValue>,
+    body: Bytes,
+}
+
+impl Answer {
+    fn ok(&self) -> Result<Bytes, String> {
+        if self.status == StatusCode::OK {
+            return Ok(self.body.clone());
+        }
+        let start: String =
+            String::from_utf8_lossy(self.body.get(..200).unwrap_or(&self.body)).trim().to_owned();
+        Err(format!("{}: answered {}: {start}", self.path, self.status))
+    }
+}
+
+async fn get(
+    ask: &impl Ask,
+    path: &str,
+    accept: &'static str,
+    etag: Option<&HeaderValue>,
+) -> Result<Answer, String> {
+    let mut request = Request::get(path)
+        .header(ACCEPT, accept)
+        .header(ACCEPT_ENCODING, "gzip")
+        .header(USER_AGENT, concat!("mvp/", env!("CARGO_PKG_VERSION")))
+        .extension(Identity::System)
+        .body(Body::empty())
+        .map_err(|error| format!("{path}: {error}"))?;
+    if let Some(etag) = etag {
+        request.headers_mut().insert(IF_NONE_MATCH, etag.clone());
+    }
+    let response = ask.ask(request).await.map_err(|problem| format!("{path}: {problem}"))?;
+    let (parts, body) = response.into_parts();
+    let limit = Limits::default().max_bytes;
+    let body = Limited::new(body, limit).collect().await;
+    let body = body.map_err(|error| format!("{path}: {error}"))?.to_bytes();
+    let gzipped = parts.headers.get(CONTENT_ENCODING).is_some_and(|e| e.as_bytes() == b"gzip");
+    let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    Ok(Answer {
+        path: path.to_owned(),
+        status: parts.status,
+        content_type: content_type.unwrap_or_default().to_owned(),
+        etag: parts.headers.get(ETAG).cloned(),
+        body: if gzipped {
+            gunzip(&body, limit).map_err(|e| format!("{path}: {e}"))?
+        } else {
+            body
+        },
+    })
+}
+
+/// Undoes gzip, but not beyond the limit: a small answer can unpack to a huge one.
+pub(crate) fn gunzip(packed: &[u8], limit: usize) -> std::io::Result<Bytes> {
+    let mut unpacked = Vec::new();
+    GzDecoder::new(packed).take(limit as u64 + 1).read_to_end(&mut unpacked)?;
+    if unpacked.len() > limit {
+        return Err(std::io::Error::other(format!("unpacks to more than {limit} bytes")));
+    }
+    Ok(unpacked.into())
+}

@@ -1,0 +1,49 @@
+//! Who is a member: the first step of the control loop.
+
+use std::sync::Arc;
+
+use mvp_core::Timestamp;
+use mvp_core::member::MemberKind;
+
+/// A source of members.
+pub trait Membership: Send + 'static {
+    /// The members as they are now, the local server not among them.
+    fn members(&self) -> Vec<MemberRecord>;
+
+    /// Ends when the members changed.
+    fn changed(&mut self) -> impl Future<Output = ()> + Send;
+}
+
+/// What a source knows of a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberRecord {
+    /// Its ID.
+    pub id: Arc<str>,
+    /// `HOST:PORT`, where known.
+    pub address: Option<Arc<str>>,
+    /// What answers there.
+    pub kind: MemberKind,
+    /// Its last sign of life, where the source has one; else our own last contact counts.
+    pub heard: Option<Timestamp>,
+}
+
+/// Members that somebody wrote down.
+#[derive(Debug, Clone, Default)]
+pub struct StaticMembership(Vec<MemberRecord>);
+
+impl StaticMembership {
+    /// These members, for good.
+    pub fn new(members: Vec<MemberRecord>) -> StaticMembership {
+        StaticMembership(members)
+    }
+}
+
+impl Membership for StaticMembership {
+    fn members(&self) -> Vec<MemberRecord> {
+        self.0.clone()
+    }
+
+    async fn changed(&mut self) {
+        std::future::pending().await
+    }
+}

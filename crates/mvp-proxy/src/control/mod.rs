@@ -1,0 +1,134 @@
+//! The control loop: membership → fetch views → build snapshot → publish.
+
+mod fetch;
+mod membership;
+mod publish;
+mod table;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use mvp_core::Snapshot;
+use mvp_core::snapshot::{Inputs, Policy};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use fetch::gunzip;
+pub use membership::{MemberRecord, Membership, StaticMembership};
+pub use publish::{Clock, SnapshotReader, SnapshotWriter, channel};
+use table::Table;
+
+use crate::body::Body;
+use crate::metrics::Metrics;
+
+/// A server that can be asked what it serves.
+pub trait Ask: Send + Sync + 'static {
+    /// Asks it.
+    fn ask(
+        &self,
+        request: Request<Body>,
+    ) -> impl Future<Output = Result<Response<Body>, String>> + Send;
+}
+
+/// Finds the way to a member: the local server, or a peer by its record.
+pub trait Reach: Send + 'static {
+    /// How a member is asked.
+    type Ask: Ask + Clone;
+
+    /// How this member is asked; nothing where it cannot be.
+    fn reach(&self, id: &Arc<str>, record: Option<&MemberRecord>) -> Option<Self::Ask>;
+}
+
+/// The settings of the control loop.
+#[derive(Debug, Clone)]
+pub struct ControlSettings {
+    /// The ID of the local server; a load balancer has none.
+    pub local: Option<Arc<str>>,
+    /// How often every member is asked.
+    pub interval: Duration,
+    /// How long a member that left is remembered.
+    pub forget_after: Duration,
+    /// How long what counts.
+    pub policy: Policy,
+}
+
+impl Default for ControlSettings {
+    fn default() -> Self {
+        ControlSettings {
+            local: None,
+            interval: Duration::from_secs(1),
+            forget_after: Duration::from_secs(600),
+            policy: Policy::default(),
+        }
+    }
+}
+
+/// A member is not asked more often than this, whoever wants it.
+const MIN_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The snapshot before anybody was asked.
+pub fn first_snapshot(settings: &ControlSettings, clock: Clock) -> Snapshot {
+    build(&Table::default(), settings, clock, clock.now(), None)
+}
+
+/// Runs until it is told to stop.
+pub async fn run(
+    mut membership: impl Membership,
+    reach: impl Reach,
+    settings: ControlSettings,
+    mut writer: SnapshotWriter,
+    metrics: Arc<Metrics>,
+    stop: CancellationToken,
+) {
+    let clock = writer.clock();
+    let started = clock.now();
+    let mut table = Table::default();
+    let mut fetches = JoinSet::new();
+    loop {
+        let records = membership.members();
+        table.update(records.clone(), settings.local.as_ref(), clock.now(), settings.forget_after);
+        for row in table.rows() {
+            let record = records.iter().find(|record| record.id == row.member.id);
+            let is_due = row.asked.is_none() && row.due <= clock.now();
+            if let Some(ask) = reach.reach(&row.member.id, record).filter(|_| is_due) {
+                row.begin(clock.now(), settings.interval);
+                let (id, known) = (Arc::clone(&row.member.id), row.known.clone());
+                fetches.spawn(async move {
+                    let fetched = fetch::fetch(&ask, &id, &known).await;
+                    (id, fetched)
+                });
+            }
+        }
+        let previous = writer.current();
+        writer.publish(build(&table, &settings, clock, started, Some(&previous)));
+        metrics.observe_snapshot(&writer.current(), clock.now());
+
+        let next = table.next_due().map_or(settings.interval, |due| due.since(clock.now()));
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = membership.changed() => {}
+            () = writer.wanted() => table.want_all(clock.now(), MIN_INTERVAL),
+            Some(Ok((id, fetched))) = fetches.join_next() => table.apply(&id, fetched, &metrics),
+            () = tokio::time::sleep(next.max(Duration::from_millis(5))) => {}
+        }
+    }
+}
+
+fn build(
+    table: &Table,
+    settings: &ControlSettings,
+    clock: Clock,
+    started: mvp_core::Timestamp,
+    previous: Option<&Snapshot>,
+) -> Snapshot {
+    let inputs = Inputs {
+        members: table.members(),
+        local: settings.local.clone(),
+        extension_versions: Arc::default(),
+        started,
+        now: clock.now(),
+        policy: settings.policy,
+    };
+    Snapshot::build(inputs, previous)
+}

@@ -1,0 +1,117 @@
+//! The one place where the two pipelines meet: one writer publishes snapshots, readers pin them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use mvp_core::{Snapshot, Timestamp};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout};
+
+/// A writer and a first reader of snapshots.
+pub fn channel(clock: Clock, first: Snapshot) -> (SnapshotWriter, SnapshotReader) {
+    let first = Arc::new(first);
+    let (published, _) = watch::channel(Arc::clone(&first));
+    let shared =
+        Arc::new(Shared { clock, current: ArcSwap::new(first), published, wanted: Notify::new() });
+    (SnapshotWriter(Arc::clone(&shared)), SnapshotReader(shared))
+}
+
+#[derive(Debug)]
+struct Shared {
+    clock: Clock,
+    current: ArcSwap<Snapshot>,
+    published: watch::Sender<Arc<Snapshot>>,
+    wanted: Notify,
+}
+
+/// Publishes snapshots. There is one.
+#[derive(Debug)]
+pub struct SnapshotWriter(Arc<Shared>);
+
+impl SnapshotWriter {
+    /// Makes a snapshot the current one.
+    pub fn publish(&mut self, snapshot: Snapshot) {
+        let snapshot = Arc::new(snapshot);
+        self.0.current.store(Arc::clone(&snapshot));
+        self.0.published.send_replace(snapshot);
+    }
+
+    /// The current snapshot.
+    pub fn current(&self) -> Arc<Snapshot> {
+        self.0.current.load_full()
+    }
+
+    /// The clock of every timestamp in it.
+    pub fn clock(&self) -> Clock {
+        self.0.clock
+    }
+
+    /// Ends when a reader wants the views to be refreshed.
+    pub async fn wanted(&self) {
+        self.0.wanted.notified().await;
+    }
+}
+
+/// Reads snapshots.
+#[derive(Debug, Clone)]
+pub struct SnapshotReader(Arc<Shared>);
+
+impl SnapshotReader {
+    /// The current snapshot.
+    pub fn load(&self) -> Arc<Snapshot> {
+        self.0.current.load_full()
+    }
+
+    /// The time, on the clock of every timestamp in a snapshot.
+    pub fn now(&self) -> Timestamp {
+        self.0.clock.now()
+    }
+
+    /// Has the views refreshed, and waits until a snapshot settles the matter, but not for longer
+    /// than `wait`.
+    pub async fn refresh(
+        &self,
+        wait: Duration,
+        settled: impl Fn(&Snapshot) -> bool,
+    ) -> Arc<Snapshot> {
+        let mut published = self.0.published.subscribe();
+        self.0.wanted.notify_one();
+        let settle = async {
+            while published.changed().await.is_ok() {
+                if settled(&published.borrow_and_update()) {
+                    break;
+                }
+            }
+        };
+        // A wait that runs out is an answer too: the decision then says that it is not settled.
+        let _ = timeout(wait, settle).await;
+        self.load()
+    }
+
+    /// Waits for a snapshot with this property.
+    pub async fn wait_for(&self, property: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
+        let mut published = self.0.published.subscribe();
+        // The writer may be gone: then nothing changes any more.
+        match published.wait_for(|snapshot| property(snapshot)).await {
+            Ok(snapshot) => Arc::clone(&snapshot),
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+/// A monotonic clock; paused in tests where tokio's is.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock(Instant);
+
+impl Clock {
+    /// A clock that starts now.
+    pub fn start() -> Clock {
+        Clock(Instant::now())
+    }
+
+    /// The time.
+    pub fn now(&self) -> Timestamp {
+        Timestamp::after_start(self.0.elapsed())
+    }
+}

@@ -1,0 +1,167 @@
+//! What the control loop remembers between rounds: every member, its view, and what to ask next.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mvp_core::Timestamp;
+use mvp_core::discovery::Part;
+use mvp_core::member::{Member, MemberKind, Presence, Seen, View};
+
+use super::fetch::{Fetched, Known, Outcome};
+use super::membership::MemberRecord;
+use crate::metrics::Metrics;
+
+/// The members, by ID.
+#[derive(Debug, Default)]
+pub(crate) struct Table(BTreeMap<Arc<str>, Row>);
+
+/// A member, and where we are in asking it.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) member: Member,
+    pub(crate) known: Known,
+    /// When it is to be asked next.
+    pub(crate) due: Timestamp,
+    /// When the fetch that is under way was begun.
+    pub(crate) asked: Option<Timestamp>,
+    /// When the last fetch was begun.
+    begun: Option<Timestamp>,
+    left: Option<Timestamp>,
+    failing: bool,
+}
+
+impl Table {
+    /// Takes over who is there now. Who left is remembered for a while.
+    pub(crate) fn update(
+        &mut self,
+        records: Vec<MemberRecord>,
+        local: Option<&Arc<str>>,
+        now: Timestamp,
+        forget_after: Duration,
+    ) {
+        for row in self.0.values_mut() {
+            let stays = records.iter().any(|record| record.id == row.member.id)
+                || local == Some(&row.member.id);
+            row.left = if stays { None } else { row.left.or(Some(now)) };
+        }
+        self.0.retain(|_, row| row.left.is_none_or(|left| now.since(left) < forget_after));
+        for record in records {
+            let row =
+                self.0.entry(Arc::clone(&record.id)).or_insert_with(|| Row::new(&record.id, now));
+            row.member.kind = record.kind;
+            if row.member.address != record.address {
+                row.member.address = record.address;
+                row.due = now;
+            }
+            row.member.heard = record.heard.unwrap_or(row.member.heard).max(row.member.heard);
+        }
+        if let Some(local) = local {
+            self.0.entry(Arc::clone(local)).or_insert_with(|| Row::new(local, now));
+        }
+        for row in self.0.values_mut() {
+            let present = row.left.is_none();
+            row.member.presence = if present { Presence::Present } else { Presence::Left };
+        }
+    }
+
+    pub(crate) fn rows(&mut self) -> impl Iterator<Item = &mut Row> {
+        self.0.values_mut()
+    }
+
+    pub(crate) fn members(&self) -> Vec<Member> {
+        self.0.values().map(|row| row.member.clone()).collect()
+    }
+
+    /// Has every member asked as soon as may be, even one that is being asked right now.
+    pub(crate) fn want_all(&mut self, now: Timestamp, min_interval: Duration) {
+        for row in self.0.values_mut() {
+            row.due = row.begun.map_or(now, |begun| now.max(begun.after(min_interval)));
+        }
+    }
+
+    /// The earliest time at which a member is to be asked.
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        let idle = self.0.values().filter(|row| row.asked.is_none() && row.left.is_none());
+        idle.map(|row| row.due).min()
+    }
+
+    /// Takes over what a member answered.
+    pub(crate) fn apply(&mut self, id: &str, fetched: Fetched, metrics: &Metrics) {
+        let Some(row) = self.0.get_mut(id) else { return };
+        let Some(asked) = row.asked.take() else { return };
+        row.apply(fetched, asked, metrics);
+    }
+}
+
+impl Row {
+    fn new(id: &Arc<str>, now: Timestamp) -> Row {
+        let member = Member {
+            id: Arc::clone(id),
+            kind: MemberKind::Bare,
+            address: None,
+            presence: Presence::Present,
+            joined: now,
+            heard: now,
+            view: View::default(),
+        };
+        Row {
+            member,
+            known: Known::default(),
+            due: now,
+            asked: None,
+            begun: None,
+            left: None,
+            failing: false,
+        }
+    }
+
+    /// A fetch is begun; the next is due after the interval.
+    pub(crate) fn begin(&mut self, now: Timestamp, interval: Duration) {
+        self.asked = Some(now);
+        self.begun = Some(now);
+        self.due = now.after(interval);
+    }
+
+    fn apply(&mut self, fetched: Fetched, asked: Timestamp, metrics: &Metrics) {
+        let id = Arc::clone(&self.member.id);
+        let mut problems = Vec::new();
+        let view = &mut self.member.view;
+        view.release = fetched.release;
+        self.known.release = fetched.release;
+        let places = [&mut view.api, &mut view.apis].into_iter().zip(&mut self.known.etags);
+        for ((outcome, (seen, known)), part) in fetched.parts.into_iter().zip(places).zip(Part::ALL)
+        {
+            match outcome {
+                Outcome::Unchanged => {
+                    if let Some(seen) = seen {
+                        seen.confirmed = asked;
+                    }
+                }
+                Outcome::Changed { list, etag, complaints } => {
+                    for complaint in complaints {
+                        tracing::warn!(member = %id, "{complaint}");
+                    }
+                    tracing::info!(member = %id, document = part.path(), groups = list.groups.len(), "what a member serves changed");
+                    *seen = Some(Seen { list, confirmed: asked });
+                    *known = etag;
+                }
+                Outcome::Failed(problem) => {
+                    metrics.discovery_failed();
+                    problems.push(problem);
+                }
+            }
+        }
+        if problems.len() < Part::ALL.len() {
+            self.member.heard = self.member.heard.max(asked);
+        }
+        match (problems.is_empty(), self.failing) {
+            (false, false) => {
+                tracing::warn!(member = %id, "discovery fails, the last known good stays: {}", problems.join("; "));
+            }
+            (true, true) => tracing::info!(member = %id, "discovery works again"),
+            _ => {}
+        }
+        self.failing = !problems.is_empty();
+    }
+}

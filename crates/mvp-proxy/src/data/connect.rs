@@ -1,0 +1,45 @@
+//! Connections to servers: TCP and TLS, within a bounded time.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// The longest that a connection may take to come about.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Where and how to connect.
+#[derive(Debug, Clone)]
+pub(crate) struct Endpoint {
+    /// `HOST:PORT`
+    pub(crate) address: Arc<str>,
+    /// The name that its certificate must be for.
+    pub(crate) server_name: ServerName<'static>,
+    /// Whom we trust, what we present, and which protocol we speak.
+    pub(crate) tls: Arc<ClientConfig>,
+}
+
+pub(crate) type Connected = TokioIo<TlsStream<TcpStream>>;
+
+impl Endpoint {
+    pub(crate) async fn connect(&self) -> io::Result<Connected> {
+        let connect = async {
+            let stream = TcpStream::connect(&*self.address).await?;
+            stream.set_nodelay(true)?;
+            let connector = TlsConnector::from(Arc::clone(&self.tls));
+            connector.connect(self.server_name.clone(), stream).await
+        };
+        let stream = timeout(CONNECT_TIMEOUT, connect).await.map_err(|_| {
+            let message = format!("no connection within {} s", CONNECT_TIMEOUT.as_secs());
+            io::Error::new(io::ErrorKind::TimedOut, message)
+        })??;
+        Ok(TokioIo::new(stream))
+    }
+}

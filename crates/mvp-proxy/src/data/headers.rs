@@ -1,0 +1,83 @@
+//! Headers on their way through: what concerns one connection stays behind, what the next server
+//! needs to know is added.
+
+use http::header::{
+    CONNECTION, HOST, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, HeaderValue};
+use std::net::IpAddr;
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+
+/// Removes what belongs to one connection only, with whatever `Connection` names.
+pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    if headers.contains_key(CONNECTION) {
+        let named: Vec<HeaderName> = headers
+            .get_all(CONNECTION)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .filter_map(|name| name.trim().parse().ok())
+            .collect();
+        for name in named {
+            headers.remove(name);
+        }
+        headers.remove(CONNECTION);
+    }
+    // gRPC and trailers need `TE: trailers`, which is allowed end to end in HTTP/2.
+    let wants_trailers = headers.get(TE).is_some_and(|te| te.as_bytes() == b"trailers");
+    for name in [
+        KEEP_ALIVE,
+        PROXY_CONNECTION,
+        PROXY_AUTHENTICATE,
+        PROXY_AUTHORIZATION,
+        TE,
+        TRANSFER_ENCODING,
+        UPGRADE,
+    ] {
+        headers.remove(name);
+    }
+    if wants_trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+}
+
+/// Says to the next server where a request came from, and gives it an ID to be found by.
+pub(crate) fn add_provenance(headers: &mut HeaderMap, client: Option<IpAddr>) {
+    if let Some(client) = client {
+        let before: Vec<&[u8]> =
+            headers.get_all(X_FORWARDED_FOR).iter().map(HeaderValue::as_bytes).collect();
+        let mut chain = before.join(&b", "[..]);
+        if !chain.is_empty() {
+            chain.extend_from_slice(b", ");
+        }
+        chain.extend_from_slice(client.to_string().as_bytes());
+        if let Ok(chain) = HeaderValue::from_bytes(&chain) {
+            headers.insert(X_FORWARDED_FOR, chain);
+        }
+    }
+    if !headers.contains_key(AUDIT_ID) {
+        let id = uuid::Uuid::new_v4().hyphenated().to_string();
+        if let Ok(id) = HeaderValue::try_from(id) {
+            headers.insert(AUDIT_ID, id);
+        }
+    }
+}
+
+/// The headers that HTTP/2 has as parts of the request line.
+pub(crate) fn take_host(headers: &mut HeaderMap) -> Option<HeaderValue> {
+    headers.remove(HOST)
+}
+
+/// Headers of a response that the next hop must not see; trailers stay announced.
+pub(crate) fn clean_response(headers: &mut HeaderMap) {
+    let trailer = headers.remove(TRAILER);
+    remove_hop_by_hop(headers);
+    if let Some(trailer) = trailer {
+        headers.insert(TRAILER, trailer);
+    }
+}

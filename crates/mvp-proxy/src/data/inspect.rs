@@ -1,0 +1,87 @@
+//! Looking at a 404: is it one of routing? The body is read only as far as it can be one.
+
+use bytes::{Bytes, BytesMut};
+use http::Response;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http_body::Body as HttpBody;
+use http_body_util::BodyExt;
+use mvp_core::not_found::is_of_routing;
+
+use crate::body::Body;
+use crate::control::gunzip;
+
+/// A 404 of routing is a few hundred bytes.
+const MAX_INSPECTED: usize = 16 << 10;
+
+/// A response whose body was looked at, whole again.
+pub(crate) struct Inspected {
+    pub(crate) response: Response<Body>,
+    pub(crate) of_routing: bool,
+}
+
+/// Reads the start of the body, and puts it back.
+pub(crate) async fn inspect_not_found(response: Response<Body>) -> Inspected {
+    let (parts, mut body) = response.into_parts();
+    let mut start = BytesMut::new();
+    let mut whole = true;
+    let mut failed = None;
+    while let Some(frame) = body.frame().await {
+        match frame.map(http_body::Frame::into_data) {
+            Ok(Ok(data)) => start.extend_from_slice(&data),
+            // Trailers: nothing more of interest comes.
+            Ok(Err(_)) => break,
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
+        }
+        if start.len() > MAX_INSPECTED {
+            whole = body.is_end_stream();
+            break;
+        }
+    }
+    let start = start.freeze();
+    if let Some(error) = failed {
+        let body = Body::new(Rejoined { start: Some(start), rest: Err(Some(error)) });
+        return Inspected { response: Response::from_parts(parts, body), of_routing: false };
+    }
+    let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
+    let content_type = header(CONTENT_TYPE).unwrap_or_default().to_owned();
+    let of_routing = whole
+        && match header(CONTENT_ENCODING) {
+            None | Some("identity") => is_of_routing(&content_type, &start),
+            Some("gzip") => gunzip(&start, MAX_INSPECTED)
+                .is_ok_and(|unpacked| is_of_routing(&content_type, &unpacked)),
+            Some(_) => false,
+        };
+    let body = if whole {
+        Body::from(start)
+    } else {
+        Body::new(Rejoined { start: Some(start), rest: Ok(body) })
+    };
+    Inspected { response: Response::from_parts(parts, body), of_routing }
+}
+
+/// What was read, then what still comes, or the error with which it ended.
+struct Rejoined {
+    start: Option<Bytes>,
+    rest: Result<Body, Option<crate::body::BodyError>>,
+}
+
+impl HttpBody for Rejoined {
+    type Data = Bytes;
+    type Error = crate::body::BodyError;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+        if let Some(start) = self.start.take().filter(|start| !start.is_empty()) {
+            return std::task::Poll::Ready(Some(Ok(http_body::Frame::data(start))));
+        }
+        match &mut self.rest {
+            Ok(rest) => std::pin::Pin::new(rest).poll_frame(cx),
+            Err(error) => std::task::Poll::Ready(error.take().map(Err)),
+        }
+    }
+}

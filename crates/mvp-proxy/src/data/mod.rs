@@ -1,0 +1,17 @@
+//! The steps of the data path: forward, answer, refuse.
+
+pub(crate) mod answer;
+mod connect;
+pub(crate) mod forward;
+mod headers;
+mod inspect;
+mod pool;
+pub(crate) mod refuse;
+mod remote;
+mod replay;
+
+pub use forward::{Forwarder, OutboundTls, Target, server_name};
+pub(crate) use inspect::{Inspected, inspect_not_found};
+
+pub use remote::{Remote, Unreachable};
+pub(crate) use replay::Replay;

@@ -1,0 +1,247 @@
+//! Connections to one server under one identity, HTTP/2 or HTTP/1.1, opened as they are needed.
+//!
+//! hyper has no accounting of HTTP/2 streams: a request beyond the server's limit would wait behind
+//! watches that never end. So each connection counts its streams, and the next one is opened below
+//! the limit.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::client::conn::{TrySendError, http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+use super::connect::Endpoint;
+use crate::body::{Body, BodyError};
+
+/// A stream window times a hundred streams stays below the connection's window, so that slow
+/// readers of some streams cannot stall the others.
+const STREAM_WINDOW: u32 = 128 << 10;
+const CONNECTION_WINDOW: u32 = 16 << 20;
+/// A server that does not answer a PING for so long hangs.
+const PING_INTERVAL: Duration = Duration::from_secs(1);
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
+/// kube-apiserver closes idle connections after 90 s; we are well before it.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+const MAX_HEADER_BYTES: u32 = 1 << 20;
+
+/// Why a request got no response.
+#[derive(Debug)]
+pub(crate) enum PoolError {
+    /// No connection came about.
+    Connect(io::Error),
+    /// The connection was there; the request is given back if nothing of it was sent.
+    Exchange(hyper::Error, Option<Box<Request<Body>>>),
+}
+
+/// Connections to one server under one identity.
+#[derive(Debug)]
+pub(crate) enum Pool {
+    Http1(Http1Pool),
+    Http2(Http2Pool),
+}
+
+impl Pool {
+    pub(crate) async fn send(&self, request: Request<Body>) -> Result<Response<Body>, PoolError> {
+        match self {
+            Pool::Http1(pool) => pool.send(request).await,
+            Pool::Http2(pool) => pool.send(request).await,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Http2Pool {
+    endpoint: Endpoint,
+    connections: Mutex<Vec<Arc<Http2Connection>>>,
+    connecting: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Http2Connection {
+    sender: http2::SendRequest<Body>,
+    streams: AtomicUsize,
+    max_streams: Arc<AtomicUsize>,
+}
+
+/// A stream of a connection, for as long as its response lasts.
+#[derive(Debug)]
+struct Stream(Arc<Http2Connection>);
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.0.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Http2Pool {
+    pub(crate) fn new(endpoint: Endpoint) -> Http2Pool {
+        Http2Pool {
+            endpoint,
+            connections: Mutex::default(),
+            connecting: tokio::sync::Mutex::default(),
+        }
+    }
+
+    async fn send(&self, request: Request<Body>) -> Result<Response<Body>, PoolError> {
+        let stream = self.stream().await.map_err(PoolError::Connect)?;
+        let mut sender = stream.0.sender.clone();
+        match sender.try_send_request(request).await {
+            Ok(response) => Ok(response.map(|body| held(body, stream))),
+            Err(error) => Err(given_back(error)),
+        }
+    }
+
+    /// A stream of a connection that has room, or of a new one.
+    async fn stream(&self) -> io::Result<Stream> {
+        if let Some(stream) = self.free() {
+            return Ok(stream);
+        }
+        let _connecting = self.connecting.lock().await;
+        // Whoever connected before us may have left room.
+        if let Some(stream) = self.free() {
+            return Ok(stream);
+        }
+        let connection = Arc::new(self.connect().await?);
+        connection.streams.fetch_add(1, Ordering::Relaxed);
+        lock(&self.connections).push(Arc::clone(&connection));
+        Ok(Stream(connection))
+    }
+
+    fn free(&self) -> Option<Stream> {
+        let mut connections = lock(&self.connections);
+        connections.retain(|connection| !connection.sender.is_closed());
+        connections.iter().find_map(|connection| {
+            let room = connection.streams.load(Ordering::Relaxed)
+                < connection.max_streams.load(Ordering::Relaxed);
+            room.then(|| {
+                connection.streams.fetch_add(1, Ordering::Relaxed);
+                Stream(Arc::clone(connection))
+            })
+        })
+    }
+
+    async fn connect(&self) -> io::Result<Http2Connection> {
+        let stream = self.endpoint.connect().await?;
+        let (sender, mut connection) = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_header_list_size(MAX_HEADER_BYTES)
+            .keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_TIMEOUT)
+            .handshake(stream)
+            .await
+            .map_err(io::Error::other)?;
+        let max_streams = Arc::new(AtomicUsize::new(connection.current_max_send_streams()));
+        let published = Arc::clone(&max_streams);
+        tokio::spawn(std::future::poll_fn(move |cx| {
+            let outcome = Pin::new(&mut connection).poll(cx);
+            published.store(connection.current_max_send_streams(), Ordering::Relaxed);
+            outcome.map(|outcome| {
+                if let Err(error) = outcome {
+                    tracing::debug!(%error, "a connection ended");
+                }
+            })
+        }));
+        Ok(Http2Connection { sender, streams: AtomicUsize::new(0), max_streams })
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Http1Pool {
+    endpoint: Endpoint,
+    idle: Arc<Mutex<Vec<(http1::SendRequest<Body>, Instant)>>>,
+}
+
+impl Http1Pool {
+    pub(crate) fn new(endpoint: Endpoint) -> Http1Pool {
+        Http1Pool { endpoint, idle: Arc::default() }
+    }
+
+    async fn send(&self, request: Request<Body>) -> Result<Response<Body>, PoolError> {
+        let mut sender = match self.take_idle() {
+            Some(sender) => sender,
+            None => self.connect().await.map_err(PoolError::Connect)?,
+        };
+        let response = sender.try_send_request(request).await.map_err(given_back)?;
+        // It can be used again when the response was read to its end.
+        let idle = Arc::clone(&self.idle);
+        tokio::spawn(async move {
+            if sender.ready().await.is_ok() {
+                lock(&idle).push((sender, Instant::now()));
+            }
+        });
+        Ok(response.map(Body::new))
+    }
+
+    fn take_idle(&self) -> Option<http1::SendRequest<Body>> {
+        let mut idle = lock(&self.idle);
+        idle.retain(|(sender, since)| sender.is_ready() && since.elapsed() < IDLE_TIMEOUT);
+        idle.pop().map(|(sender, _)| sender)
+    }
+
+    async fn connect(&self) -> io::Result<http1::SendRequest<Body>> {
+        let stream = self.endpoint.connect().await?;
+        let (sender, connection) = http1::Builder::new()
+            .max_headers(1000)
+            .handshake(stream)
+            .await
+            .map_err(io::Error::other)?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection ended");
+            }
+        });
+        Ok(sender)
+    }
+}
+
+fn given_back(mut error: TrySendError<Request<Body>>) -> PoolError {
+    let request = error.take_message().map(Box::new);
+    PoolError::Exchange(error.into_error(), request)
+}
+
+/// A response's body that holds its stream until it ends.
+fn held(body: Incoming, stream: Stream) -> Body {
+    if body.is_end_stream() {
+        return Body::empty();
+    }
+    Body::new(Held { body, _stream: stream })
+}
+
+struct Held {
+    body: Incoming,
+    _stream: Stream,
+}
+
+impl HttpBody for Held {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        Pin::new(&mut self.body).poll_frame(cx).map_err(Into::into)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

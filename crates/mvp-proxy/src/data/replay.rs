@@ -1,0 +1,148 @@
+//! A request body that can be sent again: its frames are kept as they pass, up to a limit, until
+//! the response head is there. Trailers that a client must not send are dropped on the way.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+
+use crate::body::{Body, BodyError};
+use crate::identity::is_reserved_header;
+
+/// The most of a body that is kept.
+const MAX_KEPT: usize = 128 << 10;
+
+/// A request's body, for as many attempts as its decision needs.
+pub(crate) struct Replay(Option<Arc<Mutex<Shared>>>);
+
+struct Shared {
+    body: Body,
+    kept: Vec<Bytes>,
+    bytes: usize,
+    /// Part of what passed is no more: the body cannot be sent again from its start.
+    lost: bool,
+    ended: bool,
+}
+
+impl Replay {
+    /// Keeps what passes of this body.
+    pub(crate) fn new(body: Body) -> Replay {
+        if body.is_end_stream() {
+            return Replay(None);
+        }
+        let shared = Shared { body, kept: Vec::new(), bytes: 0, lost: false, ended: false };
+        Replay(Some(Arc::new(Mutex::new(shared))))
+    }
+
+    /// The body from its start; nothing where that is no longer at hand.
+    pub(crate) fn attempt(&self) -> Option<Body> {
+        let Some(shared) = &self.0 else { return Some(Body::empty()) };
+        if lock(shared).lost {
+            return None;
+        }
+        Some(Body::new(Attempt { shared: Arc::clone(shared), next: 0 }))
+    }
+
+    /// Keeps nothing more: the response is there.
+    pub(crate) fn release(&self) {
+        if let Some(shared) = &self.0 {
+            let mut shared = lock(shared);
+            shared.lost = true;
+        }
+    }
+}
+
+/// One sending of the body: first what was kept, then what still comes.
+struct Attempt {
+    shared: Arc<Mutex<Shared>>,
+    next: usize,
+}
+
+impl HttpBody for Attempt {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        let mut shared = lock(&this.shared);
+        if let Some(kept) = shared.kept.get(this.next) {
+            this.next += 1;
+            return Poll::Ready(Some(Ok(Frame::data(kept.clone()))));
+        }
+        if shared.ended {
+            return Poll::Ready(None);
+        }
+        let frame = match Pin::new(&mut shared.body).poll_frame(cx) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(None) => {
+                shared.ended = true;
+                return Poll::Ready(None);
+            }
+            Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
+            Poll::Ready(Some(Ok(frame))) => frame,
+        };
+        match frame.into_data() {
+            Ok(data) => {
+                shared.keep(&data, &mut this.next);
+                Poll::Ready(Some(Ok(Frame::data(data))))
+            }
+            Err(frame) => {
+                // Trailers are sent once; a body with them is not sent again.
+                shared.lost = true;
+                let Ok(mut trailers) = frame.into_trailers() else {
+                    return Poll::Ready(None);
+                };
+                let reserved: Vec<_> = trailers
+                    .keys()
+                    .filter(|name| is_reserved_header(name.as_str()))
+                    .cloned()
+                    .collect();
+                for name in reserved {
+                    trailers.remove(name);
+                }
+                Poll::Ready(Some(Ok(Frame::trailers(trailers))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let shared = lock(&self.shared);
+        self.next >= shared.kept.len() && (shared.ended || shared.body.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let shared = lock(&self.shared);
+        let ahead: u64 =
+            shared.kept.iter().skip(self.next).map(|kept| kept.remaining() as u64).sum();
+        let rest = shared.body.size_hint();
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest.lower() + ahead);
+        if let Some(upper) = rest.upper() {
+            hint.set_upper(upper + ahead);
+        }
+        hint
+    }
+}
+
+impl Shared {
+    fn keep(&mut self, data: &Bytes, next: &mut usize) {
+        self.bytes += data.len();
+        if self.lost || self.bytes > MAX_KEPT {
+            self.lost = true;
+            self.kept.clear();
+            *next = 0;
+        } else {
+            self.kept.push(data.clone());
+            *next += 1;
+        }
+    }
+}
+
+fn lock(shared: &Mutex<Shared>) -> std::sync::MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,274 @@
+//! Who the caller is: kube-apiserver's own rules, in its own order.
+//!
+//! [`Authenticate`] stands before the layer. It reads the connection's certificate and the request's
+//! headers, removes every header that the caller may not send, and leaves an [`Identity`] and an
+//! [`Origin`] in the extensions. What goes out to a server is written by [`Identity::write`].
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_util::future::{Either, Ready, ready};
+use http::header::{AUTHORIZATION, HeaderName};
+use http::{HeaderMap, HeaderValue, Request, Response};
+use mvp_core::decide::Origin;
+use mvp_net::{CertificateUser, ConnectionInfo};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::body::Body;
+use crate::status;
+
+/// The header that a request carries from one member to another.
+pub const PEER_PROXIED: HeaderName = HeaderName::from_static("x-kubernetes-peer-proxied");
+
+const REMOTE_USER: HeaderName = HeaderName::from_static("x-remote-user");
+const REMOTE_GROUP: HeaderName = HeaderName::from_static("x-remote-group");
+const REMOTE_UID: HeaderName = HeaderName::from_static("x-remote-uid");
+const REMOTE_EXTRA: &str = "x-remote-extra-";
+
+/// Who the caller is, as far as we know.
+#[derive(Debug, Clone)]
+pub enum Identity {
+    /// A user that a certificate, or a trusted front proxy, vouches for.
+    User(Arc<User>),
+    /// Whoever a bearer token belongs to: the server that gets it finds out.
+    Token,
+    /// Nobody in particular.
+    Anonymous,
+    /// This proxy itself, when it asks what a server serves.
+    System,
+}
+
+/// A user, ready to be written into headers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct User {
+    /// The name.
+    pub name: Option<HeaderValue>,
+    /// The unique ID.
+    pub uid: Option<HeaderValue>,
+    /// The groups.
+    pub groups: Vec<HeaderValue>,
+    /// All else, each by its whole header name.
+    pub extra: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// The names of the headers in which front proxies speak of users.
+#[derive(Debug, Clone)]
+pub struct RemoteHeaders {
+    /// The first of these that is there names the user.
+    pub username: Vec<HeaderName>,
+    /// All of these name groups.
+    pub group: Vec<HeaderName>,
+    /// The first of these that is there is the unique ID.
+    pub uid: Vec<HeaderName>,
+    /// Headers that begin so hold all else; in lower case.
+    pub extra_prefix: Vec<String>,
+}
+
+impl Default for RemoteHeaders {
+    fn default() -> Self {
+        RemoteHeaders {
+            username: vec![REMOTE_USER],
+            group: vec![REMOTE_GROUP],
+            uid: vec![REMOTE_UID],
+            extra_prefix: vec![REMOTE_EXTRA.to_owned()],
+        }
+    }
+}
+
+/// A layer that finds out who the caller is.
+#[derive(Debug, Clone, Default)]
+pub struct AuthenticateLayer {
+    headers: Arc<RemoteHeaders>,
+}
+
+impl AuthenticateLayer {
+    /// Front proxies are heard through these headers.
+    pub fn new(headers: RemoteHeaders) -> AuthenticateLayer {
+        AuthenticateLayer { headers: Arc::new(headers) }
+    }
+}
+
+impl<S> Layer<S> for AuthenticateLayer {
+    type Service = Authenticate<S>;
+
+    fn layer(&self, inner: S) -> Authenticate<S> {
+        Authenticate { headers: Arc::clone(&self.headers), inner }
+    }
+}
+
+/// A service that finds out who the caller is before it passes a request on.
+#[derive(Debug, Clone)]
+pub struct Authenticate<S> {
+    headers: Arc<RemoteHeaders>,
+    inner: S,
+}
+
+impl<S, B> Service<Request<B>> for Authenticate<S>
+where
+    S: Service<Request<B>, Response = Response<Body>, Error = Infallible>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Either<S::Future, Ready<Result<Response<Body>, Infallible>>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let connection = request.extensions().get::<ConnectionInfo>().cloned();
+        match authenticate(connection.as_ref(), request.headers_mut(), &self.headers) {
+            Ok((identity, origin)) => {
+                request.extensions_mut().insert(identity);
+                request.extensions_mut().insert(origin);
+                Either::Left(self.inner.call(request))
+            }
+            Err(why) => {
+                tracing::debug!(%why, "a caller is not authenticated");
+                Either::Right(ready(Ok(status::unauthorized())))
+            }
+        }
+    }
+}
+
+/// The four rules. Whatever the outcome, no header is left that only we, or a front proxy, may send.
+fn authenticate(
+    connection: Option<&ConnectionInfo>,
+    headers: &mut HeaderMap,
+    names: &RemoteHeaders,
+) -> Result<(Identity, Origin), &'static str> {
+    let judgement = connection.map(ConnectionInfo::judgement);
+    let front_proxy = judgement.is_some_and(|judgement| judgement.front_proxy);
+    let remote = if front_proxy { User::from_remote(headers, names) } else { None };
+    let claims_peer = headers.contains_key(PEER_PROXIED);
+    remove_reserved(headers, names);
+
+    let origin = match (claims_peer, front_proxy) {
+        (false, _) => Origin::Client,
+        (true, true) => Origin::Peer,
+        (true, false) => Origin::Marked,
+    };
+    if let Some(user) = remote {
+        headers.remove(AUTHORIZATION);
+        return Ok((Identity::User(Arc::new(user)), origin));
+    }
+    match judgement.and_then(|judgement| judgement.user.as_ref()) {
+        Some(Ok(user)) => {
+            let user = User::from_certificate(user).ok_or("a name is not safe in a header")?;
+            headers.remove(AUTHORIZATION);
+            return Ok((Identity::User(Arc::new(user)), origin));
+        }
+        Some(Err(_)) => return Err("a name in the client certificate is padded or unsafe"),
+        None => {}
+    }
+    if headers.contains_key(AUTHORIZATION) {
+        return Ok((Identity::Token, origin));
+    }
+    let untrusted = judgement.is_some_and(|judgement| judgement.presented && !front_proxy);
+    if untrusted {
+        return Err("the client certificate is of no trusted authority, and there is no token");
+    }
+    Ok((Identity::Anonymous, origin))
+}
+
+/// Whether nobody but us may send a header of this name, in whatever spelling.
+pub(crate) fn is_reserved_header(name: &str) -> bool {
+    let same = |a: u8, b: u8| a.to_ascii_lowercase() == b || (a == b'_' && b == b'-');
+    let begins = |prefix: &str| {
+        name.len() >= prefix.len() && name.bytes().zip(prefix.bytes()).all(|(a, b)| same(a, b))
+    };
+    begins("x-remote-")
+        || (name.len() == PEER_PROXIED.as_str().len() && begins(PEER_PROXIED.as_str()))
+}
+
+fn remove_reserved(headers: &mut HeaderMap, names: &RemoteHeaders) {
+    let reserved = |name: &HeaderName| {
+        is_reserved_header(name.as_str())
+            || [&names.username, &names.group, &names.uid].iter().any(|known| known.contains(name))
+            || names.extra_prefix.iter().any(|prefix| name.as_str().starts_with(prefix))
+    };
+    let present: Vec<HeaderName> = headers.keys().filter(|name| reserved(name)).cloned().collect();
+    for name in present {
+        headers.remove(name);
+    }
+}
+
+impl User {
+    /// What a front proxy says; nothing where it names no user.
+    fn from_remote(headers: &HeaderMap, names: &RemoteHeaders) -> Option<User> {
+        let first = |names: &[HeaderName]| {
+            let mut values = names.iter().filter_map(|name| headers.get(name));
+            values.find(|value| !value.is_empty()).cloned()
+        };
+        let name = first(&names.username)?;
+        let extra = headers.iter().filter_map(|(name, value)| {
+            let prefix =
+                names.extra_prefix.iter().find(|p| name.as_str().starts_with(p.as_str()))?;
+            let rest = name.as_str().strip_prefix(prefix.as_str())?;
+            let name = HeaderName::try_from(format!("{REMOTE_EXTRA}{rest}")).ok()?;
+            Some((name, value.clone()))
+        });
+        Some(User {
+            name: Some(name),
+            uid: first(&names.uid),
+            groups: names.group.iter().flat_map(|name| headers.get_all(name)).cloned().collect(),
+            extra: extra.collect(),
+        })
+    }
+
+    fn from_certificate(user: &CertificateUser) -> Option<User> {
+        let value = |text: &String| HeaderValue::try_from(text.as_str()).ok();
+        let groups: Option<Vec<HeaderValue>> = user.groups.iter().map(value).collect();
+        let credential =
+            HeaderName::from_static("x-remote-extra-authentication.kubernetes.io%2fcredential-id");
+        // kube-apiserver adds this group to everyone whom it authenticates itself; for a user whom
+        // a front proxy names, the front proxy has to.
+        let mut groups = groups?;
+        let authenticated = HeaderValue::from_static("system:authenticated");
+        if !groups.contains(&authenticated) {
+            groups.push(authenticated);
+        }
+        Some(User {
+            name: Some(value(&user.name)?),
+            uid: match &user.uid {
+                Some(uid) => Some(value(uid)?),
+                None => None,
+            },
+            groups,
+            extra: vec![(credential, value(&user.credential_id)?)],
+        })
+    }
+}
+
+impl Identity {
+    /// Writes who the caller is into the headers of a request that goes to a server.
+    pub(crate) fn write(&self, headers: &mut HeaderMap) {
+        match self {
+            Identity::User(user) => {
+                for (name, value) in [(REMOTE_USER, &user.name), (REMOTE_UID, &user.uid)] {
+                    if let Some(value) = value {
+                        headers.insert(name, value.clone());
+                    }
+                }
+                for group in &user.groups {
+                    headers.append(REMOTE_GROUP, group.clone());
+                }
+                for (name, value) in &user.extra {
+                    headers.append(name.clone(), value.clone());
+                }
+            }
+            Identity::System => {
+                headers.insert(REMOTE_USER, HeaderValue::from_static("system:apiserver"));
+                headers.insert(REMOTE_GROUP, HeaderValue::from_static("system:authenticated"));
+            }
+            Identity::Token | Identity::Anonymous => {}
+        }
+    }
+
+    /// Whether the headers that say who it is are believed only on our own certificate.
+    pub(crate) fn needs_certificate(&self) -> bool {
+        matches!(self, Identity::User(_) | Identity::System)
+    }
+}

@@ -1,0 +1,369 @@
+//! The data path: resolve, decide, then forward, answer or refuse; and again while a 404 is in
+//! doubt. [`MixedVersionLayer`] puts it before any API server that is a service.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Request, Response, StatusCode};
+use http_body::Body as HttpBody;
+use mvp_core::decide::{Action, Asked, Decision, Denial, LocalHealth, OnNotFound, Origin, Reason};
+use mvp_core::{RequestInfo, Snapshot, Timestamp, decide};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::body::{Body, BodyError};
+use crate::control::SnapshotReader;
+use crate::data::{Inspected, Replay, answer, inspect_not_found, refuse};
+use crate::identity::Identity;
+use crate::local::{LocalSlot, SharedLocal};
+use crate::metrics::{Metrics, Outcome};
+use crate::peers::Peers;
+use crate::status;
+
+/// How long a request waits for a refresh that may prove a 404 false.
+const REFRESH_WAIT: Duration = Duration::from_secs(1);
+
+/// A layer that makes an API server a member of a cluster of mixed versions.
+#[derive(Debug, Clone)]
+pub struct MixedVersionLayer {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    reader: SnapshotReader,
+    peers: Option<Peers>,
+    local: LocalSlot,
+    metrics: Arc<Metrics>,
+}
+
+impl MixedVersionLayer {
+    /// A layer that decides by these snapshots and sends to these peers; without any, it is a plain
+    /// way through to the server.
+    pub fn new(
+        reader: SnapshotReader,
+        peers: Option<Peers>,
+        local: LocalSlot,
+        metrics: Arc<Metrics>,
+    ) -> MixedVersionLayer {
+        MixedVersionLayer { shared: Arc::new(Shared { reader, peers, local, metrics }) }
+    }
+}
+
+impl<S, R> Layer<S> for MixedVersionLayer
+where
+    S: Service<Request<Body>, Response = Response<R>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+    R: HttpBody<Data = Bytes> + Send + 'static,
+    R::Error: Into<BodyError>,
+{
+    type Service = MixedVersion<S>;
+
+    fn layer(&self, inner: S) -> MixedVersion<S> {
+        self.shared.local.fill(SharedLocal::new(inner.clone()));
+        MixedVersion { shared: Arc::clone(&self.shared), inner }
+    }
+}
+
+/// An API server that is a member of a cluster of mixed versions.
+#[derive(Debug, Clone)]
+pub struct MixedVersion<S> {
+    shared: Arc<Shared>,
+    inner: S,
+}
+
+impl<S, R, B> Service<Request<B>> for MixedVersion<S>
+where
+    S: Service<Request<Body>, Response = Response<R>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+    R: HttpBody<Data = Bytes> + Send + 'static,
+    R::Error: Into<BodyError>,
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BodyError>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        // The clone stays behind, unready; the one that was polled ready takes the request.
+        let clone = self.inner.clone();
+        let inner = std::mem::replace(&mut self.inner, clone);
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let Some(identity) = parts.extensions.get::<Identity>().cloned() else {
+                return Ok(status::internal("the request was not authenticated"));
+            };
+            let origin = parts.extensions.get::<Origin>().copied().unwrap_or(Origin::Client);
+            let exchange = Exchange {
+                shared: &shared,
+                arrived: shared.reader.now(),
+                body: Replay::new(Body::new(body)),
+                origin,
+                identity,
+                parts,
+            };
+            Ok(exchange.serve(inner).await)
+        })
+    }
+}
+
+/// One request on its way.
+struct Exchange<'a> {
+    shared: &'a Shared,
+    parts: Parts,
+    body: Replay,
+    identity: Identity,
+    origin: Origin,
+    arrived: Timestamp,
+}
+
+impl Exchange<'_> {
+    /// The data path.
+    async fn serve<S, R>(&self, mut local: S) -> Response<Body>
+    where
+        S: Service<Request<Body>, Response = Response<R>, Error = Infallible>,
+        R: HttpBody<Data = Bytes> + Send + 'static,
+        R::Error: Into<BodyError>,
+    {
+        let Some(peers) = &self.shared.peers else {
+            return self.ask_local(&mut local, false).await.unwrap_or_else(body_is_gone);
+        };
+        let info = self.resolve();
+        let nopeer = self.accepts_only_local(&info);
+        let mut snapshot = self.shared.reader.load();
+        let mut denied = Denied::default();
+        let mut held_back = None;
+        let mut refreshed = false;
+
+        loop {
+            let denials = denied.as_denials();
+            let decision = decide(&info, &snapshot, self.asked(nopeer, &denials));
+            let (member, response) = match decision.action {
+                Action::Answer => {
+                    let response = self.answer(&info, &snapshot, &mut local).await;
+                    self.record(&info, &decision, None, response.status());
+                    return response;
+                }
+                Action::Local { nopeer } => {
+                    (local_id(&snapshot), self.ask_local(&mut local, nopeer).await)
+                }
+                Action::AskLocal => (local_id(&snapshot), self.ask_local(&mut local, false).await),
+                Action::Peers(candidates) => {
+                    match peers.send(&candidates, &info, &self.parts, &self.body).await {
+                        Ok((member, response)) => (Some(member), Some(response)),
+                        Err(tried) => return self.refuse(&info, &decision, &tried),
+                    }
+                }
+                Action::AskAny => match peers.send_any(&snapshot, &self.parts, &self.body).await {
+                    Ok((member, response)) => (Some(member), Some(response)),
+                    Err(tried) => return self.refuse(&info, &decision, &tried),
+                },
+                Action::PassNotFound => {
+                    self.record(&info, &decision, None, StatusCode::NOT_FOUND);
+                    return held_back.unwrap_or_else(|| status::internal("no 404 was held back"));
+                }
+                Action::Refuse => return self.refuse(&info, &decision, &denied.names()),
+            };
+            let Some(response) = response else { return body_is_gone() };
+            match doubt(decision.on_not_found, response).await {
+                Doubt::None(response) => {
+                    self.record(&info, &decision, member.as_deref(), response.status());
+                    self.body.release();
+                    return response;
+                }
+                Doubt::NotFound(response) => held_back = Some(response),
+            }
+
+            // A 404 that proves nothing yet.
+            let denial = member.map(|member| (member, self.shared.reader.now(), decision.listed));
+            let refresh = decision.on_not_found != OnNotFound::NextIfRouting && !refreshed;
+            denied.0.extend(denial);
+            if refresh {
+                refreshed = true;
+                snapshot = self.refresh(&info, nopeer, &denied).await;
+            }
+        }
+    }
+
+    fn asked<'d>(&self, nopeer: bool, denials: &'d [Denial<'d>]) -> Asked<'d> {
+        Asked {
+            origin: self.origin,
+            nopeer,
+            arrived: self.arrived,
+            local: LocalHealth::Ready,
+            denials,
+        }
+    }
+
+    fn resolve(&self) -> RequestInfo<'_> {
+        let uri = &self.parts.uri;
+        RequestInfo::parse(self.parts.method.as_str(), uri.path(), uri.query())
+    }
+
+    fn accepts_only_local(&self, info: &RequestInfo<'_>) -> bool {
+        let RequestInfo::Discovery(path) = info else { return false };
+        // What we cannot give at all, the local server may still be able to.
+        answer::accepted(&self.parts.headers, path).is_none_or(|accepted| accepted.nopeer)
+    }
+
+    /// Sends the request to the local server; nothing where its body is no longer at hand.
+    async fn ask_local<S, R>(&self, local: &mut S, nopeer: bool) -> Option<Response<Body>>
+    where
+        S: Service<Request<Body>, Response = Response<R>, Error = Infallible>,
+        R: HttpBody<Data = Bytes> + Send + 'static,
+        R::Error: Into<BodyError>,
+    {
+        let mut parts = self.parts.clone();
+        if nopeer {
+            answer::add_nopeer(&mut parts.headers);
+        }
+        let request = Request::from_parts(parts, self.body.attempt()?);
+        Some(call(local, request).await)
+    }
+
+    /// Answers from the snapshot, if the local server consents.
+    async fn answer<S, R>(
+        &self,
+        info: &RequestInfo<'_>,
+        snapshot: &Snapshot,
+        local: &mut S,
+    ) -> Response<Body>
+    where
+        S: Service<Request<Body>, Response = Response<R>, Error = Infallible>,
+        R: HttpBody<Data = Bytes> + Send + 'static,
+        R::Error: Into<BodyError>,
+    {
+        // The documents of OpenAPI are the local server's for now.
+        let RequestInfo::Discovery(path) = info else {
+            return self.ask_local(local, false).await.unwrap_or_else(body_is_gone);
+        };
+        let accepted = answer::accepted(&self.parts.headers, path);
+        let document = accepted
+            .and_then(|accepted| Some((snapshot.document(path, accepted.form)?, accepted.form)));
+        let Some((document, form)) = document else {
+            return self.ask_local(local, false).await.unwrap_or_else(body_is_gone);
+        };
+        let said = call(local, answer::probe(&self.parts, path, snapshot)).await;
+        if !answer::consents(said.status(), path) {
+            return said;
+        }
+        answer::answer(&self.parts, document, form)
+    }
+
+    /// Has the views refreshed until it is settled what to do.
+    async fn refresh(
+        &self,
+        info: &RequestInfo<'_>,
+        nopeer: bool,
+        denied: &Denied,
+    ) -> Arc<Snapshot> {
+        let settled = |snapshot: &Snapshot| {
+            let denials = denied.as_denials();
+            let unsettled =
+                [Reason::Unconfirmed, Reason::LocalViewUnknown, Reason::NobodyReachable];
+            !unsettled.contains(&decide(info, snapshot, self.asked(nopeer, &denials)).reason)
+        };
+        self.shared.reader.refresh(REFRESH_WAIT, settled).await
+    }
+
+    fn refuse(
+        &self,
+        info: &RequestInfo<'_>,
+        decision: &Decision<'_>,
+        tried: &[String],
+    ) -> Response<Body> {
+        let reason = match decision.action {
+            Action::Refuse => decision.reason,
+            _ => Reason::NobodyReachable,
+        };
+        let response = refuse::refuse(info, reason, tried, &self.identity);
+        let refused = Decision { action: Action::Refuse, reason, ..*decision };
+        self.record(info, &refused, None, response.status());
+        response
+    }
+
+    fn record(
+        &self,
+        info: &RequestInfo<'_>,
+        decision: &Decision<'_>,
+        member: Option<&str>,
+        status: StatusCode,
+    ) {
+        let outcome = Outcome { info, decision, member, status, arrived: self.arrived };
+        self.shared.metrics.record(&outcome, self.shared.reader.now());
+    }
+}
+
+/// The response of a service that is ready to be called.
+async fn call<S, R>(service: &mut S, request: Request<Body>) -> Response<Body>
+where
+    S: Service<Request<Body>, Response = Response<R>, Error = Infallible>,
+    R: HttpBody<Data = Bytes> + Send + 'static,
+    R::Error: Into<BodyError>,
+{
+    let ready = std::future::poll_fn(|cx| service.poll_ready(cx)).await;
+    match ready {
+        Ok(()) => match service.call(request).await {
+            Ok(response) => response.map(Body::new),
+            Err(never) => match never {},
+        },
+        Err(never) => match never {},
+    }
+}
+
+/// Who denied the request so far: member, time, and whether it lists what it denied.
+#[derive(Default)]
+struct Denied(Vec<(Arc<str>, Timestamp, bool)>);
+
+impl Denied {
+    fn as_denials(&self) -> Vec<Denial<'_>> {
+        let denials = self.0.iter();
+        denials.map(|(member, at, listed)| Denial { member, at: *at, listed: *listed }).collect()
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.0.iter().map(|(member, _, _)| member.to_string()).collect()
+    }
+}
+
+/// Whether a response is the answer.
+enum Doubt {
+    /// It is.
+    None(Response<Body>),
+    /// It is a 404 that must not be passed on yet.
+    NotFound(Response<Body>),
+}
+
+async fn doubt(on_not_found: OnNotFound, response: Response<Body>) -> Doubt {
+    if response.status() != StatusCode::NOT_FOUND {
+        return Doubt::None(response);
+    }
+    match on_not_found {
+        OnNotFound::PassOn => Doubt::None(response),
+        OnNotFound::Refresh => Doubt::NotFound(response),
+        OnNotFound::NextIfRouting | OnNotFound::RefreshIfRouting => {
+            let Inspected { response, of_routing } = inspect_not_found(response).await;
+            if of_routing { Doubt::NotFound(response) } else { Doubt::None(response) }
+        }
+    }
+}
+
+fn local_id(snapshot: &Snapshot) -> Option<Arc<str>> {
+    snapshot.local().map(|local| Arc::clone(&local.id))
+}
+
+fn body_is_gone() -> Response<Body> {
+    status::unavailable("the request cannot be sent again: too much of its body was sent before")
+}

@@ -1,0 +1,20 @@
+//! The Mixed Version Proxy as a tower layer, for API servers in Rust and for the gateway.
+//!
+//! - [`layer`]: the data path, in order, on one screen
+//! - [`control`]: the control loop, on one screen
+//! - [`identity`]: who the caller is
+
+pub mod body;
+pub mod control;
+pub mod data;
+pub mod error;
+pub mod identity;
+pub mod layer;
+mod local;
+pub mod metrics;
+pub mod peers;
+mod status;
+
+pub use body::Body;
+pub use layer::MixedVersionLayer;
+pub use local::LocalSlot;

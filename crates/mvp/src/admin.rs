@@ -1,0 +1,244 @@
+//! The admin endpoint: health, metrics and a look inside, over plain HTTP, on loopback by default.
+//!
+//! [`serve`] runs [`router`], which asks what it is given for the truth at each request and keeps no state of its own.
+//! Health answers look as kube-apiserver's do, so that the same probes and eyes can read them.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{RawQuery, Request, State};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tokio::net::TcpListener;
+
+/// Answers on a listener until `shutdown` resolves; requests under way are finished.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    admin: Admin,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    axum::serve(listener, router(admin)).with_graceful_shutdown(shutdown).await
+}
+
+/// The routes of the admin endpoint.
+pub(crate) fn router(admin: Admin) -> Router {
+    Router::new()
+        .route("/", get(index))
+        .route("/livez", get(livez))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .route("/debug/snapshot", get(snapshot))
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn(uncached))
+        .with_state(admin)
+}
+
+/// Where the answers come from. Each is asked once a request.
+#[derive(Clone)]
+pub(crate) struct Admin {
+    /// All checks of readiness; ready when none has a problem.
+    pub readiness: Arc<dyn Fn() -> Vec<Check> + Send + Sync>,
+    /// Writes the metrics as OpenMetrics text.
+    pub metrics: Arc<dyn Fn(&mut String) + Send + Sync>,
+    /// What the current snapshot holds.
+    pub snapshot: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
+}
+
+/// One check of readiness.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Check {
+    /// Its name, as in `[+]name ok`.
+    pub name: String,
+    /// Why it fails; nothing when it passes.
+    pub problem: Option<String>,
+}
+
+const INDEX: &str = "mvp, the Mixed Version Proxy for Kubernetes
+
+/livez             ok while the process answers
+/readyz            ok when it may get traffic; ?verbose lists every check
+/metrics           OpenMetrics
+/debug/snapshot    members, views and routes as JSON
+";
+
+async fn index() -> Response {
+    text(StatusCode::OK, INDEX)
+}
+
+async fn livez() -> Response {
+    text(StatusCode::OK, "ok")
+}
+
+/// A failure lists the checks even if not asked to, as kube-apiserver does: who asks wants the reason.
+async fn readyz(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    let checks = (admin.readiness)();
+    let ready = checks.iter().all(|check| check.problem.is_none());
+    if ready && !asks_verbose(query.as_deref()) {
+        return text(StatusCode::OK, "ok");
+    }
+    let mut body = String::new();
+    for Check { name, problem } in &checks {
+        // Writing to a string does not fail.
+        let _ = match problem {
+            None => writeln!(body, "[+]{name} ok"),
+            Some(problem) => writeln!(body, "[-]{name} failed: {problem}"),
+        };
+    }
+    let (status, verdict) = match ready {
+        true => (StatusCode::OK, "readyz check passed\n"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "readyz check failed\n"),
+    };
+    body.push_str(verdict);
+    text(status, body)
+}
+
+fn asks_verbose(query: Option<&str>) -> bool {
+    query
+        .is_some_and(|query| query.split('&').any(|pair| pair.split('=').next() == Some("verbose")))
+}
+
+async fn metrics(State(admin): State<Admin>) -> Response {
+    let mut body = String::new();
+    (admin.metrics)(&mut body);
+    ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], body)
+        .into_response()
+}
+
+async fn snapshot(State(admin): State<Admin>) -> Response {
+    let body = format!("{:#}\n", (admin.snapshot)());
+    ([(CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+async fn not_found() -> Response {
+    text(StatusCode::NOT_FOUND, "not found; see / for what is here\n")
+}
+
+async fn method_not_allowed() -> Response {
+    text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered here\n")
+}
+
+fn text(status: StatusCode, body: impl Into<String>) -> Response {
+    (status, [(CONTENT_TYPE, "text/plain; charset=utf-8")], body.into()).into_response()
+}
+
+async fn uncached(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-store, private"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::http::Method;
+    use http_body_util::BodyExt;
+    use serde_json::json;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    async fn ask(admin: Admin, method: Method, path: &str) -> (StatusCode, Response, String) {
+        let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+        let (parts, body) = router(admin).oneshot(request).await.unwrap().into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let text = String::from_utf8(body.to_vec()).unwrap();
+        (parts.status, Response::from_parts(parts, Body::empty()), text)
+    }
+
+    fn admin(problem: Option<&'static str>) -> Admin {
+        let check = |name: &str, problem: Option<&str>| Check {
+            name: name.to_owned(),
+            problem: problem.map(str::to_owned),
+        };
+        Admin {
+            readiness: Arc::new(move || vec![check("listener", None), check("local", problem)]),
+            metrics: Arc::new(|out| out.push_str("# EOF\n")),
+            snapshot: Arc::new(|| json!({"members": ["a"]})),
+        }
+    }
+
+    #[tokio::test]
+    async fn health() {
+        let failed = "[+]listener ok\n[-]local failed: no view yet\nreadyz check failed\n";
+        for (problem, path, status, body) in [
+            (None, "/livez", 200, "ok"),
+            (Some("no view yet"), "/livez", 200, "ok"),
+            (None, "/readyz", 200, "ok"),
+            (None, "/readyz?other=verbose", 200, "ok"),
+            (None, "/readyz?verbose", 200, "[+]listener ok\n[+]local ok\nreadyz check passed\n"),
+            (
+                None,
+                "/readyz?a&verbose=true",
+                200,
+                "[+]listener ok\n[+]local ok\nreadyz check passed\n",
+            ),
+            (Some("no view yet"), "/readyz", 503, failed),
+            (Some("no view yet"), "/readyz?verbose", 503, failed),
+        ] {
+            let (code, response, text) = ask(admin(problem), Method::GET, path).await;
+            assert_eq!((code.as_u16(), text.as_str()), (status, body), "{path}");
+            assert_eq!(response.headers()[CONTENT_TYPE], "text/plain; charset=utf-8");
+            assert_eq!(response.headers()[X_CONTENT_TYPE_OPTIONS], "nosniff");
+        }
+    }
+
+    #[tokio::test]
+    async fn documents() {
+        for (path, kind, body) in [
+            ("/metrics", "application/openmetrics-text; version=1.0.0; charset=utf-8", "# EOF\n"),
+            ("/debug/snapshot", "application/json", "{\n  \"members\": [\n    \"a\"\n  ]\n}\n"),
+        ] {
+            let (code, response, text) = ask(admin(None), Method::GET, path).await;
+            assert_eq!((code, text.as_str()), (StatusCode::OK, body));
+            assert_eq!(response.headers()[CONTENT_TYPE], kind);
+        }
+    }
+
+    #[tokio::test]
+    async fn the_index_names_all_that_is_here() {
+        let (code, _, text) = ask(admin(None), Method::GET, "/").await;
+        assert_eq!(code, StatusCode::OK);
+        let named = text.lines().filter_map(|line| line.split(' ').next());
+        for path in named.filter(|word| word.starts_with('/')) {
+            assert_eq!(ask(admin(None), Method::GET, path).await.0, StatusCode::OK, "{path}");
+        }
+        assert_eq!(text.matches("\n/").count(), 4);
+    }
+
+    #[tokio::test]
+    async fn what_is_not_here_and_what_is_not_done() {
+        let (code, _, text) = ask(admin(None), Method::GET, "/healthz/").await;
+        assert_eq!((code.as_u16(), text.as_str()), (404, "not found; see / for what is here\n"));
+        let (code, response, text) = ask(admin(None), Method::POST, "/livez").await;
+        assert_eq!((code.as_u16(), text.as_str()), (405, "only GET and HEAD are answered here\n"));
+        assert_eq!(response.headers()["allow"], "GET,HEAD");
+        let (code, _, text) = ask(admin(None), Method::HEAD, "/readyz").await;
+        assert_eq!((code, text.as_str()), (StatusCode::OK, ""));
+    }
+
+    #[tokio::test]
+    async fn serves_until_told_to_stop() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let server = tokio::spawn(serve(listener, admin(None), async { stopped.await.unwrap() }));
+        let mut client = tokio::net::TcpStream::connect(address).await.unwrap();
+        client
+            .write_all(b"GET /livez HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+            .await
+            .unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nok"));
+        stop.send(()).unwrap();
+        server.await.unwrap().unwrap();
+    }
+}

@@ -1,0 +1,125 @@
+//! The command line: argv, the environment and the config file in, one typed [`Invocation`] out.
+//!
+//! [`parse`] is the first stage of `raw → checked → run`. Each setting is defined once, in
+//! [`ServeArgs`]: a key of the config file becomes the flag of the same name, unless the command
+//! line or the environment has it, and clap reads all of it again.
+
+mod file;
+mod sentence;
+mod serve_args;
+mod url;
+mod values;
+
+use std::ffi::OsString;
+
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+pub(crate) use file::Origins;
+pub(crate) use serve_args::ServeArgs;
+pub(crate) use url::{Peer, ServerUrl};
+pub(crate) use values::{FeatureGate, MAX_WORKERS, MembershipSource, server_id};
+
+use crate::mistake::Mistake;
+use file::ConfigFile;
+
+/// Reads a command line, and the config file that it names.
+pub(crate) fn parse(argv: Vec<OsString>) -> Result<Invocation, Stop> {
+    let mut command = Cli::command();
+    let no_file = Origins::default();
+    let mut matches = command
+        .try_get_matches_from_mut(&argv)
+        .map_err(|error| Stop::from_clap(error, &no_file))?;
+    let mut origins = no_file;
+    if let Some(("serve", given)) = matches.subcommand()
+        && let Some(path) = given.get_one::<std::path::PathBuf>("config")
+        && let Some(serve) = command.find_subcommand("serve")
+    {
+        let file = ConfigFile::read(path).map_err(Stop::Mistake)?;
+        let (arguments, from) = file.arguments(serve, given).map_err(Stop::Mistake)?;
+        origins = from;
+        // After `mvp serve`, before what follows, which may end in `--`.
+        let (before, after) = argv.split_at(argv.len().min(2));
+        let all = before.iter().chain(&arguments).chain(after);
+        matches = Cli::command()
+            .try_get_matches_from(all)
+            .map_err(|error| Stop::from_clap(error, &origins))?;
+    }
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| Stop::from_clap(error, &origins))?;
+    Ok(match cli.command {
+        Command::Serve(args) => Invocation::Serve(args, origins),
+        Command::Demo(args) => Invocation::Demo(args),
+        Command::Version => Invocation::Version,
+    })
+}
+
+/// What to run.
+#[derive(Debug)]
+pub(crate) enum Invocation {
+    /// `mvp serve`, and where its settings came from.
+    Serve(Box<ServeArgs>, Origins),
+    /// `mvp demo`.
+    Demo(DemoArgs),
+    /// `mvp version`.
+    Version,
+}
+
+/// Why nothing is to be run.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// Help or the version was asked for, or nothing was asked at all: a page to print.
+    Page(clap::Error),
+    /// One sentence to print.
+    Mistake(Mistake),
+}
+
+impl Stop {
+    fn from_clap(error: clap::Error, origins: &Origins) -> Self {
+        match error.kind() {
+            ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Self::Page(error),
+            _ => Self::Mistake(sentence::from_clap(&error, origins)),
+        }
+    }
+}
+
+/// Mixed Version Proxy for Kubernetes: any API server answers for every API of its cluster.
+#[derive(Debug, Parser)]
+#[command(name = "mvp", version, max_term_width = 100, subcommand_required = true)]
+#[command(arg_required_else_help = true, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve beside an API server: what it serves itself, and through its peers all the rest.
+    Serve(Box<ServeArgs>),
+    /// Run a small cluster of API servers in one process, to try it in a minute.
+    Demo(DemoArgs),
+    /// Print the version.
+    Version,
+}
+
+/// The flags of `mvp demo`.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub(crate) struct DemoArgs {
+    /// Check every promise, one line each, and end with exit code 0 if all are kept.
+    #[arg(long)]
+    pub check: bool,
+    /// How to print.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
+    /// First of the ports to listen on, the others follow it; 0 takes any free ones.
+    #[arg(long, value_name = "PORT", default_value = "7443", value_parser = values::port_base)]
+    pub port_base: u16,
+}
+
+/// How `mvp demo` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    Text,
+    Json,
+}

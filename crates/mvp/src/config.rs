@@ -1,0 +1,296 @@
+//! The configuration of `mvp serve`, checked: every file read, every flag held against the others.
+//!
+//! [`ServeConfig::check`] is the second stage of `raw → checked → run`: past it, nothing of what the
+//! operator wrote can be wrong, only the world can (a port in use, a server that does not answer).
+//! The first mistake found is told, in the order of the help page.
+
+mod address;
+mod pem;
+mod server_id;
+
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime};
+
+use http::HeaderName;
+
+pub(crate) use crate::cli::{MembershipSource, Peer, ServerUrl};
+pub(crate) use pem::{CertificateFile, KeyPair};
+
+use crate::cli::{self, FeatureGate, Origins, ServeArgs};
+use crate::logging::{LogFilter, LogFormat};
+use crate::mistake::Mistake;
+
+/// All that `mvp serve` runs on.
+#[derive(Debug)]
+pub(crate) struct ServeConfig {
+    /// Where to listen; port 0 for any free one.
+    pub listen: SocketAddr,
+    /// What to serve with.
+    pub serving: KeyPair,
+    /// Where peers reach us, if it can be known; its port is 0 where that of `listen` is.
+    pub advertise: Option<SocketAddr>,
+    /// The server we stand beside.
+    pub local: LocalServer,
+    /// The other members.
+    pub peers: Peers,
+    /// CAs of client certificates.
+    pub client_ca: Option<CertificateFile>,
+    /// Whose headers are believed, and which.
+    pub request_header: RequestHeader,
+    /// What proves us to the local server and to peers.
+    pub proxy_client: Option<KeyPair>,
+    /// How often every member is asked what it serves.
+    pub refresh_interval: Duration,
+    /// The gate `UnknownVersionInteroperabilityProxy`; off makes a plain reverse proxy.
+    pub interoperability: bool,
+    /// Where the admin endpoint listens.
+    pub admin: SocketAddr,
+    /// How many threads serve.
+    pub workers: usize,
+    /// How logs are written.
+    pub log_format: LogFormat,
+    /// What is logged.
+    pub log_filter: LogFilter,
+    /// Whether requests that stay local are logged too.
+    pub log_local_requests: bool,
+    /// What is no mistake but should be known; one sentence each, for the log.
+    pub warnings: Vec<String>,
+}
+
+/// The server we stand beside.
+#[derive(Debug)]
+pub(crate) struct LocalServer {
+    /// Its member ID, and so ours.
+    pub id: String,
+    /// Where it is reached.
+    pub url: ServerUrl,
+    /// The CAs to verify it with.
+    pub ca: CertificateFile,
+}
+
+/// The other members, and how they are known.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    /// The CAs to verify them with; without any, nothing is merged or proxied.
+    pub ca: Option<CertificateFile>,
+    /// Where members come from.
+    pub membership: MembershipSource,
+    /// Those that flags name; IDs differ from each other and from ours.
+    pub named: Vec<Peer>,
+    /// How long one that left is remembered.
+    pub forget_after: Duration,
+}
+
+/// Whose headers say who the user is, and which headers. The names matter even where nobody is
+/// believed: they are what is removed.
+#[derive(Debug)]
+pub(crate) struct RequestHeader {
+    /// CAs of trusted proxies and peers; without any, nobody is believed.
+    pub ca: Option<CertificateFile>,
+    /// Common names that their certificates may have; empty for any.
+    pub allowed_names: Vec<String>,
+    /// Headers with the user name.
+    pub username: Vec<HeaderName>,
+    /// Headers with groups.
+    pub group: Vec<HeaderName>,
+    /// Headers with the UID.
+    pub uid: Vec<HeaderName>,
+    /// Prefixes of headers with extra attributes.
+    pub extra_prefix: Vec<HeaderName>,
+}
+
+impl ServeConfig {
+    /// Checks what was asked for. Reads every file that it names.
+    pub(crate) fn check(
+        args: ServeArgs,
+        origins: &Origins,
+        now: SystemTime,
+    ) -> Result<Self, Mistake> {
+        let mut files = pem::Files::new(origins, now);
+        let listen = SocketAddr::new(args.bind_address, args.secure_port);
+        let serving = files
+            .pair(
+                ("tls-cert-file", args.tls_cert_file),
+                ("tls-private-key-file", args.tls_private_key_file),
+            )?
+            .ok_or_else(|| {
+                required(
+                    "tls-cert-file",
+                    "the certificate to serve with, and --tls-private-key-file",
+                )
+            })?;
+        let url = args.local_server.ok_or_else(|| {
+            required("local-server", "the API server to stand beside, as https://HOST:PORT")
+        })?;
+        if address::is_own_listener(&url, listen) {
+            let sentence = format!(
+                "{url} is where mvp itself listens; move one of them with --bind-address or \
+                 --secure-port"
+            );
+            return Err(Mistake::usage(origins.name("local-server"), sentence));
+        }
+        let peer_ca = files.authorities("peer-ca-file", args.peer_ca_file)?;
+        let local_ca = match files.authorities("local-ca-file", args.local_ca_file)? {
+            Some(ca) => ca,
+            None => peer_ca.clone().ok_or_else(|| {
+                required("local-ca-file", "the CAs to verify the local server with")
+            })?,
+        };
+        let id = match args.server_id {
+            Some(id) => id,
+            None => server_id::of_this_host()?,
+        };
+        distinct(&id, &args.peer, origins)?;
+        let client_ca = files.authorities("client-ca-file", args.client_ca_file)?;
+        let request_header = RequestHeader {
+            ca: files
+                .authorities("requestheader-client-ca-file", args.requestheader_client_ca_file)?,
+            allowed_names: not_blank(args.requestheader_allowed_names),
+            username: args.requestheader_username_headers,
+            group: args.requestheader_group_headers,
+            uid: args.requestheader_uid_headers,
+            extra_prefix: args.requestheader_extra_headers_prefix,
+        };
+        not_everyone(client_ca.as_ref(), &request_header, origins)?;
+        let proxy_client = files.pair(
+            ("proxy-client-cert-file", args.proxy_client_cert_file),
+            ("proxy-client-key-file", args.proxy_client_key_file),
+        )?;
+        let interoperability = args.feature_gates.last().is_none_or(|gate| {
+            let FeatureGate::UnknownVersionInteroperabilityProxy(on) = gate;
+            *on
+        });
+        let mut config = Self {
+            listen,
+            serving,
+            advertise: address::advertised(
+                args.peer_advertise_ip.or(args.advertise_address),
+                args.peer_advertise_port,
+                listen,
+            ),
+            local: LocalServer { id, url, ca: local_ca },
+            peers: Peers {
+                ca: peer_ca,
+                membership: args.membership,
+                named: args.peer,
+                forget_after: args.forget_after,
+            },
+            client_ca,
+            request_header,
+            proxy_client,
+            refresh_interval: args.refresh_interval,
+            interoperability,
+            admin: args.admin_bind_address,
+            workers: args.workers.unwrap_or_else(cores),
+            log_format: args.log_format,
+            log_filter: args.log_level,
+            log_local_requests: args.log_local_requests,
+            warnings: files.into_warnings(),
+        };
+        config.needs_identity()?;
+        config.warn();
+        Ok(config)
+    }
+
+    /// Whether discovery is merged and requests go to peers.
+    pub(crate) fn serves_peers(&self) -> bool {
+        self.interoperability && self.peers.ca.is_some()
+    }
+
+    /// Users that we know by certificate or header, and all that goes to peers, ride on the proxy's
+    /// own certificate.
+    fn needs_identity(&self) -> Result<(), Mistake> {
+        if self.proxy_client.is_some() {
+            return Ok(());
+        }
+        let purpose = if self.serves_peers() && !self.peers.named.is_empty() {
+            "--peer and --peer-ca-file need it to be trusted by peers"
+        } else if self.client_ca.is_some() {
+            "--client-ca-file needs it to tell the local server who the user is"
+        } else if self.request_header.ca.is_some() {
+            "--requestheader-client-ca-file needs it to tell the local server who the user is"
+        } else {
+            return Ok(());
+        };
+        let sentence = format!(
+            "missing, but {purpose}; give it with --proxy-client-key-file, signed by the \
+             request-header CA of the servers"
+        );
+        Err(Mistake::usage("--proxy-client-cert-file", sentence))
+    }
+
+    fn warn(&mut self) {
+        if !self.interoperability {
+            self.warnings.push(
+                "feature gate UnknownVersionInteroperabilityProxy is off: a plain reverse proxy of \
+                 the local server, nothing is merged or sent to peers"
+                    .to_owned(),
+            );
+        } else if self.peers.ca.is_none() {
+            let ignored = match self.peers.named.len() {
+                0 => String::new(),
+                count => format!(", {count} named by --peer ignored"),
+            };
+            self.warnings.push(format!(
+                "no --peer-ca-file: the local server's APIs only, nothing is merged or sent to \
+                 peers{ignored}"
+            ));
+        }
+        if !self.admin.ip().is_loopback() {
+            self.warnings.push(format!(
+                "--admin-bind-address {} is open to others than this host, in plain HTTP and \
+                 without authentication",
+                self.admin
+            ));
+        }
+    }
+}
+
+fn required(key: &str, what: &str) -> Mistake {
+    Mistake::usage(format!("--{key}"), format!("missing; give {what}"))
+}
+
+fn distinct(own: &str, peers: &[Peer], origins: &Origins) -> Result<(), Mistake> {
+    for (index, Peer { id, .. }) in peers.iter().enumerate() {
+        let sentence = if id == own {
+            format!("{id} is this server's own ID; name only the others, or set --server-id")
+        } else if peers.iter().take(index).any(|earlier| earlier.id == *id) {
+            format!("{id} is named twice; give each peer its own ID")
+        } else {
+            continue;
+        };
+        return Err(Mistake::usage(origins.name("peer"), sentence));
+    }
+    Ok(())
+}
+
+/// With a certificate in both bundles and no allowed names, every user could pose as any other.
+fn not_everyone(
+    client_ca: Option<&CertificateFile>,
+    request_header: &RequestHeader,
+    origins: &Origins,
+) -> Result<(), Mistake> {
+    let (Some(clients), Some(proxies)) = (client_ca, &request_header.ca) else { return Ok(()) };
+    let shared = proxies.certificates.iter().any(|ca| clients.certificates.contains(ca));
+    if !shared || !request_header.allowed_names.is_empty() {
+        return Ok(());
+    }
+    let sentence = format!(
+        "blank, but {} and {} share a certificate, so that any client could pose as any user; name \
+         the proxies, or use a CA of their own",
+        proxies.path.display(),
+        clients.path.display()
+    );
+    Err(Mistake::usage(origins.name("requestheader-allowed-names"), sentence))
+}
+
+fn not_blank(names: Vec<String>) -> Vec<String> {
+    names.into_iter().filter(|name| !name.is_empty()).collect()
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(cli::MAX_WORKERS)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! Addresses: where peers reach us, and whether the local server is but ourselves.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use crate::cli::ServerUrl;
+
+/// Where peers reach us: what was given, else where we listen, else the host's default interface.
+pub(super) fn advertised(
+    ip: Option<IpAddr>,
+    port: Option<u16>,
+    listen: SocketAddr,
+) -> Option<SocketAddr> {
+    let ip = match ip {
+        Some(ip) => ip,
+        None if listen.ip().is_unspecified() => default_interface(listen.ip())?,
+        None => listen.ip(),
+    };
+    Some(SocketAddr::new(ip, port.unwrap_or(listen.port())))
+}
+
+/// The address that packets to the world would carry. Connecting a UDP socket sends nothing.
+fn default_interface(unspecified: IpAddr) -> Option<IpAddr> {
+    // Addresses for documentation (RFC 5737, RFC 3849): routed as any other, assigned to nobody.
+    let world: IpAddr = match unspecified {
+        IpAddr::V4(_) => Ipv4Addr::new(192, 0, 2, 1).into(),
+        IpAddr::V6(_) => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
+    };
+    let socket = UdpSocket::bind((unspecified, 0)).ok()?;
+    socket.connect((world, 9)).ok()?;
+    let ip = socket.local_addr().ok()?.ip();
+    (!ip.is_unspecified()).then_some(ip)
+}
+
+/// Whether a request to this URL would come back to us.
+pub(super) fn is_own_listener(url: &ServerUrl, listen: SocketAddr) -> bool {
+    if url.port != listen.port() {
+        return false;
+    }
+    let loopback = match url.ip() {
+        Some(ip) if ip == listen.ip() => return true,
+        Some(ip) => ip.is_loopback() || ip.is_unspecified(),
+        None => url.host == "localhost",
+    };
+    loopback && (listen.ip().is_unspecified() || (url.ip().is_none() && listen.ip().is_loopback()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_advertised_address_falls_back() {
+        let given = |text: &str| Some(text.parse::<IpAddr>().unwrap());
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        for (ip, port, listen, expected) in [
+            (given("10.0.0.9"), Some(7443), "10.0.0.1:6443", "10.0.0.9:7443"),
+            (given("10.0.0.9"), None, "0.0.0.0:6443", "10.0.0.9:6443"),
+            (None, Some(7443), "10.0.0.1:6443", "10.0.0.1:7443"),
+            (None, None, "[fd00::1]:6443", "[fd00::1]:6443"),
+        ] {
+            assert_eq!(advertised(ip, port, at(listen)), Some(at(expected)));
+        }
+        // A host may have no route at all; whatever is found can be dialled.
+        let found = advertised(None, None, at("0.0.0.0:6443"));
+        assert!(found.is_none_or(|found| !found.ip().is_unspecified()));
+    }
+
+    #[test]
+    fn own_listener() {
+        for (host, listen, own) in [
+            ("127.0.0.1", "0.0.0.0:6443", true),
+            ("localhost", "0.0.0.0:6443", true),
+            ("localhost", "127.0.0.1:6443", true),
+            ("10.0.0.1", "10.0.0.1:6443", true),
+            ("::1", "[::]:6443", true),
+            ("127.0.0.1", "10.0.0.1:6443", false),
+            ("localhost", "10.0.0.1:6443", false),
+            ("127.0.0.2", "127.0.0.1:6443", false),
+            ("127.0.0.1", "0.0.0.0:6444", false),
+            ("10.0.0.7", "0.0.0.0:6443", false),
+        ] {
+            let url = ServerUrl { host: host.to_owned(), port: 6443 };
+            assert_eq!(is_own_listener(&url, listen.parse().unwrap()), own, "{host} {listen}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! PEM files: read, and found to hold what their flags say.
+//!
+//! [`Files`] reads them all for one configuration and collects warnings. Bytes are kept beside what
+//! was parsed, so that a later reload can tell a changed file from an unchanged one.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustls::sign::CertifiedKey;
+use rustls::{InconsistentKeys, RootCertStore};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::cli::Origins;
+use crate::files;
+use crate::mistake::Mistake;
+
+/// Reads the files of one configuration.
+pub(super) struct Files<'a> {
+    origins: &'a Origins,
+    now: i64,
+    warnings: Vec<String>,
+}
+
+impl<'a> Files<'a> {
+    /// `now` decides which certificates have expired.
+    pub(super) fn new(origins: &'a Origins, now: SystemTime) -> Self {
+        let now = now.duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
+        Self { origins, now: i64::try_from(now).unwrap_or(i64::MAX), warnings: Vec::new() }
+    }
+
+    /// What was no mistake but should be known.
+    pub(super) fn into_warnings(self) -> Vec<String> {
+        self.warnings
+    }
+
+    /// A bundle of CAs.
+    pub(super) fn authorities(
+        &mut self,
+        key: &'static str,
+        path: Option<PathBuf>,
+    ) -> Result<Option<CertificateFile>, Mistake> {
+        let Some(path) = path else { return Ok(None) };
+        let file = self.certificates(key, path)?;
+        let mut store = RootCertStore::empty();
+        for (index, certificate) in file.certificates.iter().enumerate() {
+            store.add(certificate.clone()).map_err(|error| {
+                self.bad(key, unreadable_certificate(&file.path, index, &error))
+            })?;
+        }
+        // A bundle may well keep an old CA beside the new one.
+        if file.certificates.iter().all(|certificate| self.validity(certificate).is_some()) {
+            self.warn_of_validity(key, &file);
+        }
+        Ok(Some(file))
+    }
+
+    /// A certificate chain and the key of its first certificate; both or neither.
+    pub(super) fn pair(&mut self, cert: Named, key: Named) -> Result<Option<KeyPair>, Mistake> {
+        let (cert_path, key_path) = match (cert.1, key.1) {
+            (Some(cert_path), Some(key_path)) => (cert_path, key_path),
+            (None, None) => return Ok(None),
+            (Some(_), None) => return Err(self.half(cert.0, key.0)),
+            (None, Some(_)) => return Err(self.half(key.0, cert.0)),
+        };
+        let chain = self.certificates(cert.0, cert_path)?;
+        let key = self.private_key(key.0, key_path, &chain.path, &chain.certificates)?;
+        self.warn_of_validity(cert.0, &chain);
+        Ok(Some(KeyPair { chain, key }))
+    }
+
+    fn certificates(&self, key: &'static str, path: PathBuf) -> Result<CertificateFile, Mistake> {
+        let pem = files::read(&path).map_err(|what| self.bad(key, what))?;
+        let shown = path.display();
+        let certificates = CertificateDer::pem_slice_iter(&pem)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| self.bad(key, broken_pem(&path, &error)))?;
+        if certificates.is_empty() {
+            let sentence = match PrivateKeyDer::from_pem_slice(&pem) {
+                Ok(_) => format!("{shown} holds a private key; name the file of the certificate"),
+                Err(_) => format!("{shown} holds no certificate; give a PEM file that does"),
+            };
+            return Err(self.bad(key, sentence));
+        }
+        for (index, certificate) in certificates.iter().enumerate() {
+            X509Certificate::from_der(certificate)
+                .map_err(|error| self.bad(key, unreadable_certificate(&path, index, &error)))?;
+        }
+        Ok(CertificateFile { path, pem, certificates })
+    }
+
+    fn private_key(
+        &self,
+        setting: &'static str,
+        path: PathBuf,
+        chain_path: &Path,
+        chain: &[CertificateDer<'static>],
+    ) -> Result<KeyFile, Mistake> {
+        let pem = files::read(&path).map_err(|what| self.bad(setting, what))?;
+        let (shown, chain_shown) = (path.display(), chain_path.display());
+        let bad = |sentence: String| self.bad(setting, sentence);
+        let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|error| {
+            bad(match error {
+                rustls_pki_types::pem::Error::NoItemsFound => no_key(&path, &pem),
+                error => broken_pem(&path, &error),
+            })
+        })?;
+        let provider = rustls::crypto::aws_lc_rs::default_provider();
+        match CertifiedKey::from_der(chain.to_vec(), key.clone_key(), &provider) {
+            Ok(_) => Ok(KeyFile { path, pem, key }),
+            Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
+                Err(bad(format!("{shown} is not the key of {chain_shown}; give files that fit")))
+            }
+            Err(error) => Err(bad(format!(
+                "{shown} holds a key that cannot be used ({error}); use RSA from 2048 bits, ECDSA \
+                 or Ed25519"
+            ))),
+        }
+    }
+
+    fn half(&self, given: &str, missing: &str) -> Mistake {
+        let sentence = format!("given without --{missing}; give both or neither");
+        Mistake::usage(self.origins.name(given), sentence)
+    }
+
+    fn bad(&self, key: &str, sentence: String) -> Mistake {
+        Mistake::trouble(self.origins.name(key), sentence)
+    }
+
+    fn warn_of_validity(&mut self, key: &str, file: &CertificateFile) {
+        if let Some(wrong) = file.certificates.first().and_then(|first| self.validity(first)) {
+            let (name, shown) = (self.origins.name(key), file.path.display());
+            self.warnings.push(format!("{name}: the certificate in {shown} {wrong}; renew it"));
+        }
+    }
+
+    /// What is wrong with the time of a certificate.
+    fn validity(&self, certificate: &CertificateDer<'_>) -> Option<String> {
+        let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+        let validity = certificate.validity();
+        if self.now > validity.not_after.timestamp() {
+            Some(format!("expired on {}", validity.not_after))
+        } else if self.now < validity.not_before.timestamp() {
+            Some(format!("is not valid before {}", validity.not_before))
+        } else {
+            None
+        }
+    }
+}
+
+/// A setting's key and the file it names, if any.
+type Named = (&'static str, Option<PathBuf>);
+
+/// A file with certificates: a chain, or a bundle of CAs. Never empty.
+#[derive(Clone)]
+pub(crate) struct CertificateFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it held.
+    pub pem: Vec<u8>,
+    /// The certificates in it, in order.
+    pub certificates: Vec<CertificateDer<'static>>,
+}
+
+/// A file with a private key.
+pub(crate) struct KeyFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it held.
+    pub pem: Vec<u8>,
+    /// The first key in it.
+    pub key: PrivateKeyDer<'static>,
+}
+
+/// A certificate chain and the key of its first certificate.
+#[derive(Debug)]
+pub(crate) struct KeyPair {
+    /// The certificate, then its intermediates.
+    pub chain: CertificateFile,
+    /// Its key.
+    pub key: KeyFile,
+}
+
+impl fmt::Debug for CertificateFile {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:?} ({} certificates)", self.path, self.certificates.len())
+    }
+}
+
+/// Never the key itself.
+impl fmt::Debug for KeyFile {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:?}", self.path)
+    }
+}
+
+fn unreadable_certificate(path: &Path, index: usize, error: &dyn fmt::Display) -> String {
+    let (shown, number) = (path.display(), index + 1);
+    format!("certificate {number} in {shown} cannot be read ({error}); replace it")
+}
+
+fn broken_pem(path: &Path, error: &dyn fmt::Display) -> String {
+    format!("{} is not valid PEM ({error}); replace it", path.display())
+}
+
+fn no_key(path: &Path, pem: &[u8]) -> String {
+    let shown = path.display();
+    let has = |label: &[u8]| pem.windows(label.len()).any(|window| window == label);
+    if has(b"BEGIN ENCRYPTED PRIVATE KEY") {
+        format!("{shown} holds an encrypted key; decrypt it, as with openssl pkey")
+    } else if has(b"BEGIN CERTIFICATE") {
+        format!("{shown} holds a certificate but no private key; name the file of the key")
+    } else {
+        format!("{shown} holds no private key; give a PEM file that does")
+    }
+}

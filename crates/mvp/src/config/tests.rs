@@ -1,0 +1,282 @@
+//! Checks of whole configurations, as `mvp serve` would make them.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use mvp_core::member::MemberKind;
+use rcgen::{CertificateParams, CertifiedIssuer, KeyPair as TestKey};
+
+use super::ServeConfig;
+use crate::cli::{self, Invocation, Stop};
+use crate::logging::LogFormat;
+use crate::mistake::Mistake;
+
+/// A directory with `ca.crt`, `other-ca.crt`, and the pair `server.crt`, `server.key`.
+struct Files(std::path::PathBuf);
+
+impl Files {
+    fn new(name: &str) -> Self {
+        let directory = std::env::temp_dir().join(format!("mvp-{name}-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let files = Self(directory);
+        let authority = |file: &str| {
+            let key = TestKey::generate().unwrap();
+            let mut params = CertificateParams::new(Vec::new()).unwrap();
+            params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+            let authority = CertifiedIssuer::self_signed(params, key).unwrap();
+            files.write(file, &authority.pem());
+            authority
+        };
+        let ca = authority("ca.crt");
+        authority("other-ca.crt");
+        let key = TestKey::generate().unwrap();
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2120, 1, 1);
+        files.write("server.crt", &params.signed_by(&key, &ca).unwrap().pem());
+        files.write("server.key", &key.serialize_pem());
+        files
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.0.join(name), text).unwrap();
+    }
+
+    /// `@` in an argument stands for the directory.
+    fn check(&self, arguments: &[&str]) -> Result<ServeConfig, Mistake> {
+        self.check_at(arguments, SystemTime::now())
+    }
+
+    fn check_at(&self, arguments: &[&str], now: SystemTime) -> Result<ServeConfig, Mistake> {
+        let directory = self.0.display().to_string();
+        let argv = ["mvp", "serve"].iter().chain(arguments);
+        let argv = argv.map(|argument| OsString::from(argument.replace('@', &directory)));
+        match cli::parse(argv.collect()) {
+            Ok(Invocation::Serve(args, origins)) => ServeConfig::check(*args, &origins, now),
+            Err(Stop::Mistake(mistake)) => Err(mistake),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const LEAST: [&str; 4] = [
+    "--tls-cert-file=@/server.crt",
+    "--tls-private-key-file=@/server.key",
+    "--local-server=https://127.0.0.1:7443",
+    "--local-ca-file=@/ca.crt",
+];
+const IDENTITY: [&str; 2] =
+    ["--proxy-client-cert-file=@/server.crt", "--proxy-client-key-file=@/server.key"];
+
+fn with(more: &[&'static str]) -> Vec<&'static str> {
+    LEAST.iter().chain(more).copied().collect()
+}
+
+#[test]
+fn the_least_configuration_has_the_defaults_of_the_help() {
+    let files = Files::new("least");
+    let config = files.check(&LEAST).unwrap();
+    assert_eq!(config.listen, "0.0.0.0:6443".parse().unwrap());
+    assert_eq!(config.admin, "127.0.0.1:6480".parse().unwrap());
+    assert!(config.local.id.starts_with("apiserver-") && config.local.id.len() == 36);
+    assert_eq!(config.local.url.to_string(), "https://127.0.0.1:7443");
+    assert_eq!(config.peers.forget_after, Duration::from_mins(10));
+    assert_eq!(config.refresh_interval, Duration::from_secs(1));
+    assert!(config.interoperability && !config.serves_peers());
+    assert!((1..=64).contains(&config.workers));
+    assert_eq!(config.log_format, LogFormat::Text);
+    assert!(!config.log_local_requests);
+    let names = &config.request_header;
+    assert!(names.ca.is_none() && names.allowed_names.is_empty());
+    assert_eq!(names.username, ["x-remote-user"]);
+    assert_eq!(names.group, ["x-remote-group"]);
+    assert_eq!(names.uid, ["x-remote-uid"]);
+    assert_eq!(names.extra_prefix, ["x-remote-extra-"]);
+    assert_eq!(
+        config.warnings,
+        ["no --peer-ca-file: the local server's APIs only, nothing is merged or sent to peers"]
+    );
+}
+
+#[test]
+fn a_whole_configuration() {
+    let files = Files::new("whole");
+    let mut arguments = with(&IDENTITY);
+    arguments.extend([
+        "--bind-address=10.0.0.1",
+        "--peer-advertise-address=10.1.0.1",
+        "--peer-advertise-port=7000",
+        "--peer-ca-file=@/ca.crt",
+        "--client-ca-file=@/ca.crt",
+        "--requestheader-client-ca-file=@/other-ca.crt",
+        "--requestheader-allowed-names=a,b",
+        "--requestheader-allowed-names=c",
+        "--requestheader-uid-headers=X-Uid,X-Remote-Uid",
+        "--server-id=one",
+        "--peer=two=https://10.0.0.2:6443",
+        "--peer",
+        "three=https://10.0.0.3:6443,kind=bare",
+        "--log-local-requests",
+        "--log-format=json",
+        "--workers=3",
+    ]);
+    let config = files.check(&arguments).unwrap();
+    assert_eq!(config.advertise, Some("10.1.0.1:7000".parse().unwrap()));
+    assert_eq!(config.local.id, "one");
+    let peers: Vec<_> = config.peers.named.iter().map(|peer| (&*peer.id, peer.kind)).collect();
+    assert_eq!(peers, [("two", MemberKind::Mvp), ("three", MemberKind::Bare)]);
+    assert_eq!(config.request_header.allowed_names, ["a", "b", "c"]);
+    assert_eq!(config.request_header.uid, ["x-uid", "x-remote-uid"]);
+    assert!(config.serves_peers() && config.log_local_requests);
+    assert_eq!((config.workers, config.log_format), (3, LogFormat::Json));
+    assert_eq!(config.serving.chain.certificates.len(), 1);
+    assert_eq!(config.serving.chain.pem, fs::read(files.0.join("server.crt")).unwrap());
+    assert_eq!(config.serving.key.path, files.0.join("server.key"));
+    assert_eq!(config.warnings, [""; 0]);
+    let shown = format!("{config:?}");
+    assert!(!shown.contains("PRIVATE KEY") && shown.contains("server.key"), "{shown}");
+}
+
+#[test]
+fn the_local_ca_defaults_to_the_peers() {
+    let files = Files::new("local-ca");
+    let arguments: Vec<_> =
+        LEAST.iter().take(3).copied().chain(["--peer-ca-file=@/ca.crt"]).collect();
+    let config = files.check(&arguments).unwrap();
+    assert_eq!(config.local.ca.path, files.0.join("ca.crt"));
+    // Nobody to talk to yet, so nothing to be proved.
+    assert!(config.serves_peers() && config.proxy_client.is_none());
+}
+
+#[test]
+fn warnings() {
+    let files = Files::new("warnings");
+    let warnings = |more: &[&'static str]| files.check(&with(more)).unwrap().warnings;
+    assert_eq!(
+        warnings(&["--peer=a=https://a:1"]),
+        ["no --peer-ca-file: the local server's APIs only, nothing is merged or sent to peers, 1 \
+          named by --peer ignored"]
+    );
+    assert_eq!(
+        warnings(&["--feature-gates=UnknownVersionInteroperabilityProxy=false"]),
+        ["feature gate UnknownVersionInteroperabilityProxy is off: a plain reverse proxy of the \
+          local server, nothing is merged or sent to peers"]
+    );
+    assert_eq!(
+        warnings(&["--peer-ca-file=@/ca.crt", "--admin-bind-address=[::]:1"]),
+        [
+            "--admin-bind-address [::]:1 is open to others than this host, in plain HTTP and without \
+          authentication"
+        ]
+    );
+    let in_days = |days: u64| SystemTime::UNIX_EPOCH + Duration::from_hours(24 * days);
+    for (days, wrong) in [(55_000, "expired on "), (10_000, "is not valid before ")] {
+        let arguments = with(&["--peer-ca-file=@/ca.crt"]);
+        let warnings = files.check_at(&arguments, in_days(days)).unwrap().warnings;
+        let expected = format!(
+            "--tls-cert-file: the certificate in {} {wrong}",
+            files.0.join("server.crt").display()
+        );
+        assert!(warnings.iter().any(|warning| warning.starts_with(&expected)), "{warnings:?}");
+    }
+}
+
+#[test]
+fn the_command_line_wins_over_the_file() {
+    let files = Files::new("precedence");
+    files.write(
+        "mvp.yaml",
+        "local-server: https://10.0.0.9:6443\nlocal-ca-file: ca.crt\nsecure-port: 7000\n\
+         peer-advertise-address: 10.0.0.4\npeer: [a=https://a:1, b=https://b:1]\nworkers: 5\n\
+         requestheader-allowed-names: [one, 'two,three']\nlog-local-requests: true\n",
+    );
+    let config = files.check(&with(&["--config=@/mvp.yaml", "--secure-port=8000"])).unwrap();
+    assert_eq!(config.local.url.host, "127.0.0.1");
+    assert_eq!(config.local.ca.path, files.0.join("ca.crt"));
+    assert_eq!(config.listen.port(), 8000);
+    assert_eq!(config.advertise, Some("10.0.0.4:8000".parse().unwrap()));
+    assert_eq!(config.peers.named.len(), 2);
+    assert_eq!(config.workers, 5);
+    assert_eq!(config.request_header.allowed_names, ["one", "two", "three"]);
+    assert!(config.log_local_requests);
+    let config = files
+        .check(&with(&[
+            "--config=@/mvp.yaml",
+            "--peer=c=https://c:1",
+            "--log-local-requests=false",
+        ]))
+        .unwrap();
+    assert_eq!(config.peers.named.len(), 1);
+    assert!(!config.log_local_requests);
+}
+
+/// The same as on the command line, but told where it stands.
+#[test]
+fn mistakes_of_the_file_name_its_lines() {
+    let files = Files::new("lines");
+    let path = files.0.join("mvp.yaml");
+    for (text, sentence) in [
+        ("workers: 0", "line 1: workers: \"0\" is not a number of workers; give one from 1 to 64"),
+        (
+            "\npeer:\n- x",
+            "line 2: peer: \"x\" has no ID; write it as ID=https://HOST:PORT, or with ,kind=bare at the end",
+        ),
+        (
+            "log-format: xml",
+            "line 1: log-format: \"xml\" is not one of its values; use text or json",
+        ),
+        (
+            "client-ca-file: /none",
+            "line 1: client-ca-file: /none does not exist; create it or correct the path",
+        ),
+        (
+            "config: x",
+            "line 1: \"config\" is not a known key; see mvp serve --help, each flag is a key",
+        ),
+        (
+            "a: 1\nworkers: 1",
+            "line 1: \"a\" is not a known key; see mvp serve --help, each flag is a key",
+        ),
+        (
+            "workers: 1\nworkers: 2",
+            "line 2: workers was given in line 1 already; remove one of them",
+        ),
+        (
+            "peer-advertise-ip: 1.1.1.1\npeer-advertise-address: 1.1.1.1",
+            "line 2: peer-advertise-address was given in line 1 already; remove one of them",
+        ),
+        ("workers: [1]", "line 1: workers takes one value; do not give a list"),
+        ("workers:", "line 1: workers has no value; give one or remove the key"),
+    ] {
+        files.write("mvp.yaml", text);
+        let mistake = files.check(&with(&["--config=@/mvp.yaml"])).unwrap_err();
+        assert_eq!(mistake.to_string(), format!("{} {sentence}", path.display()), "{text:?}");
+    }
+}
+
+#[test]
+fn a_pair_may_be_one_file_and_a_bundle_may_hold_an_old_ca() {
+    let files = Files::new("bundle");
+    let text = |name: &str| fs::read_to_string(files.0.join(name)).unwrap();
+    files.write("both.pem", &(text("server.key") + &text("server.crt") + &text("ca.crt")));
+    files.write("bundle.crt", &format!("# old\n{}# new\n{}", text("other-ca.crt"), text("ca.crt")));
+    let config = files
+        .check(&[
+            "--tls-cert-file=@/both.pem",
+            "--tls-private-key-file=@/both.pem",
+            "--local-server=https://127.0.0.1:7443",
+            "--local-ca-file=@/bundle.crt",
+        ])
+        .unwrap();
+    assert_eq!(config.serving.chain.certificates.len(), 2);
+    assert_eq!(config.local.ca.certificates.len(), 2);
+    assert!(Path::new(&config.local.ca.path).ends_with("bundle.crt"));
+}

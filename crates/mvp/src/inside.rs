@@ -1,0 +1,80 @@
+//! A look inside for operators: readiness by reason, and the snapshot as JSON.
+
+use mvp_core::discovery::Part;
+use mvp_core::member::{MemberKind, Presence, ViewState};
+use mvp_core::{Snapshot, Timestamp};
+use serde_json::{Value, json};
+
+use crate::admin::Check;
+
+/// Ready when the local server and every member that is alive were seen once.
+pub(crate) fn readiness(snapshot: &Snapshot) -> Vec<Check> {
+    let local = snapshot.local().and_then(|local| {
+        let unseen = Part::ALL.into_iter().find(|part| local.view.part(*part).is_none())?;
+        Some(format!("{} of the local server was not seen yet", unseen.path()))
+    });
+    let local = match snapshot.local() {
+        None => Some("the local server was not asked yet".to_owned()),
+        Some(_) => local,
+    };
+    let unseen: Vec<String> = Part::ALL
+        .into_iter()
+        .flat_map(|part| {
+            let unseen = snapshot.blocking(part).filter(move |m| m.view.part(part).is_none());
+            unseen.map(move |member| format!("{} of {}", part.path(), member.id))
+        })
+        .collect();
+    let members =
+        (!unseen.is_empty()).then(|| format!("not seen yet: {}", unseen.join(", ")));
+    vec![
+        Check { name: "local-server".to_owned(), problem: local },
+        Check { name: "members".to_owned(), problem: members },
+    ]
+}
+
+/// The snapshot, for people who want to know why.
+pub(crate) fn described(snapshot: &Snapshot, now: Timestamp) -> Value {
+    let members: Vec<Value> = snapshot
+        .members()
+        .map(|member| {
+            let part = |part: Part| {
+                member.view.part(part).map(|seen| {
+                    let versions: Vec<String> = seen
+                        .list
+                        .groups
+                        .iter()
+                        .flat_map(|group| {
+                            group.versions.iter().map(|v| format!("{}/{}", group.name, v.name))
+                        })
+                        .collect();
+                    json!({
+                        "confirmedSecondsAgo": now.since(seen.confirmed).as_secs_f64(),
+                        "etag": seen.list.etag,
+                        "versions": versions,
+                    })
+                })
+            };
+            let state = match snapshot.view_state(&member.id) {
+                Some(ViewState::Fresh) => json!("Fresh"),
+                Some(ViewState::Stale(age)) => json!({ "Stale": age.as_secs_f64() }),
+                Some(ViewState::Unknown) | None => json!("Unknown"),
+            };
+            json!({
+                "id": &*member.id,
+                "local": snapshot.local().is_some_and(|local| local.id == member.id),
+                "kind": match member.kind { MemberKind::Mvp => "mvp", MemberKind::Bare => "bare" },
+                "address": member.address.as_deref(),
+                "present": member.presence == Presence::Present,
+                "release": member.view.release.map(|release| release.to_string()),
+                "heardSecondsAgo": now.since(member.heard).as_secs_f64(),
+                "view": state,
+                "api": part(Part::Api),
+                "apis": part(Part::Apis),
+            })
+        })
+        .collect();
+    json!({
+        "builtSecondsAgo": now.since(snapshot.built()).as_secs_f64(),
+        "members": members,
+    })
+}

@@ -1,0 +1,254 @@
+//! `mvp serve`: from a checked configuration to a running gateway.
+//!
+//! One thread runs the control loop and the admin endpoint. Each worker is a thread with a runtime,
+//! a listener and connections of its own: nothing is shared on the request path but the snapshot.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use anyhow::Context;
+use mvp_core::member::MemberKind;
+use mvp_net::{ClientTls, ClientTrust, Limits, ReloadableTls, ServerTls, bind, bind_workers};
+use mvp_proxy::control::{
+    self, Clock, ControlSettings, MemberRecord, SnapshotReader, StaticMembership, channel,
+};
+use mvp_proxy::data::{Forwarder, OutboundTls, Remote, Target, server_name};
+use mvp_proxy::identity::{AuthenticateLayer, RemoteHeaders};
+use mvp_proxy::metrics::Metrics;
+use mvp_proxy::peers::{Peers, Reachable};
+use mvp_proxy::{LocalSlot, MixedVersionLayer};
+use tokio::runtime::{Builder, Runtime};
+use tokio_util::sync::CancellationToken;
+use tower_layer::Layer;
+
+use crate::admin::{self, Admin};
+use crate::config::{KeyPair, ServeConfig};
+use crate::inside;
+
+/// Serves until told to stop.
+pub(crate) fn run(config: ServeConfig) -> anyhow::Result<()> {
+    let listeners = bind_workers(config.listen, config.workers).with_context(|| {
+        cannot_listen(config.listen, "--bind-address and --secure-port")
+    })?;
+    let admin_listener = bind(config.admin, false)
+        .with_context(|| cannot_listen(config.admin, "--admin-bind-address"))?;
+    let gateway = Arc::new(Gateway::new(&config)?);
+    let stop = CancellationToken::new();
+
+    let workers: Vec<JoinHandle<()>> = listeners
+        .into_iter()
+        .enumerate()
+        .map(|(index, listener)| gateway.spawn_worker(index, listener, &stop))
+        .collect::<anyhow::Result<_>>()?;
+    tracing::info!(
+        listen = %config.listen,
+        admin = %config.admin,
+        local = %config.local.url,
+        id = %gateway.settings.local.as_deref().unwrap_or_default(),
+        peers = config.peers.named.len(),
+        workers = workers.len(),
+        "serving"
+    );
+    runtime()?.block_on(gateway.control(admin_listener, stop))?;
+    for worker in workers {
+        if worker.join().is_err() {
+            anyhow::bail!("a worker ended by itself; the log has the reason");
+        }
+    }
+    Ok(())
+}
+
+/// All that workers and the control loop are made of.
+struct Gateway {
+    tls: ReloadableTls,
+    outbound_local: OutboundTls,
+    /// Nothing without a CA for peers, or with the gate off: then only the local server is asked.
+    outbound_peers: Option<OutboundTls>,
+    headers: RemoteHeaders,
+    local: Target,
+    members: Vec<MemberRecord>,
+    settings: ControlSettings,
+    metrics: Arc<Metrics>,
+    reader: SnapshotReader,
+    writer: std::sync::Mutex<Option<control::SnapshotWriter>>,
+}
+
+impl Gateway {
+    fn new(config: &ServeConfig) -> anyhow::Result<Gateway> {
+        let id: Arc<str> = config.local.id.as_str().into();
+        let settings = ControlSettings {
+            local: Some(Arc::clone(&id)),
+            interval: config.refresh_interval,
+            forget_after: config.peers.forget_after,
+            ..ControlSettings::default()
+        };
+        let clock = Clock::start();
+        let (writer, reader) = channel(clock, control::first_snapshot(&settings, clock));
+        let proxies = config.interoperability.then_some(config.peers.ca.as_ref()).flatten();
+        let members = config.peers.named.iter().map(|peer| MemberRecord {
+            id: peer.id.as_str().into(),
+            address: Some(peer.url.authority().into()),
+            kind: peer.kind,
+            heard: None,
+        });
+        Ok(Gateway {
+            tls: ReloadableTls::new(server_tls(config)?),
+            outbound_local: outbound(&config.local.ca.pem, config.proxy_client.as_ref())
+                .context("--local-ca-file and --proxy-client-cert-file")?,
+            outbound_peers: proxies
+                .map(|ca| outbound(&ca.pem, config.proxy_client.as_ref()))
+                .transpose()
+                .context("--peer-ca-file and --proxy-client-cert-file")?,
+            headers: RemoteHeaders {
+                username: config.request_header.username.clone(),
+                group: config.request_header.group.clone(),
+                uid: config.request_header.uid.clone(),
+                extra_prefix: config
+                    .request_header
+                    .extra_prefix
+                    .iter()
+                    .map(|prefix| prefix.as_str().to_owned())
+                    .collect(),
+            },
+            local: Target {
+                id,
+                address: config.local.url.authority().into(),
+                server_name: server_name(),
+                kind: MemberKind::Bare,
+                local: true,
+            },
+            members: if proxies.is_some() { members.collect() } else { Vec::new() },
+            settings,
+            metrics: Arc::new(Metrics::new(config.log_local_requests)),
+            reader,
+            writer: std::sync::Mutex::new(Some(writer)),
+        })
+    }
+
+    /// A worker: its own thread, runtime, listener and connections.
+    fn spawn_worker(
+        self: &Arc<Gateway>,
+        index: usize,
+        listener: TcpListener,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<JoinHandle<()>> {
+        let (gateway, stop) = (Arc::clone(self), stop.clone());
+        let worker = move || {
+            let outcome = runtime().and_then(|runtime| {
+                runtime.block_on(async {
+                    let listener = tokio::net::TcpListener::from_std(listener)?;
+                    let layer = gateway.layer(LocalSlot::default());
+                    let service = AuthenticateLayer::new(gateway.headers.clone())
+                        .layer(layer.1.layer(Remote::new(layer.0, gateway.local.clone())));
+                    let tls = gateway.tls.clone();
+                    mvp_net::serve(listener, tls, Limits::default(), service, stop.clone()).await;
+                    Ok(())
+                })
+            });
+            if let Err(error) = outcome {
+                tracing::error!(worker = index, "{error:#}");
+                stop.cancel();
+            }
+        };
+        let name = format!("worker-{index}");
+        thread::Builder::new().name(name).spawn(worker).context("cannot start a worker thread")
+    }
+
+    /// Connections, and the layer that sends over them.
+    fn layer(&self, slot: LocalSlot) -> (Arc<Forwarder>, MixedVersionLayer) {
+        let peers = self.outbound_peers.clone().unwrap_or_else(|| self.outbound_local.clone());
+        let forwarder = Arc::new(Forwarder::new(self.outbound_local.clone(), peers));
+        let peers = self.outbound_peers.as_ref().map(|_| Peers::new(Arc::clone(&forwarder)));
+        let metrics = Arc::clone(&self.metrics);
+        (forwarder, MixedVersionLayer::new(self.reader.clone(), peers, slot, metrics))
+    }
+
+    /// The control loop and the admin endpoint, until a signal comes.
+    async fn control(
+        self: Arc<Gateway>,
+        listener: TcpListener,
+        stop: CancellationToken,
+    ) -> anyhow::Result<()> {
+        let slot = LocalSlot::default();
+        let (forwarder, layer) = self.layer(slot.clone());
+        let _local = layer.layer(Remote::new(Arc::clone(&forwarder), self.local.clone()));
+        let reach =
+            Reachable { local: Some((Arc::clone(&self.local.id), slot)), forwarder: Some(forwarder) };
+        let writer = self.writer.lock().ok().and_then(|mut writer| writer.take());
+        let writer = writer.context("the control loop runs once")?;
+        let control = tokio::spawn(control::run(
+            StaticMembership::new(self.members.clone()),
+            reach,
+            self.settings.clone(),
+            writer,
+            Arc::clone(&self.metrics),
+            stop.clone(),
+        ));
+
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let admin = admin::serve(listener, self.admin(), stop.clone().cancelled_owned());
+        tokio::select! {
+            outcome = admin => outcome.context("the admin endpoint ended")?,
+            outcome = control => outcome.context("the control loop ended")?,
+            signal = signalled() => {
+                tracing::info!("{} received, draining; a second one ends it at once", signal?);
+                tokio::spawn(async {
+                    if signalled().await.is_ok() {
+                        std::process::exit(1);
+                    }
+                });
+            }
+        }
+        stop.cancel();
+        Ok(())
+    }
+
+    fn admin(&self) -> Admin {
+        let (readiness, snapshot) = (self.reader.clone(), self.reader.clone());
+        let metrics = Arc::clone(&self.metrics);
+        Admin {
+            readiness: Arc::new(move || inside::readiness(&readiness.load())),
+            metrics: Arc::new(move |text| metrics.encode(text)),
+            snapshot: Arc::new(move || inside::described(&snapshot.load(), snapshot.now())),
+        }
+    }
+}
+
+/// Ends with the name of the signal that asks us to stop.
+async fn signalled() -> std::io::Result<&'static str> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(tokio::select! {
+        _ = terminate.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
+    })
+}
+
+fn server_tls(config: &ServeConfig) -> anyhow::Result<ServerTls> {
+    let request_header = &config.request_header;
+    let trust = ClientTrust::new(
+        config.client_ca.as_ref().map(|ca| &*ca.pem),
+        request_header.ca.as_ref().map(|ca| &*ca.pem),
+        request_header.allowed_names.clone(),
+    )
+    .context("--client-ca-file and --requestheader-client-ca-file")?;
+    ServerTls::new(&config.serving.chain.pem, &config.serving.key.pem, trust)
+        .context("--tls-cert-file and --tls-private-key-file")
+}
+
+fn outbound(roots: &[u8], proxy: Option<&KeyPair>) -> anyhow::Result<OutboundTls> {
+    let vouched = proxy
+        .map(|proxy| ClientTls::new(roots, Some((&proxy.chain.pem, &proxy.key.pem))))
+        .transpose()?;
+    Ok(OutboundTls { plain: ClientTls::new(roots, None)?, vouched })
+}
+
+fn cannot_listen(address: SocketAddr, flags: &str) -> String {
+    format!("cannot listen on {address} ({flags}); is something else listening there?")
+}
+
+fn runtime() -> anyhow::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build().context("cannot start a runtime")
+}

@@ -1,0 +1,147 @@
+//! The help page, the version, and whoever stops reading them.
+
+use std::process::Stdio;
+
+use crate::workplace::Workplace;
+
+/// All flags that DESIGN and kube-apiserver name for what works so far.
+const FLAGS: [&str; 32] = [
+    "--help",
+    "--bind-address",
+    "--secure-port",
+    "--advertise-address",
+    "--tls-cert-file",
+    "--tls-private-key-file",
+    "--local-server",
+    "--local-ca-file",
+    "--server-id",
+    "--peer-ca-file",
+    "--peer-advertise-ip",
+    "--peer-advertise-port",
+    "--membership",
+    "--peer",
+    "--forget-after",
+    "--client-ca-file",
+    "--requestheader-client-ca-file",
+    "--requestheader-allowed-names",
+    "--requestheader-username-headers",
+    "--requestheader-group-headers",
+    "--requestheader-uid-headers",
+    "--requestheader-extra-headers-prefix",
+    "--proxy-client-cert-file",
+    "--proxy-client-key-file",
+    "--refresh-interval",
+    "--feature-gates",
+    "--admin-bind-address",
+    "--workers",
+    "--log-format",
+    "--log-level",
+    "--log-local-requests",
+    "--config",
+];
+
+#[test]
+fn the_page_of_serve_lists_each_flag_once_under_its_heading() {
+    let page = Workplace::new().mvp(&["serve", "--help"]);
+    assert_eq!((page.code, page.stderr.as_str()), (Some(0), ""));
+    let (flags, examples) = page.stdout.split_once("Examples:\n").unwrap();
+    let listed: Vec<&str> = flags
+        .lines()
+        .filter_map(|line| {
+            line.trim_start().trim_start_matches("-h, ").split([' ', '[', '=']).next()
+        })
+        .filter(|word| word.starts_with("--"))
+        .collect();
+    assert_eq!(listed, FLAGS);
+    let mut rest = flags;
+    for heading in [
+        "Listener:",
+        "Local server:",
+        "Peers and membership:",
+        "Client authentication:",
+        "Proxy identity:",
+        "Discovery and decisions:",
+        "Admin and logs:",
+        "Config file:",
+    ] {
+        rest = rest.split_once(&format!("\n{heading}\n")).expect(heading).1;
+    }
+    for default in ["0.0.0.0", "6443", "X-Remote-User", "10m", "1s", "127.0.0.1:6480", "info"] {
+        assert!(flags.contains(&format!("[default: {default}]")), "{default}");
+    }
+    for example in ["--local-server=https://127.0.0.1:6443", "--peer=apiserver-c=", "--config="] {
+        assert!(examples.contains(example), "{example}");
+    }
+    let width = page.stdout.lines().map(|line| line.chars().count()).max();
+    assert!(width <= Some(100), "{width:?}");
+}
+
+#[test]
+fn the_short_page_is_the_same() {
+    let place = Workplace::new();
+    assert_eq!(place.mvp(&["serve", "-h"]).stdout, place.mvp(&["serve", "--help"]).stdout);
+}
+
+/// Every flag in the examples exists, and every value of theirs is a good one.
+#[test]
+fn the_examples_are_true() {
+    let place = Workplace::new();
+    let page = place.mvp(&["serve", "--help"]).stdout;
+    let examples = page.split_once("Examples:\n").unwrap().1;
+    let flags: Vec<&str> =
+        examples.split_whitespace().filter(|word| word.starts_with("--")).collect();
+    assert!(flags.len() > 10);
+    for flag in flags {
+        let outcome = place.mvp(&["serve", flag]);
+        let sentence = outcome.stderr;
+        let missing = sentence.contains(": missing; give") || sentence.contains("given without");
+        assert!(missing || sentence.contains("does not exist"), "{flag}: {sentence}");
+    }
+    let yaml: String = examples
+        .split_once("mvp.yaml:\n")
+        .unwrap()
+        .1
+        .lines()
+        .take_while(|line| !line.is_empty())
+        .map(|line| format!("{line}\n"))
+        .collect();
+    place.write("mvp.yaml", yaml.replace("/etc/kubernetes/pki/", "none/"));
+    place.mvp(&["serve", "--config=mvp.yaml"]).is_mistake(
+        1,
+        "mvp.yaml line 3: tls-cert-file: none/apiserver.crt does not exist; create it or correct \
+         the path",
+    );
+}
+
+#[test]
+fn version() {
+    let place = Workplace::new();
+    let expected = format!("mvp {}\n", env!("CARGO_PKG_VERSION"));
+    for argument in ["version", "--version", "-V"] {
+        let outcome = place.mvp(&[argument]);
+        assert_eq!((outcome.code, outcome.stdout), (Some(0), expected.clone()), "{argument}");
+    }
+}
+
+#[test]
+fn nothing_asked_is_a_page_on_standard_error() {
+    let outcome = Workplace::new().mvp(&[]);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(2), ""));
+    for command in ["serve", "demo", "version"] {
+        assert!(outcome.stderr.contains(&format!("\n  {command}")), "{}", outcome.stderr);
+    }
+}
+
+#[test]
+fn a_reader_that_left_is_no_failure() {
+    let place = Workplace::new();
+    for arguments in [vec!["serve", "--help"], vec!["version"], vec!["--version"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = place.command(&arguments);
+        command.stdout(writer).stderr(Stdio::piped());
+        let output = command.spawn().unwrap().wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), "", "{arguments:?}");
+    }
+}

@@ -1,0 +1,8 @@
+//! `mvp` as an operator meets it: what it prints, and its exit code.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
+
+mod config_file;
+mod help;
+mod mistakes;
+mod workplace;

@@ -1,0 +1,272 @@
+//! Every mistake is one line on standard error that says what to do, with its exit code.
+
+use std::process::Stdio;
+
+use crate::workplace::{Workplace, outcome};
+
+#[test]
+fn flags_and_values() {
+    let place = Workplace::new();
+    for (flag, sentence) in [
+        ("--secure-prot=1", "--secure-prot: not a known flag; did you mean --secure-port?"),
+        ("--etcd-quorum", "--etcd-quorum: not a known flag; see --help"),
+        ("extra", "extra: not expected here; give settings as --FLAG=VALUE"),
+        ("--bind-address", "--bind-address: has no value; write --bind-address=VALUE"),
+        (
+            "--bind-address=node",
+            "--bind-address: \"node\" is not an IP address; give one such as 10.0.0.1",
+        ),
+        (
+            "--secure-port=65536",
+            "--secure-port: \"65536\" is not a port; give a number from 0 to 65535",
+        ),
+        (
+            "--peer-advertise-port=0",
+            "--peer-advertise-port: \"0\" is not a port; give a number from 1 to 65535",
+        ),
+        ("--tls-cert-file=ca.crt", "--tls-cert-file: given twice; remove one of them"),
+        (
+            "--peer=https://b:6443",
+            "--peer: \"https://b:6443\" has no ID; write it as ID=https://HOST:PORT, or with \
+             ,kind=bare at the end",
+        ),
+        ("--peer=b=http://b", "--peer: \"http://b\" is not https; write it as https://HOST:PORT"),
+        ("--peer=b=https://", "--peer: \"https://\" has no host; write it as https://HOST:PORT"),
+        (
+            "--peer=b=https://b/apis",
+            "--peer: \"https://b/apis\" has a path or a query; write it as https://HOST:PORT",
+        ),
+        (
+            "--peer=b=https://b:70000",
+            "--peer: \"https://b:70000\" has no valid port; write it as https://HOST:PORT, the \
+             port from 1 to 65535",
+        ),
+        (
+            "--membership=leases",
+            "--membership: \"leases\" comes later; use static and name each peer with --peer",
+        ),
+        (
+            "--feature-gates=AllBeta=true",
+            "--feature-gates: \"AllBeta\" is not a feature gate of mvp; known is \
+             UnknownVersionInteroperabilityProxy",
+        ),
+        (
+            "--refresh-interval=1",
+            "--refresh-interval: \"1\" is not a time; give a time from 100ms to 1m",
+        ),
+        ("--forget-after=2d", "--forget-after: \"2d\" is not a time; give a time from 0s to 24h"),
+        (
+            "--admin-bind-address=:6480",
+            "--admin-bind-address: \":6480\" is not an address; give an IP and a port such as \
+             127.0.0.1:6480",
+        ),
+        ("--workers=65", "--workers: \"65\" is not a number of workers; give one from 1 to 64"),
+        ("--log-format=xml", "--log-format: \"xml\" is not one of its values; use text or json"),
+        (
+            "--log-level=loud",
+            "--log-level: \"loud\" is not a log level; use off, error, warn, info, debug or \
+             trace, and TARGET=LEVEL for some targets",
+        ),
+        (
+            "--requestheader-username-headers=X User",
+            "--requestheader-username-headers: \"X User\" is not a header name; give one such as \
+             X-Remote-User",
+        ),
+        (
+            "--server-id=a/b",
+            "--server-id: \"a/b\" is not an ID; use 1 to 253 letters, digits, dashes, dots and \
+             underscores",
+        ),
+    ] {
+        place.serve(&[flag]).is_mistake(2, sentence);
+    }
+    place.mvp(&["sevre"]).is_mistake(2, "sevre: not a command of mvp; use serve, demo or version");
+    place
+        .mvp(&["demo", "-o", "yaml"])
+        .is_mistake(2, "--output: \"yaml\" is not one of its values; use text or json");
+}
+
+#[test]
+fn the_environment_is_named() {
+    let place = Workplace::new();
+    let output = place.command(&["serve"]).env("MVP_LOG", "loud").output().unwrap();
+    outcome(output).is_mistake(
+        2,
+        "MVP_LOG: \"loud\" is not a log level; use off, error, warn, info, debug or trace, and \
+         TARGET=LEVEL for some targets",
+    );
+}
+
+#[test]
+fn what_must_be_given() {
+    let place = Workplace::new();
+    let pair = ["--tls-cert-file=server.crt", "--tls-private-key-file=server.key"];
+    let local = "--local-server=https://127.0.0.1:7443";
+    for (arguments, sentence) in [
+        (
+            vec![],
+            "--tls-cert-file: missing; give the certificate to serve with, and --tls-private-key-file",
+        ),
+        (
+            vec![pair[0]],
+            "--tls-cert-file: given without --tls-private-key-file; give both or neither",
+        ),
+        (
+            vec![pair[1]],
+            "--tls-private-key-file: given without --tls-cert-file; give both or neither",
+        ),
+        (
+            pair.to_vec(),
+            "--local-server: missing; give the API server to stand beside, as https://HOST:PORT",
+        ),
+        (
+            vec![pair[0], pair[1], local],
+            "--local-ca-file: missing; give the CAs to verify the local server with",
+        ),
+    ] {
+        let arguments: Vec<&str> = ["serve"].into_iter().chain(arguments).collect();
+        place.mvp(&arguments).is_mistake(2, sentence);
+    }
+}
+
+#[test]
+fn flags_that_do_not_go_together() {
+    let place = Workplace::new();
+    let fix = "give it with --proxy-client-key-file, signed by the request-header CA of the \
+               servers";
+    let identity = ["--proxy-client-cert-file=server.crt", "--proxy-client-key-file=server.key"];
+    for (more, sentence) in [
+        (
+            vec![identity[0]],
+            "--proxy-client-cert-file: given without --proxy-client-key-file; give both or neither"
+                .to_owned(),
+        ),
+        (
+            vec!["--secure-port=7443"],
+            "--local-server: https://127.0.0.1:7443 is where mvp itself listens; move one of them \
+             with --bind-address or --secure-port"
+                .to_owned(),
+        ),
+        (
+            vec!["--peer-ca-file=ca.crt", "--peer=b=https://b:1"],
+            format!(
+                "--proxy-client-cert-file: missing, but --peer and --peer-ca-file need it to be \
+                 trusted by peers; {fix}"
+            ),
+        ),
+        (
+            vec!["--client-ca-file=ca.crt"],
+            format!(
+                "--proxy-client-cert-file: missing, but --client-ca-file needs it to tell the \
+                 local server who the user is; {fix}"
+            ),
+        ),
+        (
+            vec!["--requestheader-client-ca-file=ca.crt"],
+            format!(
+                "--proxy-client-cert-file: missing, but --requestheader-client-ca-file needs it \
+                 to tell the local server who the user is; {fix}"
+            ),
+        ),
+        (
+            vec!["--server-id=a", "--peer=a=https://a:1"],
+            "--peer: a is this server's own ID; name only the others, or set --server-id"
+                .to_owned(),
+        ),
+        (
+            vec!["--peer=b=https://b:1", "--peer=b=https://c:1"],
+            "--peer: b is named twice; give each peer its own ID".to_owned(),
+        ),
+        (
+            vec![
+                identity[0],
+                identity[1],
+                "--client-ca-file=ca.crt",
+                "--requestheader-client-ca-file=ca.crt",
+                "--requestheader-allowed-names=",
+            ],
+            "--requestheader-allowed-names: blank, but ca.crt and ca.crt share a certificate, so \
+             that any client could pose as any user; name the proxies, or use a CA of their own"
+                .to_owned(),
+        ),
+    ] {
+        place.serve(&more).is_mistake(2, &sentence);
+    }
+}
+
+#[test]
+fn files() {
+    let place = Workplace::new();
+    place.write("empty", "");
+    place.write("binary", [0, 159, 146, 150]);
+    place.write("huge", vec![b'a'; (1 << 20) + 1]);
+    place.write("garbage.crt", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+    place.write("cut.crt", "-----BEGIN CERTIFICATE-----\nAAAA\n");
+    std::fs::create_dir(place.path("directory")).unwrap();
+    let fifo = std::process::Command::new("mkfifo").arg(place.path("fifo")).status().unwrap();
+    assert!(fifo.success());
+    for (file, sentence) in [
+        ("none", "none does not exist; create it or correct the path"),
+        ("directory", "directory is a directory; name the file in it"),
+        ("fifo", "fifo is not a regular file; copy what it gives into one"),
+        ("huge", "huge is larger than 1 MiB; it is probably not the file you mean"),
+        ("empty", "empty holds no certificate; give a PEM file that does"),
+        ("binary", "binary holds no certificate; give a PEM file that does"),
+        ("server.key", "server.key holds a private key; name the file of the certificate"),
+    ] {
+        let flag = format!("--peer-ca-file={file}");
+        place.serve(&[&flag]).is_mistake(1, &format!("--peer-ca-file: {sentence}"));
+    }
+    for (file, start, end) in [
+        ("garbage.crt", "certificate 1 in garbage.crt cannot be read (", "); replace it\n"),
+        ("cut.crt", "cut.crt is not valid PEM (", "); replace it\n"),
+        ("ca.crt/x", "ca.crt/x cannot be read (", "); correct the path\n"),
+    ] {
+        let outcome = place.serve(&[&format!("--client-ca-file={file}")]);
+        assert_eq!((outcome.code, outcome.stderr.lines().count()), (Some(1), 1), "{outcome:?}");
+        let expected = format!("error: --client-ca-file: {start}");
+        assert!(outcome.stderr.starts_with(&expected), "{outcome:?}");
+        assert!(outcome.stderr.ends_with(end), "{outcome:?}");
+    }
+}
+
+#[test]
+fn keys() {
+    let place = Workplace::new();
+    place.write("empty", "");
+    place.write(
+        "encrypted.key",
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+    );
+    for (file, sentence) in [
+        ("other.key", "other.key is not the key of server.crt; give files that fit"),
+        ("none.key", "none.key does not exist; create it or correct the path"),
+        ("empty", "empty holds no private key; give a PEM file that does"),
+        (
+            "server.crt",
+            "server.crt holds a certificate but no private key; name the file of the key",
+        ),
+        ("encrypted.key", "encrypted.key holds an encrypted key; decrypt it, as with openssl pkey"),
+    ] {
+        let flag = format!("--proxy-client-key-file={file}");
+        place
+            .serve(&["--proxy-client-cert-file=server.crt", &flag])
+            .is_mistake(1, &format!("--proxy-client-key-file: {sentence}"));
+    }
+    place.write("garbage.key", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n");
+    let outcome = place
+        .serve(&["--proxy-client-cert-file=server.crt", "--proxy-client-key-file=garbage.key"]);
+    assert_eq!(outcome.code, Some(1));
+    let start = "error: --proxy-client-key-file: garbage.key holds a key that cannot be used (";
+    assert!(outcome.stderr.starts_with(start), "{outcome:?}");
+}
+
+/// Nobody to tell is no reason to crash.
+#[test]
+fn a_closed_standard_error_leaves_the_exit_code() {
+    let place = Workplace::new();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = place.command(&["serve"]).stderr(writer).stdout(Stdio::null()).status().unwrap();
+    assert_eq!(status.code(), Some(2));
+}
