@@ -24,8 +24,7 @@ pub(crate) fn readiness(snapshot: &Snapshot) -> Vec<Check> {
             unseen.map(move |member| format!("{} of {}", part.path(), member.id))
         })
         .collect();
-    let members =
-        (!unseen.is_empty()).then(|| format!("not seen yet: {}", unseen.join(", ")));
+    let members = (!unseen.is_empty()).then(|| format!("not seen yet: {}", unseen.join(", ")));
     vec![
         Check { name: "local-server".to_owned(), problem: local },
         Check { name: "members".to_owned(), problem: members },

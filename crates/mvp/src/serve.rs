@@ -28,9 +28,8 @@ use crate::inside;
 
 /// Serves until told to stop.
 pub(crate) fn run(config: ServeConfig) -> anyhow::Result<()> {
-    let listeners = bind_workers(config.listen, config.workers).with_context(|| {
-        cannot_listen(config.listen, "--bind-address and --secure-port")
-    })?;
+    let listeners = bind_workers(config.listen, config.workers)
+        .with_context(|| cannot_listen(config.listen, "--bind-address and --secure-port"))?;
     let admin_listener = bind(config.admin, false)
         .with_context(|| cannot_listen(config.admin, "--admin-bind-address"))?;
     let gateway = Arc::new(Gateway::new(&config)?);
@@ -46,7 +45,9 @@ pub(crate) fn run(config: ServeConfig) -> anyhow::Result<()> {
         admin = %config.admin,
         local = %config.local.url,
         id = %gateway.settings.local.as_deref().unwrap_or_default(),
-        peers = config.peers.named.len(),
+        advertise = ?config.advertise,
+        membership = ?config.peers.membership,
+        peers = gateway.members.len(),
         workers = workers.len(),
         "serving"
     );
@@ -85,7 +86,7 @@ impl Gateway {
         };
         let clock = Clock::start();
         let (writer, reader) = channel(clock, control::first_snapshot(&settings, clock));
-        let proxies = config.interoperability.then_some(config.peers.ca.as_ref()).flatten();
+        let proxies = config.peers.ca.as_ref().filter(|_| config.serves_peers());
         let members = config.peers.named.iter().map(|peer| MemberRecord {
             id: peer.id.as_str().into(),
             address: Some(peer.url.authority().into()),
@@ -173,8 +174,10 @@ impl Gateway {
         let slot = LocalSlot::default();
         let (forwarder, layer) = self.layer(slot.clone());
         let _local = layer.layer(Remote::new(Arc::clone(&forwarder), self.local.clone()));
-        let reach =
-            Reachable { local: Some((Arc::clone(&self.local.id), slot)), forwarder: Some(forwarder) };
+        let reach = Reachable {
+            local: Some((Arc::clone(&self.local.id), slot)),
+            forwarder: Some(forwarder),
+        };
         let writer = self.writer.lock().ok().and_then(|mut writer| writer.take());
         let writer = writer.context("the control loop runs once")?;
         let control = tokio::spawn(control::run(

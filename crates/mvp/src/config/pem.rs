@@ -108,8 +108,8 @@ impl<'a> Files<'a> {
             })
         })?;
         let provider = rustls::crypto::aws_lc_rs::default_provider();
-        match CertifiedKey::from_der(chain.to_vec(), key.clone_key(), &provider) {
-            Ok(_) => Ok(KeyFile { path, pem, key }),
+        match CertifiedKey::from_der(chain.to_vec(), key, &provider) {
+            Ok(_) => Ok(KeyFile { path, pem }),
             Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
                 Err(bad(format!("{shown} is not the key of {chain_shown}; give files that fit")))
             }
@@ -170,8 +170,6 @@ pub(crate) struct KeyFile {
     pub path: PathBuf,
     /// What it held.
     pub pem: Vec<u8>,
-    /// The first key in it.
-    pub key: PrivateKeyDer<'static>,
 }
 
 /// A certificate chain and the key of its first certificate.

@@ -1,0 +1,84 @@
+//! The certificates of the demo's cluster, made anew each time.
+
+use anyhow::Context;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
+};
+
+/// All that the cluster and its clients need, as PEM.
+pub(super) struct Certificates {
+    /// Signs servers and users.
+    pub(super) ca: String,
+    /// Signs those who may speak for users.
+    pub(super) front_proxy_ca: String,
+    /// What every server presents.
+    pub(super) server: Pair,
+    /// What servers present to each other.
+    pub(super) proxy: Pair,
+    /// A user.
+    pub(super) admin: Pair,
+}
+
+/// A certificate and its key, as PEM.
+pub(super) struct Pair {
+    pub(super) certificate: String,
+    pub(super) key: String,
+}
+
+impl Certificates {
+    pub(super) fn new() -> anyhow::Result<Certificates> {
+        Certificates::make().context("cannot make the demo's certificates")
+    }
+
+    fn make() -> Result<Certificates, rcgen::Error> {
+        let ca = authority("mvp-demo-ca")?;
+        let front_proxy_ca = authority("mvp-demo-front-proxy-ca")?;
+        let server_names = ["kubernetes.default.svc", "localhost", "127.0.0.1"];
+        let server = ExtendedKeyUsagePurpose::ServerAuth;
+        let client = ExtendedKeyUsagePurpose::ClientAuth;
+        Ok(Certificates {
+            server: leaf(&ca, "kube-apiserver", None, &server_names, server)?,
+            proxy: leaf(&front_proxy_ca, "front-proxy-client", None, &[], client.clone())?,
+            admin: leaf(&ca, "demo-admin", Some("system:masters"), &[], client)?,
+            ca: ca.pem(),
+            front_proxy_ca: front_proxy_ca.pem(),
+        })
+    }
+}
+
+type Authority = CertifiedIssuer<'static, KeyPair>;
+
+fn authority(name: &str) -> Result<Authority, rcgen::Error> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = named(name, None);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    CertifiedIssuer::self_signed(params, KeyPair::generate()?)
+}
+
+fn leaf(
+    authority: &Authority,
+    name: &str,
+    group: Option<&str>,
+    server_names: &[&str],
+    usage: ExtendedKeyUsagePurpose,
+) -> Result<Pair, rcgen::Error> {
+    let names: Vec<String> = server_names.iter().map(ToString::to_string).collect();
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name = named(name, group);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![usage];
+    let key = KeyPair::generate()?;
+    let certificate = params.signed_by(&key, authority)?;
+    Ok(Pair { certificate: certificate.pem(), key: key.serialize_pem() })
+}
+
+fn named(name: &str, group: Option<&str>) -> DistinguishedName {
+    let mut distinguished = DistinguishedName::new();
+    if let Some(group) = group {
+        distinguished.push(DnType::OrganizationName, group);
+    }
+    distinguished.push(DnType::CommonName, name);
+    distinguished
+}
