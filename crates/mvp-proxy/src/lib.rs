@@ -7,6 +7,7 @@
 pub mod body;
 pub mod control;
 pub mod data;
+mod embed;
 pub mod error;
 pub mod identity;
 pub mod layer;
@@ -16,5 +17,6 @@ pub mod peers;
 mod status;
 
 pub use body::Body;
+pub use embed::{Embed, Embedded};
 pub use layer::MixedVersionLayer;
 pub use local::LocalSlot;

@@ -45,7 +45,9 @@ impl LocalSlot {
 
 /// The local server, whatever its type.
 #[derive(Clone)]
-pub struct SharedLocal(Arc<Mutex<BoxCloneService<Request<Body>, Response<Body>, Infallible>>>);
+pub struct SharedLocal(Arc<Mutex<Boxed>>);
+
+type Boxed = BoxCloneService<Request<Body>, Response<Body>, Infallible>;
 
 impl std::fmt::Debug for SharedLocal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

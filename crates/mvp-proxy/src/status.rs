@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
-use serde_json::json;
+use serde::Serialize;
 
 use crate::body::Body;
 
@@ -36,19 +36,18 @@ fn failure(
     message: &str,
     retry_after: Option<u64>,
 ) -> Response<Body> {
-    let mut status = json!({
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": message,
-        "reason": reason,
-        "code": code.as_u16(),
-    });
-    if let (Some(seconds), Some(status)) = (retry_after, status.as_object_mut()) {
-        status.insert("details".to_owned(), json!({ "retryAfterSeconds": seconds }));
-    }
-    let body = Bytes::from(format!("{status}\n"));
+    let status = Status {
+        kind: "Status",
+        api_version: "v1",
+        metadata: Empty {},
+        status: "Failure",
+        message,
+        reason,
+        details: retry_after.map(|retry_after_seconds| Details { retry_after_seconds }),
+        code: code.as_u16(),
+    };
+    // Writing strings and numbers cannot fail.
+    let body = Bytes::from(serde_json::to_vec(&status).unwrap_or_default());
     let length = HeaderValue::from(body.len());
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = code;
@@ -59,4 +58,28 @@ fn failure(
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
+}
+
+/// In the order in which kube-apiserver writes it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Status<'a> {
+    kind: &'a str,
+    api_version: &'a str,
+    metadata: Empty,
+    status: &'a str,
+    message: &'a str,
+    reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Details>,
+    code: u16,
+}
+
+#[derive(Serialize)]
+struct Empty {}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Details {
+    retry_after_seconds: u64,
 }

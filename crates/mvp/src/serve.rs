@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::Context;
 use mvp_core::member::MemberKind;
-use mvp_net::{ClientTls, ClientTrust, Limits, ReloadableTls, ServerTls, bind, bind_workers};
+use mvp_net::{ClientTrust, Limits, ReloadableTls, ServerTls, bind, bind_workers};
 use mvp_proxy::control::{
     self, Clock, ControlSettings, MemberRecord, SnapshotReader, StaticMembership, channel,
 };
@@ -242,10 +242,8 @@ fn server_tls(config: &ServeConfig) -> anyhow::Result<ServerTls> {
 }
 
 fn outbound(roots: &[u8], proxy: Option<&KeyPair>) -> anyhow::Result<OutboundTls> {
-    let vouched = proxy
-        .map(|proxy| ClientTls::new(roots, Some((&proxy.chain.pem, &proxy.key.pem))))
-        .transpose()?;
-    Ok(OutboundTls { plain: ClientTls::new(roots, None)?, vouched })
+    let proxy = proxy.map(|proxy| (&*proxy.chain.pem, &*proxy.key.pem));
+    Ok(OutboundTls::new(roots, proxy)?)
 }
 
 fn cannot_listen(address: SocketAddr, flags: &str) -> String {

@@ -10,7 +10,7 @@ use http::uri::{Authority, Scheme};
 use http::{HeaderValue, Request, Response, Uri, Version};
 use mvp_core::decide::Origin;
 use mvp_core::member::MemberKind;
-use mvp_net::{ClientTls, ConnectionInfo};
+use mvp_net::{ClientTls, ConnectionInfo, TlsError};
 use rustls_pki_types::ServerName;
 
 use super::connect::Endpoint;
@@ -50,6 +50,14 @@ pub struct OutboundTls {
     pub plain: ClientTls,
     /// For requests whose caller we vouch for: the proxy client certificate is presented.
     pub vouched: Option<ClientTls>,
+}
+
+impl OutboundTls {
+    /// Trusts servers of these authorities, and presents that certificate, all as PEM.
+    pub fn new(roots: &[u8], proxy: Option<(&[u8], &[u8])>) -> Result<OutboundTls, TlsError> {
+        let vouched = proxy.map(|pair| ClientTls::new(roots, Some(pair))).transpose()?;
+        Ok(OutboundTls { plain: ClientTls::new(roots, None)?, vouched })
+    }
 }
 
 /// Sends requests to servers. Owns its connections: one for each worker.

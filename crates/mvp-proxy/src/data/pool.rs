@@ -158,8 +158,11 @@ impl Http2Pool {
 #[derive(Debug)]
 pub(crate) struct Http1Pool {
     endpoint: Endpoint,
-    idle: Arc<Mutex<Vec<(http1::SendRequest<Body>, Instant)>>>,
+    idle: Arc<Mutex<Vec<Idle>>>,
 }
+
+/// A connection that rests, and since when.
+type Idle = (http1::SendRequest<Body>, Instant);
 
 impl Http1Pool {
     pub(crate) fn new(endpoint: Endpoint) -> Http1Pool {

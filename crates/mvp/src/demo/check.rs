@@ -1,5 +1,7 @@
 //! The promises, each tried on the running cluster as a client would.
 
+#![allow(clippy::indexing_slicing, reason = "a JSON value has null for what it lacks")]
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 

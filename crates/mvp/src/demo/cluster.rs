@@ -1,7 +1,6 @@
 //! The demo's cluster: three API servers over one storage, each with the layer inside.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -10,15 +9,11 @@ use mvp_apiserver::{ApiServer, Caller, GroupSpec, ResourceSpec, ServerSpec, Stor
 use mvp_core::Snapshot;
 use mvp_core::discovery::Part;
 use mvp_core::member::MemberKind;
-use mvp_net::{ClientTls, ClientTrust, Limits, ReloadableTls, ServerTls, bind};
-use mvp_proxy::control::{
-    self, Clock, ControlSettings, MemberRecord, SnapshotReader, StaticMembership, channel,
-};
-use mvp_proxy::data::{Forwarder, OutboundTls};
+use mvp_net::{ClientTrust, Limits, ReloadableTls, ServerTls, bind};
+use mvp_proxy::control::{MemberRecord, SnapshotReader, StaticMembership};
+use mvp_proxy::data::OutboundTls;
 use mvp_proxy::identity::{AuthenticateLayer, Identity};
-use mvp_proxy::metrics::Metrics;
-use mvp_proxy::peers::{Peers, Reachable};
-use mvp_proxy::{Body, LocalSlot, MixedVersionLayer};
+use mvp_proxy::{Body, Embed};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -107,26 +102,15 @@ fn start_server(
     listener: TcpListener,
     stop: &CancellationToken,
 ) -> anyhow::Result<Server> {
-    let id: Arc<str> = spec.id.as_str().into();
-    let (name, own) = (spec.id.clone(), own(&spec));
-    let settings = ControlSettings { local: Some(Arc::clone(&id)), ..ControlSettings::default() };
-    let clock = Clock::start();
-    let (writer, reader) = channel(clock, control::first_snapshot(&settings, clock));
-    let outbound = outbound(certificates)?;
-    let forwarder = Arc::new(Forwarder::new(outbound.clone(), outbound));
-    let (slot, metrics) = (LocalSlot::default(), Arc::new(Metrics::new(false)));
+    let (id, own) = (spec.id.clone(), own(&spec));
+    let others = members.iter().filter(|member| *member.id != *id).cloned().collect();
+    let proxy = (certificates.proxy.certificate.as_bytes(), certificates.proxy.key.as_bytes());
+    let outbound = OutboundTls::new(certificates.ca.as_bytes(), Some(proxy))?;
+    let member = Embed::new(&id, StaticMembership::new(others), outbound).start(stop.clone());
 
     // The API server, with the layer before it, and before that who the caller is.
     let api_server = ApiServer::new(spec, storage.clone()).map_request(with_caller);
-    let peers = Peers::new(Arc::clone(&forwarder));
-    let layer =
-        MixedVersionLayer::new(reader.clone(), Some(peers), slot.clone(), Arc::clone(&metrics));
-    let service = AuthenticateLayer::default().layer(layer.layer(api_server));
-
-    let others = members.iter().filter(|member| member.id != id).cloned().collect();
-    let reach = Reachable { local: Some((id, slot)), forwarder: Some(forwarder) };
-    let membership = StaticMembership::new(others);
-    tokio::spawn(control::run(membership, reach, settings, writer, metrics, stop.clone()));
+    let service = AuthenticateLayer::default().layer(member.layer.layer(api_server));
 
     let trust = ClientTrust::new(
         Some(certificates.ca.as_bytes()),
@@ -135,19 +119,11 @@ fn start_server(
     )?;
     let pair = &certificates.server;
     let tls = ServerTls::new(pair.certificate.as_bytes(), pair.key.as_bytes(), trust)?;
-    let server = Server { id: name, version, address: listener.local_addr()?, own, reader };
+    let server =
+        Server { id, version, address: listener.local_addr()?, own, reader: member.reader };
     let tls = ReloadableTls::new(tls);
     tokio::spawn(mvp_net::serve(listener, tls, Limits::default(), service, stop.clone()));
     Ok(server)
-}
-
-fn outbound(certificates: &Certificates) -> anyhow::Result<OutboundTls> {
-    let roots = certificates.ca.as_bytes();
-    let proxy = (certificates.proxy.certificate.as_bytes(), certificates.proxy.key.as_bytes());
-    Ok(OutboundTls {
-        plain: ClientTls::new(roots, None)?,
-        vouched: Some(ClientTls::new(roots, Some(proxy))?),
-    })
 }
 
 /// Tells the API server who the caller is.
