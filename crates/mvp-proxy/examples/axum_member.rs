@@ -29,17 +29,21 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let stop = tokio_util::sync::CancellationToken::new();
     let member = Embed::new("widgets", membership, outbound).start(stop.clone());
 
-    let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "items": []});
-    let mut groups = list.clone();
-    groups["items"] = json!([{"metadata": {"name": "example.com"}, "versions": [{"version": "v1", "resources":
-        [{"resource": "widgets", "scope": "Cluster", "singularResource": "widget", "verbs": ["list"],
-          "responseKind": {"group": "example.com", "version": "v1", "kind": "Widget"}}]}]}]);
+    let (kind, version) = ("APIGroupDiscoveryList", "apidiscovery.k8s.io/v2");
+    let core = json!({"kind": kind, "apiVersion": version, "items": []});
+    let groups = json!({"kind": kind, "apiVersion": version, "items": [{
+        "metadata": {"name": "example.com"},
+        "versions": [{"version": "v1", "resources": [{
+            "resource": "widgets", "scope": "Cluster", "singularResource": "widget", "verbs": ["list"],
+            "responseKind": {"group": "example.com", "version": "v1", "kind": "Widget"},
+        }]}],
+    }]});
     let widgets =
         json!({"kind": "WidgetList", "apiVersion": "example.com/v1", "metadata": {}, "items": []});
     let aggregated =
         [("content-type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")];
     let api_server = Router::new()
-        .route("/api", get(move || async move { (aggregated, Json(list)) }))
+        .route("/api", get(move || async move { (aggregated, Json(core)) }))
         .route("/apis", get(move || async move { (aggregated, Json(groups)) }))
         .route("/apis/example.com/v1/widgets", get(move || async move { Json(widgets) }));
 
