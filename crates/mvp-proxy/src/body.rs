@@ -41,6 +41,41 @@ impl Body {
     }
 }
 
+impl Body {
+    /// The same body, that keeps something until its end.
+    pub(crate) fn keeping<K: Send + Unpin + 'static>(self, kept: K) -> Body {
+        if self.is_end_stream() {
+            return self;
+        }
+        Body(Kind::Streamed(Keeping { body: self, _kept: kept }.boxed_unsync()))
+    }
+}
+
+struct Keeping<K> {
+    body: Body,
+    _kept: K,
+}
+
+impl<K: Unpin> HttpBody for Keeping<K> {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        Pin::new(&mut self.get_mut().body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Body {
         Body(Kind::Full(Full::new(bytes)))

@@ -51,7 +51,7 @@ impl<M: Membership> Embed<M> {
         let metrics = Arc::new(Metrics::new(log_local));
         let slot = LocalSlot::default();
         let forwarder = Arc::new(Forwarder::new(outbound.clone(), outbound));
-        let peers = Peers::new(Arc::clone(&forwarder));
+        let peers = Peers::new(Arc::clone(&forwarder), Arc::clone(&metrics));
         let layer =
             MixedVersionLayer::new(reader.clone(), Some(peers), slot.clone(), Arc::clone(&metrics));
         let local = settings.local.clone().map(|id| (id, slot));

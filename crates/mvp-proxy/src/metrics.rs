@@ -11,6 +11,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::data::refuse::described;
@@ -22,7 +23,10 @@ pub struct Metrics {
     requests: Family<DecisionLabels, Counter>,
     rerouted: Family<ReroutedLabels, Counter>,
     peer_errors: Family<PeerErrorLabels, Counter>,
-    sync_errors: Counter,
+    sync_errors: Family<TypeLabels, Counter>,
+    merged_hits: Counter,
+    hop: Histogram,
+    in_flight: Gauge,
     view_age: Family<MemberLabels, Gauge<f64, AtomicU64>>,
     log_local: bool,
 }
@@ -53,6 +57,21 @@ struct PeerErrorLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct MemberLabels {
     member: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TypeLabels {
+    r#type: &'static str,
+}
+
+/// A request that is passed on to a peer.
+#[derive(Debug)]
+pub(crate) struct PassedOn(Gauge);
+
+impl Drop for PassedOn {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 /// How a request ended.
@@ -86,11 +105,35 @@ impl Metrics {
             "Requests that no peer could serve",
             peer_errors.clone(),
         );
-        let sync_errors = Counter::default();
+        let sync_errors = Family::<TypeLabels, Counter>::default();
         registry.register(
             "apiserver_peer_discovery_sync_errors",
             "Discovery documents that could not be had",
             sync_errors.clone(),
+        );
+        let merged_hits = Counter::default();
+        registry.register(
+            "aggregator_discovery_peer_aggregated_cache_hits",
+            "Discovery requests that were answered for the whole cluster",
+            merged_hits.clone(),
+        );
+        // Merged documents are made when something changes, never for a request.
+        registry.register(
+            "aggregator_discovery_peer_aggregated_cache_misses",
+            "Discovery requests for which a document had to be merged first: none",
+            Counter::<u64>::default(),
+        );
+        let hop = Histogram::new(exponential_buckets(0.0005, 2.0, 16));
+        registry.register(
+            "mvp_hop_seconds",
+            "Time to the response head of requests that were passed on to a peer",
+            hop.clone(),
+        );
+        let in_flight = Gauge::default();
+        registry.register(
+            "mvp_in_flight",
+            "Requests that are passed on to a peer right now, their responses not yet at an end",
+            in_flight.clone(),
         );
         let view_age = Family::<MemberLabels, Gauge<f64, AtomicU64>>::default();
         registry.register(
@@ -98,7 +141,18 @@ impl Metrics {
             "Seconds since a member last confirmed what it serves; -1 for never",
             view_age.clone(),
         );
-        Metrics { registry, requests, rerouted, peer_errors, sync_errors, view_age, log_local }
+        Metrics {
+            registry,
+            requests,
+            rerouted,
+            peer_errors,
+            sync_errors,
+            merged_hits,
+            hop,
+            in_flight,
+            view_age,
+            log_local,
+        }
     }
 
     /// All of it, as text.
@@ -109,7 +163,13 @@ impl Metrics {
     }
 
     pub(crate) fn discovery_failed(&self) {
-        self.sync_errors.inc();
+        self.sync_errors.get_or_create(&TypeLabels { r#type: "fetch" }).inc();
+    }
+
+    /// A request is passed on until this is dropped.
+    pub(crate) fn passed_on(&self) -> PassedOn {
+        self.in_flight.inc();
+        PassedOn(self.in_flight.clone())
     }
 
     pub(crate) fn observe_snapshot(&self, snapshot: &Snapshot, now: Timestamp) {
@@ -141,6 +201,7 @@ impl Metrics {
                     (group.to_owned(), version.to_owned(), resource.to_owned());
                 let labels = ReroutedLabels { code, group, version, resource };
                 self.rerouted.get_or_create(&labels).inc();
+                self.hop.observe(now.since(outcome.arrived).as_secs_f64());
             }
             // What nobody serves is named by clients: it must not make labels without end.
             Action::Refuse => {
@@ -151,6 +212,9 @@ impl Metrics {
                     resource: String::new(),
                 };
                 self.peer_errors.get_or_create(&labels).inc();
+            }
+            Action::Answer => {
+                self.merged_hits.inc();
             }
             _ => {}
         }

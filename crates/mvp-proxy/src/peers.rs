@@ -14,18 +14,20 @@ use crate::control::{Ask, MemberRecord, Reach};
 use crate::data::{Forwarder, Replay, Target, server_name};
 use crate::error::SendError;
 use crate::local::{LocalSlot, SharedLocal};
+use crate::metrics::Metrics;
 
 /// The way to peers.
 #[derive(Debug, Clone)]
 pub struct Peers {
     forwarder: Arc<Forwarder>,
+    metrics: Arc<Metrics>,
     next: Arc<AtomicUsize>,
 }
 
 impl Peers {
     /// Peers over these connections.
-    pub fn new(forwarder: Arc<Forwarder>) -> Peers {
-        Peers { forwarder, next: Arc::default() }
+    pub fn new(forwarder: Arc<Forwarder>, metrics: Arc<Metrics>) -> Peers {
+        Peers { forwarder, metrics, next: Arc::default() }
     }
 
     /// Sends a request to the best candidate, and to the next where that cannot have processed it.
@@ -76,8 +78,12 @@ impl Peers {
             let Some(target) = target(member) else { continue };
             let Some(body) = body.attempt() else { break };
             let request = Request::from_parts(parts.clone(), body);
+            let passed_on = self.metrics.passed_on();
             match self.forwarder.send(&target, request).await {
-                Ok(response) => return Ok((Arc::clone(&member.id), response)),
+                Ok(response) => {
+                    let response = response.map(|body| body.keeping(passed_on));
+                    return Ok((Arc::clone(&member.id), response));
+                }
                 Err(error) => {
                     tracing::warn!(%error, "a peer gave no answer");
                     tried.push(error.member.to_string());

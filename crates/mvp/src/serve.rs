@@ -160,8 +160,11 @@ impl Gateway {
     fn layer(&self, slot: LocalSlot) -> (Arc<Forwarder>, MixedVersionLayer) {
         let peers = self.outbound_peers.clone().unwrap_or_else(|| self.outbound_local.clone());
         let forwarder = Arc::new(Forwarder::new(self.outbound_local.clone(), peers));
-        let peers = self.outbound_peers.as_ref().map(|_| Peers::new(Arc::clone(&forwarder)));
         let metrics = Arc::clone(&self.metrics);
+        let peers = self
+            .outbound_peers
+            .as_ref()
+            .map(|_| Peers::new(Arc::clone(&forwarder), Arc::clone(&metrics)));
         (forwarder, MixedVersionLayer::new(self.reader.clone(), peers, slot, metrics))
     }
 

@@ -8,18 +8,14 @@ use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use http::{Request, Response};
-use http_body::{Body as HttpBody, Frame, SizeHint};
-use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::connect::Endpoint;
-use crate::body::{Body, BodyError};
+use crate::body::Body;
 
 /// A stream window times a hundred streams stays below the connection's window, so that slow
 /// readers of some streams cannot stall the others.
@@ -94,7 +90,7 @@ impl Http2Pool {
         let stream = self.stream().await.map_err(PoolError::Connect)?;
         let mut sender = stream.0.sender.clone();
         match sender.try_send_request(request).await {
-            Ok(response) => Ok(response.map(|body| held(body, stream))),
+            Ok(response) => Ok(response.map(|body| Body::new(body).keeping(stream))),
             Err(error) => Err(given_back(error)),
         }
     }
@@ -210,39 +206,6 @@ impl Http1Pool {
 fn given_back(mut error: TrySendError<Request<Body>>) -> PoolError {
     let request = error.take_message().map(Box::new);
     PoolError::Exchange(error.into_error(), request)
-}
-
-/// A response's body that holds its stream until it ends.
-fn held(body: Incoming, stream: Stream) -> Body {
-    if body.is_end_stream() {
-        return Body::empty();
-    }
-    Body::new(Held { body, _stream: stream })
-}
-
-struct Held {
-    body: Incoming,
-    _stream: Stream,
-}
-
-impl HttpBody for Held {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        Pin::new(&mut self.body).poll_frame(cx).map_err(Into::into)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
