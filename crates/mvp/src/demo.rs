@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::{DemoArgs, Output};
 use crate::mistake::Mistake;
+use crate::serve::signalled;
 use certificates::Certificates;
 use check::Check;
 use cluster::Cluster;
@@ -36,7 +37,7 @@ pub(crate) fn run(args: DemoArgs) -> anyhow::Result<()> {
         }
         let files = Files::write(&certificates, &cluster)?;
         introduce(&cluster, &files, args.output)?;
-        tokio::signal::ctrl_c().await.context("cannot wait for Ctrl-C")?;
+        signalled().await.context("cannot wait for Ctrl-C")?;
         stop.cancel();
         Ok(())
     })
@@ -86,7 +87,7 @@ fn introduce(cluster: &Cluster, files: &Files, output: Output) -> io::Result<()>
     )?;
     writeln!(
         out,
-        "  # everything that the cluster serves, whichever server is asked\n  kubectl --kubeconfig {folder}/kubeconfig api-resources\n"
+        "  # everything that the cluster serves, whichever server is asked (with kubectl at hand)\n  kubectl --kubeconfig {folder}/kubeconfig api-resources\n"
     )?;
     writeln!(out, "Ctrl-C ends it. `mvp demo --check` shows what it promises.")
 }

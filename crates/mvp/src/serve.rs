@@ -222,7 +222,7 @@ impl Gateway {
 }
 
 /// Ends with the name of the signal that asks us to stop.
-async fn signalled() -> std::io::Result<&'static str> {
+pub(crate) async fn signalled() -> std::io::Result<&'static str> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
