@@ -13,6 +13,8 @@ use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use http_body::Body as HttpBody;
 use mvp_core::decide::{Action, Asked, Decision, Denial, LocalHealth, OnNotFound, Origin, Reason};
+use mvp_core::discovery::Part;
+use mvp_core::member::Seen;
 use mvp_core::{RequestInfo, Snapshot, Timestamp, decide};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -187,9 +189,12 @@ impl Exchange<'_> {
             }
 
             // A 404 that proves nothing yet.
-            let denial = member.map(|member| (member, self.shared.reader.now(), decision.listed));
+            let Some(member) = member else {
+                return status::internal("nobody is known to have answered");
+            };
+            let denial = (member, self.shared.reader.now(), decision.listed);
             let refresh = decision.on_not_found != OnNotFound::NextIfRouting && !refreshed;
-            denied.0.extend(denial);
+            denied.0.push(denial);
             if refresh {
                 refreshed = true;
                 snapshot = self.refresh(&info, nopeer, &denied).await;
@@ -271,9 +276,12 @@ impl Exchange<'_> {
     ) -> Arc<Snapshot> {
         let settled = |snapshot: &Snapshot| {
             let denials = denied.as_denials();
-            let unsettled =
-                [Reason::Unconfirmed, Reason::LocalViewUnknown, Reason::NobodyReachable];
-            !unsettled.contains(&decide(info, snapshot, self.asked(nopeer, &denials)).reason)
+            match decide(info, snapshot, self.asked(nopeer, &denials)).reason {
+                Reason::Unconfirmed | Reason::LocalViewUnknown | Reason::NobodyReachable => false,
+                // Whoever denied what it lists has to say first that it still does.
+                Reason::ViewSuspect => denied.confirmed_since(snapshot),
+                _ => true,
+            }
         };
         self.shared.reader.refresh(REFRESH_WAIT, settled).await
     }
@@ -331,6 +339,15 @@ impl Denied {
     fn as_denials(&self) -> Vec<Denial<'_>> {
         let denials = self.0.iter();
         denials.map(|(member, at, listed)| Denial { member, at: *at, listed: *listed }).collect()
+    }
+
+    /// Whether everyone who denied it has since said anew what he serves.
+    fn confirmed_since(&self, snapshot: &Snapshot) -> bool {
+        self.0.iter().all(|(member, at, _)| {
+            let view = snapshot.member_by_id(member).map(|member| &member.view);
+            let confirmed = |seen: Option<&Seen>| seen.is_some_and(|seen| seen.confirmed >= *at);
+            view.is_none_or(|view| Part::ALL.into_iter().all(|part| confirmed(view.part(part))))
+        })
     }
 
     fn names(&self) -> Vec<String> {

@@ -67,9 +67,11 @@ impl Default for ControlSettings {
 /// A member is not asked more often than this, whoever wants it.
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The snapshot before anybody was asked.
+/// The snapshot before anybody was asked: the local server is there, and nothing is known of it.
 pub fn first_snapshot(settings: &ControlSettings, clock: Clock) -> Snapshot {
-    build(&Table::default(), settings, clock, clock.now(), None)
+    let mut table = Table::default();
+    table.update(Vec::new(), settings.local.as_ref(), clock.now(), settings.forget_after);
+    build(&table, settings, clock, clock.now(), None)
 }
 
 /// Runs until it is told to stop.
