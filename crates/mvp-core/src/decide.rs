@@ -175,6 +175,13 @@ impl<'a> Case<'a> {
         if unseen && !self.denied_by_local() && !(opaque && exact.any()) {
             return self.ask_local(Reason::LocalViewUnknown, unless_opaque(OnNotFound::Refresh));
         }
+        // A server that is older than local would erase what it does not know of an object.
+        let exact = match snapshot.local() {
+            Some(local) if exact.local_lists() && !request.verb.is_read() => {
+                exact.not_older_than(local.view.release)
+            }
+            _ => exact,
+        };
         // Rows 5 and 6: served elsewhere.
         if exact.any() {
             if asked.origin != Origin::Client {
@@ -213,6 +220,9 @@ impl<'a> Case<'a> {
                 listed: false,
             };
         }
+        if listing.any_withheld() {
+            return refuse(Reason::NobodyReachable);
+        }
         // Rows 7 and 8: nobody lists it.
         if opaque && snapshot.blocking(part).next().is_some() {
             return refuse(Reason::Unconfirmed);
@@ -232,15 +242,9 @@ impl<'a> Case<'a> {
         }
         if self.asked.origin == Origin::Client {
             // An older server would erase what it does not know of an object.
-            let usable = if request.verb.is_read() {
-                Some(peers)
-            } else {
-                self.snapshot
-                    .local()
-                    .and_then(|local| local.view.release)
-                    .map(|release| peers.not_older_than(release))
-            };
-            if let Some(usable) = usable.filter(Candidates::any) {
+            let release = self.snapshot.local().and_then(|local| local.view.release);
+            let usable = if request.verb.is_read() { peers } else { peers.not_older_than(release) };
+            if usable.any() {
                 return Decision {
                     action: Action::Peers(usable),
                     on_not_found: match local.on_not_found {
@@ -266,7 +270,13 @@ impl<'a> Case<'a> {
     /// once every member confirmed, after this request came, that it does not serve it.
     fn unlisted(&self, part: Part, on_not_found: OnNotFound) -> Decision<'a> {
         let asked = self.asked;
-        if asked.denials.is_empty() {
+        // Local's word counts if it was given, by its own 404 or by a fetch, after the request came.
+        let heard = self.denied_by_local()
+            || self.snapshot.local().is_some_and(|local| {
+                local.view.part(part).is_some_and(|seen| seen.confirmed >= asked.arrived)
+            });
+        let has_local = self.snapshot.local().is_some();
+        if asked.denials.is_empty() || (has_local && !heard) {
             return self.ask_local(Reason::Unlisted, on_not_found);
         }
         if self.local_is_unseen(part) {

@@ -109,7 +109,7 @@ impl Snapshot {
     /// parsed once, and a round in which nothing changed costs next to nothing.
     pub fn build(inputs: Inputs, previous: Option<&Snapshot>) -> Snapshot {
         let mut members = inputs.members;
-        members.sort_by(|a, b| (&a.id, b.heard).cmp(&(&b.id, a.heard)));
+        members.sort_by(|a, b| (&a.id, b.heard, &a.address).cmp(&(&b.id, a.heard, &b.address)));
         members.dedup_by(|later, first| later.id == first.id);
         let local = inputs.local.and_then(|id| members.iter().position(|member| member.id == id));
 

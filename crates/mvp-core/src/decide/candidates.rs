@@ -14,7 +14,7 @@ pub struct Candidates<'a> {
     subresource: &'a str,
     /// Listed with this verb; without one, listed at all.
     verb: Option<Verb>,
-    not_older_than: Option<Release>,
+    not_older_than: Option<Option<Release>>,
     denials: &'a [Denial<'a>],
     part: Part,
 }
@@ -47,8 +47,8 @@ impl<'a> Candidates<'a> {
         Candidates { verb: Some(verb), route: self.route.filter(|_| fits), ..self }
     }
 
-    /// Those that know at least what a server of this release knows.
-    pub(super) fn not_older_than(self, release: Release) -> Candidates<'a> {
+    /// Those that know at least what a server of this release knows; of an unknown one, nobody.
+    pub(super) fn not_older_than(self, release: Option<Release>) -> Candidates<'a> {
         Candidates { not_older_than: Some(release), ..self }
     }
 
@@ -60,6 +60,17 @@ impl<'a> Candidates<'a> {
     /// Whether the local server lists it.
     pub(super) fn local_lists(&self) -> bool {
         self.listing().any(|index| self.snapshot.is_local(index))
+    }
+
+    /// Whether a member lists it that did not deny it, but left or cannot be reached.
+    pub(super) fn any_withheld(&self) -> bool {
+        self.listing().any(|index| {
+            let member = self.snapshot.member(index).filter(|_| !self.snapshot.is_local(index));
+            member.is_some_and(|member| {
+                !self.denied(member)
+                    && (member.presence == Presence::Left || member.address.is_none())
+            })
+        })
     }
 
     /// Whether any member lists it, be it gone, out of reach or not to be believed.
@@ -79,9 +90,9 @@ impl<'a> Candidates<'a> {
 
     fn peer(&self, index: usize) -> Option<&'a Member> {
         let member = self.snapshot.member(index)?;
-        let new_enough = self
-            .not_older_than
-            .is_none_or(|release| member.view.release.is_some_and(|member| member >= release));
+        let new_enough = self.not_older_than.is_none_or(|release| {
+            release.is_some_and(|release| member.view.release.is_some_and(|own| own >= release))
+        });
         let usable = !self.snapshot.is_local(index)
             && member.presence == Presence::Present
             && member.address.is_some()

@@ -4,7 +4,7 @@
 //! functions `api_versions`, `group_list`, `group` and `resource_list` answer, from any
 //! [`GroupList`], what older clients ask.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -43,6 +43,8 @@ pub fn from_legacy(
     groups: &[ApiGroup],
     resources: &[ApiResourceList],
 ) -> Result<Parsed<GroupList>, DocumentError> {
+    let lists: HashMap<&str, &ApiResourceList> =
+        resources.iter().map(|list| (list.group_version.as_str(), list)).collect();
     let mut served_groups = Vec::new();
     let mut complaints = Vec::new();
     for (index, group) in groups.iter().enumerate() {
@@ -54,7 +56,7 @@ pub fn from_legacy(
         let mut extras = LegacyExtras::default();
         for version in first.into_iter().chain(rest) {
             let name = joined_group_version(&group.name, &version.version);
-            if let Some(served) = resources.iter().find(|list| list.group_version == name) {
+            if let Some(served) = lists.get(name.as_str()) {
                 versions.push(aggregated_version(&version.version, served));
                 extras.take(&version.version, served);
             }
@@ -75,7 +77,7 @@ pub fn from_legacy(
             served_groups.push(Arc::new(group));
         }
     }
-    let groups = unite_duplicates(source, served_groups, &mut complaints);
+    let groups = unite_duplicates(source, served_groups, &mut complaints)?;
     Ok(Parsed { value: GroupList { groups, ..GroupList::default() }, complaints })
 }
 
@@ -232,6 +234,10 @@ fn aggregated_version(version: &str, list: &ApiResourceList) -> AggregatedVersio
             subresources: None,
         });
     }
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for (place, resource) in resources.iter().enumerate() {
+        places.entry(resource.resource.clone()).or_insert(place);
+    }
     for subresource in subresources {
         let (parent, name) = subresource.name.split_once('/').unwrap_or_default();
         let entry = AggregatedSubresource {
@@ -239,16 +245,18 @@ fn aggregated_version(version: &str, list: &ApiResourceList) -> AggregatedVersio
             response_kind: Some(Kind::of(subresource)),
             verbs: Some(subresource.verbs.clone()),
         };
-        match resources.iter_mut().find(|resource| resource.resource == parent) {
-            Some(parent) => parent.subresources.get_or_insert_default().push(entry),
-            // A subresource without its resource still has to hang from something.
-            None => resources.push(AggregatedResource {
+        // A subresource without its resource still has to hang from something.
+        let place = *places.entry(parent.to_owned()).or_insert_with(|| {
+            resources.push(AggregatedResource {
                 resource: parent.to_owned(),
                 response_kind: Some(Kind::default()),
                 scope: Some(scope(subresource)),
-                subresources: Some(vec![entry]),
                 ..AggregatedResource::default()
-            }),
+            });
+            resources.len() - 1
+        });
+        if let Some(parent) = resources.get_mut(place) {
+            parent.subresources.get_or_insert_default().push(entry);
         }
     }
     AggregatedVersion {

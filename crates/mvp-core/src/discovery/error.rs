@@ -59,6 +59,20 @@ pub enum Problem {
     /// An entry that cannot be asked for.
     #[error("the {0} has no name; it was left out")]
     MissingName(&'static str),
+    /// A named group in the document of the core group.
+    #[error(
+        "the group {name:?} does not belong into the document of the core group; it was left out"
+    )]
+    Misplaced {
+        /// Its name.
+        name: Box<str>,
+    },
+    /// Too much is wrong to be mended.
+    #[error("it lists more than {limit} entries twice or without a name")]
+    TooManyFaults {
+        /// The most that is mended.
+        limit: usize,
+    },
     /// Two entries of one name.
     #[error("the {what} {name:?} is listed twice; the entries were united")]
     Duplicate {

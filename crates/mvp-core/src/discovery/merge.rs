@@ -11,8 +11,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
+use hashbrown::{HashMap, HashSet};
 
 use super::json::{self, Object};
 use super::order::merge_order;
@@ -23,6 +23,7 @@ pub fn merge<'a>(lists: impl IntoIterator<Item = &'a GroupList>) -> GroupList {
     let mut groups: HashMap<&str, Arc<Group>> = HashMap::new();
     let mut orders: Vec<Vec<&str>> = Vec::new();
     let mut unknown: Vec<(String, String)> = Vec::new();
+    let mut known: HashSet<&str> = HashSet::new();
     for list in lists {
         orders.push(list.groups.iter().map(|group| &*group.name).collect());
         for group in &list.groups {
@@ -37,7 +38,7 @@ pub fn merge<'a>(lists: impl IntoIterator<Item = &'a GroupList>) -> GroupList {
             }
         }
         for (key, value) in &list.unknown {
-            if !unknown.iter().any(|(known, _)| known == key) {
+            if known.insert(key) {
                 unknown.push((key.clone(), value.clone()));
             }
         }
@@ -136,7 +137,8 @@ fn merge_resources(first: &str, second: &str) -> Outcome {
 /// The second server's entry stands, as in Kubernetes, but with the verbs of both.
 fn merge_subresources(first: &str, second: &str) -> Outcome {
     let (first, mut merged) = (Object::parse(first)?, Object::parse(second)?);
-    let (ours, theirs) = (verbs_of(&first)?, verbs_of(&merged)?);
+    let ours = verbs_of(&first)?;
+    let theirs: HashSet<String> = verbs_of(&merged)?.into_iter().collect();
     if ours.iter().any(|verb| !theirs.contains(verb)) {
         let verbs = united_verbs(&first, &merged)?;
         merged.set("verbs", verbs);

@@ -12,7 +12,7 @@ use serde::de::Error;
 use super::convert::LegacyExtras;
 use super::json::{self, Object};
 use super::merge;
-use super::shape::GroupShape;
+use super::shape::{GroupShape, Mapped};
 use super::{DocumentError, Location, Part, Problem};
 use crate::VerbSet;
 
@@ -20,6 +20,9 @@ use crate::VerbSet;
 pub const AGGREGATED_KIND: &str = "APIGroupDiscoveryList";
 /// The API group of every aggregated document.
 pub const AGGREGATED_GROUP: &str = "apidiscovery.k8s.io";
+
+/// The most faults of a document that are mended.
+pub(super) const MAX_COMPLAINTS: usize = 20;
 
 /// What a server, or a cluster, serves in one half of the API surface.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -145,7 +148,7 @@ impl GroupList {
             let raw = document.slice_ref(item.as_bytes());
             groups.extend(Group::read(source, part, at, raw, &mut complaints)?.map(Arc::new));
         }
-        let groups = unite_duplicates(source, groups, &mut complaints);
+        let groups = unite_duplicates(source, groups, &mut complaints)?;
 
         let unknown = list
             .fields()
@@ -197,13 +200,22 @@ impl Group {
         let malformed = |error: serde_json::Error| source.error(at, Problem::shape(&error));
         let text = std::str::from_utf8(&raw)
             .map_err(|error| malformed(<serde_json::Error as Error>::custom(error)))?;
-        let shape: GroupShape<'_> = serde_json::from_str(text).map_err(malformed)?;
+        let Mapped(shape): Mapped<GroupShape<'_>> =
+            serde_json::from_str(text).map_err(malformed)?;
         if part == Part::Apis && shape.name().is_empty() {
             complaints.push(source.error(at, Problem::MissingName("group")));
+            check_patience(source, complaints)?;
+            return Ok(None);
+        }
+        if part == Part::Api && !shape.name().is_empty() {
+            let name = shape.name().into();
+            complaints.push(source.error(at, Problem::Misplaced { name }));
+            check_patience(source, complaints)?;
             return Ok(None);
         }
         let faults = complaints.len();
         shape.complain(source, at, complaints);
+        check_patience(source, complaints)?;
         if complaints.len() > faults {
             return merge::repaired(text).map(Some).map_err(malformed);
         }
@@ -213,7 +225,7 @@ impl Group {
     /// Reads a group that this crate wrote.
     pub(super) fn parse(raw: Bytes) -> Result<Group, serde_json::Error> {
         let text = std::str::from_utf8(&raw).map_err(<serde_json::Error as Error>::custom)?;
-        let shape: GroupShape<'_> = serde_json::from_str(text)?;
+        let Mapped(shape): Mapped<GroupShape<'_>> = serde_json::from_str(text)?;
         Ok(shape.into_group(raw.clone()))
     }
 
@@ -252,7 +264,7 @@ pub(super) fn unite_duplicates(
     source: Source<'_>,
     groups: Vec<Arc<Group>>,
     complaints: &mut Vec<DocumentError>,
-) -> Vec<Arc<Group>> {
+) -> Result<Vec<Arc<Group>>, DocumentError> {
     let mut places = hashbrown::HashMap::with_capacity(groups.len());
     let mut united: Vec<Arc<Group>> = Vec::with_capacity(groups.len());
     for (index, group) in groups.into_iter().enumerate() {
@@ -263,9 +275,19 @@ pub(super) fn unite_duplicates(
                 let at = Location { group: Some(index), ..Location::default() };
                 let name = (*group.name).into();
                 complaints.push(source.error(at, Problem::Duplicate { what: "group", name }));
+                check_patience(source, complaints)?;
                 *first = merge::merge_groups(first, &group);
             }
         }
     }
-    united
+    Ok(united)
+}
+
+/// A document with a fault or two is mended; one that is full of them is refused, before mending it
+/// becomes work.
+fn check_patience(source: Source<'_>, complaints: &[DocumentError]) -> Result<(), DocumentError> {
+    if complaints.len() <= MAX_COMPLAINTS {
+        return Ok(());
+    }
+    Err(source.error(Location::default(), Problem::TooManyFaults { limit: MAX_COMPLAINTS }))
 }

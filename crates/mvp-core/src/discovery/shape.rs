@@ -3,11 +3,16 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use serde::de::{Deserializer, SeqAccess, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 
+use super::model::MAX_COMPLAINTS;
 use super::{
     DocumentError, Group, Location, Problem, Resource, Scope, Source, Subresource, Version,
 };
@@ -18,9 +23,9 @@ use crate::VerbSet;
 #[derive(Deserialize)]
 pub(super) struct GroupShape<'a> {
     #[serde(borrow, default)]
-    metadata: MetadataShape<'a>,
+    metadata: Nullable<Mapped<MetadataShape<'a>>>,
     #[serde(borrow, default)]
-    versions: Nullable<Vec<VersionShape<'a>>>,
+    versions: Nullable<Vec<Mapped<VersionShape<'a>>>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -34,7 +39,7 @@ struct VersionShape<'a> {
     #[serde(borrow, default)]
     version: Name<'a>,
     #[serde(borrow, default)]
-    resources: Nullable<Vec<ResourceShape<'a>>>,
+    resources: Nullable<Vec<Mapped<ResourceShape<'a>>>>,
     #[serde(default, rename = "freshness")]
     _freshness: Nullable<Text>,
 }
@@ -47,9 +52,9 @@ struct ResourceShape<'a> {
     #[serde(default)]
     verbs: Nullable<VerbSet>,
     #[serde(borrow, default)]
-    subresources: Nullable<Vec<SubresourceShape<'a>>>,
+    subresources: Nullable<Vec<Mapped<SubresourceShape<'a>>>>,
     #[serde(default, rename = "responseKind")]
-    _response_kind: Nullable<KindShape>,
+    _response_kind: Nullable<Mapped<KindShape>>,
     #[serde(borrow, default)]
     scope: Name<'a>,
     #[serde(default, rename = "singularResource")]
@@ -68,9 +73,9 @@ struct SubresourceShape<'a> {
     #[serde(default)]
     verbs: Nullable<VerbSet>,
     #[serde(default, rename = "responseKind")]
-    _response_kind: Nullable<KindShape>,
+    _response_kind: Nullable<Mapped<KindShape>>,
     #[serde(default, rename = "acceptedTypes")]
-    _accepted_types: Nullable<Vec<KindShape>>,
+    _accepted_types: Nullable<Vec<Mapped<KindShape>>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -111,13 +116,13 @@ impl GroupShape<'_> {
     }
 
     pub(super) fn into_group(self, raw: Bytes) -> Group {
-        let versions = self.versions.0.into_iter().map(|version| Version {
+        let versions = self.versions.0.into_iter().map(|Mapped(version)| Version {
             name: version.version.0.into(),
             resources: version
                 .resources
                 .0
                 .into_iter()
-                .map(|resource| Resource {
+                .map(|Mapped(resource)| Resource {
                     scope: match &*resource.scope.0 {
                         "Namespaced" => Scope::Namespaced,
                         "Cluster" => Scope::Cluster,
@@ -129,7 +134,7 @@ impl GroupShape<'_> {
                         .subresources
                         .0
                         .into_iter()
-                        .map(|subresource| Subresource {
+                        .map(|Mapped(subresource)| Subresource {
                             name: subresource.subresource.0.into(),
                             verbs: subresource.verbs.0,
                         })
@@ -137,7 +142,12 @@ impl GroupShape<'_> {
                 })
                 .collect(),
         });
-        Group { name: self.metadata.name.0.into(), versions: versions.collect(), raw, legacy: None }
+        Group {
+            name: Arc::from(&*self.metadata.name.0),
+            versions: versions.collect(),
+            raw,
+            legacy: None,
+        }
     }
 }
 
@@ -151,6 +161,10 @@ fn check_names<T>(
 ) {
     let mut seen = hashbrown::HashSet::new();
     for (index, entry) in entries.iter().enumerate() {
+        // Whoever reads them stops there.
+        if complaints.len() > MAX_COMPLAINTS {
+            return;
+        }
         let name = &*name(entry).0;
         if name.is_empty() {
             complaints.push(source.error(place(index), Problem::MissingName(what)));
@@ -213,6 +227,48 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
+/// A structure that is written as an object, and only so: serde would take an array of its fields.
+#[derive(Default)]
+pub(super) struct Mapped<T>(pub(super) T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Mapped<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct MapVisitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for MapVisitor<T> {
+            type Value = Mapped<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Mapped)
+            }
+        }
+        deserializer.deserialize_map(MapVisitor(PhantomData))
+    }
+}
+
+impl<T> Deref for Mapped<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> Deref for Nullable<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// A verb: a string, and never `null`.
+#[derive(Deserialize)]
+struct Word<'a>(#[serde(borrow)] Cow<'a, str>);
+
 /// A value that Go writes as `null` when it is empty.
 #[derive(Default)]
 struct Nullable<T>(T);
@@ -235,7 +291,7 @@ impl<'de> Deserialize<'de> for VerbSet {
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut verbs: A) -> Result<VerbSet, A::Error> {
                 let mut set = VerbSet::default();
-                while let Some(Name(verb)) = verbs.next_element()? {
+                while let Some(Word(verb)) = verbs.next_element()? {
                     set.insert_listed(&verb);
                 }
                 Ok(set)

@@ -112,6 +112,26 @@ fn row_8_what_local_serves_must_have_been_seen() {
 }
 
 #[test]
+fn row_8_nobody_speaks_for_a_local_server_that_was_not_heard() {
+    // A peer listed it otherwise, denied it, and lists it no more; local was last heard before.
+    let quiet = confirmed_at(local(), NOW - 10);
+    let cluster = Cluster::beside([quiet, member("b", "v1.36.0", &[])]);
+    assert_eq!(cluster.denied(THINGS, &[("b", false)]), ASK);
+    assert_eq!(cluster.denied(THINGS, &[("b", false), ("a", false)]), TRUE_404);
+}
+
+#[test]
+fn row_10_a_write_that_local_denies_goes_to_no_older_server() {
+    let things = ["a.io/v1/things"];
+    let patch = "PATCH /apis/a.io/v1/namespaces/x/things/y";
+    let older = [member("a", "v1.36.0", &things), member("b", "v1.34.0", &things)];
+    assert_eq!(Cluster::beside(older).denied(patch, &[("a", true)]), "refuse: view-suspect");
+    let newer = [member("a", "v1.34.0", &things), member("b", "v1.36.0", &things)];
+    let peers = "peers b: served-by-peer, next on 404 of routing";
+    assert_eq!(Cluster::beside(newer).denied(patch, &[("a", true)]), peers);
+}
+
+#[test]
 fn row_10_local_denies_what_it_lists() {
     let things = ["a.io/v1/things"];
     let alone = Cluster::beside([member("a", "v1.34.0", &things)]);

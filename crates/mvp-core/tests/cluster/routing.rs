@@ -147,6 +147,15 @@ fn row_13_a_verb_that_nobody_lists_is_refused_by_who_has_the_resource() {
 }
 
 #[test]
+fn row_13_a_member_that_left_may_have_had_the_verb() {
+    let mut left = member("b", "v1.36.0", &["batch/v1/jobs:get,list"]);
+    left.presence = Presence::Left;
+    let cluster = Cluster::beside([member("a", "v1.34.0", &[]), left]);
+    let delete = "DELETE /apis/batch/v1/namespaces/x/jobs/y";
+    assert_eq!(cluster.client(delete), "refuse: nobody-reachable");
+}
+
+#[test]
 fn row_13_a_path_of_the_wrong_scope_is_not_one_that_is_served() {
     let cluster = Cluster::beside([
         member("a", "v1.34.0", &["/v1/pods", "!/v1/nodes", "!/v1/namespaces"]),

@@ -1,0 +1,113 @@
+//! Documents with faults that take nothing from the rest: left out or united, with a complaint.
+
+use crate::{GOOD, check_cluster, check_text, parse, with_group, with_items};
+
+/// A document with one fault below the first group, and what must be left of it.
+struct Mended {
+    name: &'static str,
+    document: String,
+    place: &'static str,
+    problem: &'static str,
+    left: &'static str,
+}
+
+#[test]
+fn what_can_be_mended_is_mended_with_a_complaint() {
+    let one = |fields: &str| {
+        with_items(&format!(r#"[{{"metadata":{{"name":"bad.io"}},{fields}}},{GOOD}]"#))
+    };
+    let version = |fields: &str| one(&format!(r#""versions":[{{"version":"v1",{fields}}}]"#));
+    let resource =
+        |fields: &str| version(&format!(r#""resources":[{{"resource":"bads",{fields}}}]"#));
+    let cases = [
+        Mended {
+            name: "a group without a name",
+            document: with_items(&format!(r#"[{{"versions":[]}},{GOOD}]"#)),
+            place: "items[0]",
+            problem: "the group has no name; it was left out",
+            left: "[]",
+        },
+        Mended {
+            name: "a version without a name",
+            document: one(r#""versions":[{"version":"v1"},{"resources":[]}]"#),
+            place: "items[0].versions[1]",
+            problem: "the version has no name; it was left out",
+            left: r#"[{"version":"v1","resources":[]}]"#,
+        },
+        Mended {
+            name: "a resource without a name",
+            document: version(
+                r#""resources":[{"verbs":["get"]},{"resource":"a","verbs":["get"],"x":1}]"#,
+            ),
+            place: "items[0].versions[0].resources[0]",
+            problem: "the resource has no name; it was left out",
+            left: r#"[{"version":"v1","resources":[{"resource":"a","verbs":["get"],"x":1}]}]"#,
+        },
+        Mended {
+            name: "a subresource without a name",
+            document: resource(r#""subresources":[{"subresource":"a"},{"subresource":null}]"#),
+            place: "items[0].versions[0].resources[0].subresources[1]",
+            problem: "the subresource has no name; it was left out",
+            left: r#"[{"version":"v1","resources":[{"resource":"bads","subresources":[{"subresource":"a"}]}]}]"#,
+        },
+        Mended {
+            name: "a group twice",
+            document: with_items(&format!(
+                r#"[{{"metadata":{{"name":"bad.io"}},"versions":[{{"version":"v1"}}]}},{GOOD},{{"metadata":{{"name":"bad.io"}},"versions":[{{"version":"v2"}}]}}]"#
+            )),
+            place: "items[2]",
+            problem: r#"the group "bad.io" is listed twice; the entries were united"#,
+            left: r#"[{"version":"v1"},{"version":"v2"}]"#,
+        },
+        Mended {
+            name: "a version twice",
+            document: one(
+                r#""versions":[{"version":"v1","resources":[{"resource":"a"}]},{"version":"v1","resources":[{"resource":"b"}]}]"#,
+            ),
+            place: "items[0].versions[1]",
+            problem: r#"the version "v1" is listed twice; the entries were united"#,
+            left: r#"[{"version":"v1","resources":[{"resource":"a"},{"resource":"b"}]}]"#,
+        },
+        Mended {
+            name: "a resource twice",
+            document: version(
+                r#""resources":[{"resource":"a","verbs":["get"],"x":1},{"resource":"a","verbs":["list"],"y":2}]"#,
+            ),
+            place: "items[0].versions[0].resources[1]",
+            problem: r#"the resource "a" is listed twice; the entries were united"#,
+            left: r#"[{"version":"v1","resources":[{"resource":"a","verbs":["get","list"],"x":1,"y":2}]}]"#,
+        },
+        Mended {
+            name: "a subresource twice",
+            document: resource(
+                r#""subresources":[{"subresource":"a","verbs":["get"]},{"subresource":"a","verbs":["patch"]}]"#,
+            ),
+            place: "items[0].versions[0].resources[0].subresources[1]",
+            problem: r#"the subresource "a" is listed twice; the entries were united"#,
+            left: r#"[{"version":"v1","resources":[{"resource":"bads","subresources":[{"subresource":"a","verbs":["get","patch"]}]}]}]"#,
+        },
+    ];
+    for Mended { name, document, place, problem, left } in cases {
+        let parsed = parse(document).expect(name);
+        assert_eq!(parsed.complaints.len(), 1, "{name}: {:?}", parsed.complaints);
+        check_text(name, &parsed.complaints[0], place, problem);
+        let left: serde_json::Value = serde_json::from_str(left).unwrap();
+        let found = parsed.value.group("bad.io").map_or(serde_json::json!([]), |group| {
+            serde_json::from_slice::<serde_json::Value>(&group.raw).unwrap()["versions"].clone()
+        });
+        assert_eq!(found, left, "{name}");
+        let good = parsed.value.group("good.io").expect(name);
+        assert_eq!(good.raw, GOOD, "{name}: the rest is intact");
+        check_cluster(name, Some(parsed.value));
+    }
+}
+
+#[test]
+fn odd_documents_are_taken_and_kept() {
+    let big = "1".repeat(400);
+    let unknown = format!(r#""versions":[],"x":1e999,"y":-{big},"z":1,"z":2,"w":"\ud800\u0000""#);
+    let parsed = parse(with_group(&unknown)).expect("unknown fields are not looked at");
+    let document = parsed.value.to_aggregated_json("v2");
+    assert!(String::from_utf8_lossy(&document).contains(&unknown));
+    assert!(parsed.complaints.is_empty());
+}

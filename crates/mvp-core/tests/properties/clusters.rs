@@ -1,0 +1,218 @@
+//! Clusters made at random: members in every state, and the snapshots built of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mvp_core::discovery::{GroupList, Part};
+use mvp_core::member::{Member, MemberKind, Presence, Release, Seen, View};
+use mvp_core::snapshot::{Inputs, Policy};
+use mvp_core::{Snapshot, Timestamp};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::{Index, select, subsequence};
+use serde_json::Value;
+
+use crate::documents::{GROUPS, VERSIONS, document, parse};
+
+/// The moment at which every cluster is looked at, in seconds after the start of its clock.
+pub(crate) const NOW: u64 = 1000;
+
+const IDS: [&str; 5] = ["apiserver-a", "apiserver-b", "apiserver-c", "apiserver-d", "other"];
+
+/// A member, and the documents that its views were read from.
+#[derive(Debug, Clone)]
+pub(crate) struct Server {
+    pub(crate) member: Member,
+    api: Option<Value>,
+    apis: Option<Value>,
+}
+
+/// The members of a cluster, seen from one of them, or from none.
+#[derive(Debug, Clone)]
+pub(crate) struct Cluster {
+    pub(crate) servers: Vec<Server>,
+    pub(crate) local: Option<Arc<str>>,
+    pub(crate) extensions: Vec<(String, String)>,
+    pub(crate) started: u64,
+    pub(crate) now: u64,
+}
+
+/// A cluster of one to five members in any state. Some say the same as others, as servers of one
+/// release do.
+pub(crate) fn clusters() -> impl Strategy<Value = Cluster> {
+    let servers = subsequence(&IDS[..], 1..=IDS.len())
+        .prop_shuffle()
+        .prop_flat_map(|ids| ids.into_iter().map(server).collect::<Vec<_>>());
+    let documents = (vec(document(Part::Api), 2), vec(document(Part::Apis), 3));
+    let extension = (select(&GROUPS[..]), select(&VERSIONS[..]));
+    let extensions = prop_oneof![3 => Just(Vec::new()), 1 => vec(extension, 1..=2)];
+    (servers, documents, option::weighted(0.8, any::<Index>()), extensions, ages()).prop_map(
+        |(servers, (api, apis), local, extensions, uptime)| {
+            let with_documents = |(member, ages): (Member, [Option<Age>; 2])| {
+                let mut server = Server { member, api: None, apis: None };
+                for ((part, documents), age) in Part::ALL.into_iter().zip([&api, &apis]).zip(&ages)
+                {
+                    if let Some((which, age)) = age {
+                        server.see(part, which.get(documents), NOW - age);
+                    }
+                }
+                server
+            };
+            let servers: Vec<Server> = servers.into_iter().map(with_documents).collect();
+            let owned = |(group, version): (&str, &str)| (group.to_owned(), version.to_owned());
+            Cluster {
+                local: local.map(|local| Arc::clone(&local.get(&servers).member.id)),
+                servers,
+                extensions: extensions.into_iter().map(owned).collect(),
+                started: NOW - uptime,
+                now: NOW,
+            }
+        },
+    )
+}
+
+/// Which of the cluster's documents a member sent, and how long ago it was confirmed.
+type Age = (Index, u64);
+
+/// A member, and the documents that it is to have, if any.
+fn server(id: &'static str) -> impl Strategy<Value = (Member, [Option<Age>; 2])> {
+    let kind = select(vec![MemberKind::Mvp, MemberKind::Bare]);
+    let presence = prop_oneof![4 => Just(Presence::Present), 1 => Just(Presence::Left)];
+    let address = option::weighted(0.85, Just(Arc::from("10.0.0.1:6443")));
+    let times = (ages(), ages());
+    let part = || option::weighted(0.85, (any::<Index>(), ages()));
+    (kind, presence, address, times, [part(), part()], releases()).prop_map(
+        move |(kind, presence, address, (joined, heard), parts, release)| {
+            let member = Member {
+                id: id.into(),
+                kind,
+                address,
+                presence,
+                joined: at(NOW - joined),
+                heard: at(NOW - heard),
+                view: View { release, ..View::default() },
+            };
+            (member, parts)
+        },
+    )
+}
+
+/// Ages in seconds, on both sides of every limit of the default policy.
+pub(crate) fn ages() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        2 => 0..4u64,
+        1 => select(vec![5, 6, 29, 30, 31, 40, 41, 300, 301, 900]),
+    ]
+}
+
+pub(crate) fn releases() -> impl Strategy<Value = Option<Release>> {
+    option::weighted(0.8, (34..=36u16).prop_map(|minor| Release { major: 1, minor }))
+}
+
+/// The moment so many seconds after the start of the clock.
+pub(crate) fn at(seconds: u64) -> Timestamp {
+    Timestamp::after_start(Duration::from_secs(seconds))
+}
+
+impl Server {
+    pub(crate) fn document(&self, part: Part) -> Option<&Value> {
+        match part {
+            Part::Api => self.api.as_ref(),
+            Part::Apis => self.apis.as_ref(),
+        }
+    }
+
+    /// Whether it can be sent a request.
+    pub(crate) fn reachable(&self) -> bool {
+        self.member.presence == Presence::Present && self.member.address.is_some()
+    }
+
+    /// The member says now, to a fetch begun at `moment`, that its documents are these; where one
+    /// is `None`, that the one it sent before still stands.
+    pub(crate) fn confirm(&mut self, moment: u64, new: [Option<&Value>; 2]) {
+        for (part, new) in Part::ALL.into_iter().zip(new) {
+            if let Some(document) = new.or(self.document(part)).cloned() {
+                self.see(part, &document, moment);
+            }
+        }
+        self.member.heard = at(moment);
+    }
+
+    fn see(&mut self, part: Part, document: &Value, moment: u64) {
+        let seen = Some(Seen { list: parse(part, document), confirmed: at(moment) });
+        let document = Some(document.clone());
+        match part {
+            Part::Api => (self.member.view.api, self.api) = (seen, document),
+            Part::Apis => (self.member.view.apis, self.apis) = (seen, document),
+        }
+    }
+}
+
+impl Cluster {
+    /// A cluster of healthy members with these documents, in which nothing is in doubt.
+    pub(crate) fn healthy(lists: &[(Arc<GroupList>, Arc<GroupList>)]) -> Cluster {
+        let server = |(id, (api, apis)): (&&str, &(Arc<GroupList>, Arc<GroupList>))| {
+            let seen = |list| Some(Seen { list: Arc::clone(list), confirmed: at(NOW) });
+            let view = View { api: seen(api), apis: seen(apis), release: None };
+            let member = Member {
+                id: (*id).into(),
+                kind: MemberKind::Mvp,
+                address: Some("10.0.0.1:6443".into()),
+                presence: Presence::Present,
+                joined: at(0),
+                heard: at(NOW),
+                view,
+            };
+            Server { member, api: None, apis: None }
+        };
+        Cluster {
+            servers: IDS.iter().zip(lists).map(server).collect(),
+            local: None,
+            extensions: Vec::new(),
+            started: 0,
+            now: NOW,
+        }
+    }
+
+    pub(crate) fn inputs(&self) -> Inputs {
+        Inputs {
+            members: self.servers.iter().map(|server| server.member.clone()).collect(),
+            local: self.local.clone(),
+            extension_versions: self.extensions.clone().into(),
+            started: at(self.started),
+            now: at(self.now),
+            policy: Policy::default(),
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot::build(self.inputs(), None)
+    }
+
+    pub(crate) fn server(&self, id: &str) -> &Server {
+        self.servers.iter().find(|server| &*server.member.id == id).expect("a member")
+    }
+
+    pub(crate) fn local_server(&self) -> Option<&Server> {
+        self.servers.iter().find(|server| Some(&server.member.id) == self.local.as_ref())
+    }
+
+    pub(crate) fn is_local(&self, server: &Server) -> bool {
+        Some(&server.member.id) == self.local.as_ref()
+    }
+
+    /// Members without whose word nobody can know that a thing is not served: those that can be
+    /// asked, gave a sign of life lately, and were not silent for too long.
+    pub(crate) fn accountable(&self, part: Part) -> impl Iterator<Item = &Server> {
+        let policy = Policy::default();
+        self.servers.iter().filter(move |server| {
+            let member = &server.member;
+            let answered = member.view.part(part).map_or(member.joined, |seen| seen.confirmed);
+            !self.is_local(server)
+                && server.reachable()
+                && at(self.now).since(member.heard) <= policy.heard_within
+                && at(self.now).since(answered) <= policy.blocks_for
+        })
+    }
+}
