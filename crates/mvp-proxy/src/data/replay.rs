@@ -24,6 +24,8 @@ struct Shared {
     /// Part of what passed is no more: the body cannot be sent again from its start.
     lost: bool,
     ended: bool,
+    /// How often it was begun to be sent. Only the last may read on.
+    attempts: usize,
 }
 
 impl Replay {
@@ -32,17 +34,22 @@ impl Replay {
         if body.is_end_stream() {
             return Replay(None);
         }
-        let shared = Shared { body, kept: Vec::new(), bytes: 0, lost: false, ended: false };
+        let shared =
+            Shared { body, kept: Vec::new(), bytes: 0, lost: false, ended: false, attempts: 0 };
         Replay(Some(Arc::new(Mutex::new(shared))))
     }
 
     /// The body from its start; nothing where that is no longer at hand.
     pub(crate) fn attempt(&self) -> Option<Body> {
         let Some(shared) = &self.0 else { return Some(Body::empty()) };
-        if lock(shared).lost {
+        let mut state = lock(shared);
+        if state.lost {
             return None;
         }
-        Some(Body::new(Attempt { shared: Arc::clone(shared), next: 0 }))
+        state.attempts += 1;
+        let attempt = state.attempts;
+        drop(state);
+        Some(Body::new(Attempt { shared: Arc::clone(shared), attempt, next: 0 }))
     }
 
     /// Keeps nothing more: the response is there.
@@ -57,6 +64,7 @@ impl Replay {
 /// One sending of the body: first what was kept, then what still comes.
 struct Attempt {
     shared: Arc<Mutex<Shared>>,
+    attempt: usize,
     next: usize,
 }
 
@@ -70,6 +78,10 @@ impl HttpBody for Attempt {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
         let mut shared = lock(&this.shared);
+        if shared.attempts != this.attempt {
+            // Another server has it now. One that reads on after its 404 must take nothing from it.
+            return Poll::Ready(Some(Err("the request was sent to another server".into())));
+        }
         if let Some(kept) = shared.kept.get(this.next) {
             this.next += 1;
             return Poll::Ready(Some(Ok(Frame::data(kept.clone()))));
