@@ -231,7 +231,7 @@ impl Metrics {
             reason,
             member = outcome.member.unwrap_or_default(),
             code,
-            milliseconds = now.since(outcome.arrived).as_millis(),
+            milliseconds = u64::try_from(now.since(outcome.arrived).as_millis()).unwrap_or(u64::MAX),
             "request"
         );
     }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::{DemoArgs, Output};
 use crate::mistake::Mistake;
-use crate::serve::signalled;
+use crate::serve::Signals;
 use certificates::Certificates;
 use check::Check;
 use cluster::Cluster;
@@ -37,7 +37,7 @@ pub(crate) fn run(args: DemoArgs) -> anyhow::Result<()> {
         }
         let files = Files::write(&certificates, &cluster)?;
         introduce(&cluster, &files, args.output)?;
-        signalled().await.context("cannot wait for Ctrl-C")?;
+        Signals::new()?.next().await;
         stop.cancel();
         Ok(())
     })

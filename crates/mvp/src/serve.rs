@@ -6,6 +6,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use anyhow::Context;
 use mvp_core::member::MemberKind;
@@ -19,6 +20,7 @@ use mvp_proxy::metrics::Metrics;
 use mvp_proxy::peers::{Peers, Reachable};
 use mvp_proxy::{LocalSlot, MixedVersionLayer};
 use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tower_layer::Layer;
 
@@ -26,12 +28,18 @@ use crate::admin::{self, Admin};
 use crate::config::{KeyPair, ServeConfig};
 use crate::inside;
 
+/// How long watches may go on once we were told to stop.
+const GRACE: Duration = Duration::from_secs(5);
+
 /// Serves until told to stop.
 pub(crate) fn run(config: ServeConfig) -> anyhow::Result<()> {
     let listeners = bind_workers(config.listen, config.workers)
         .with_context(|| cannot_listen(config.listen, "--bind-address and --secure-port"))?;
     let admin_listener = bind(config.admin, false)
         .with_context(|| cannot_listen(config.admin, "--admin-bind-address"))?;
+    // With port 0 the system chose.
+    let listen = listeners.first().map_or(Ok(config.listen), TcpListener::local_addr)?;
+    let admin = admin_listener.local_addr()?;
     let gateway = Arc::new(Gateway::new(&config)?);
     let stop = CancellationToken::new();
 
@@ -41,8 +49,8 @@ pub(crate) fn run(config: ServeConfig) -> anyhow::Result<()> {
         .map(|(index, listener)| gateway.spawn_worker(index, listener, &stop))
         .collect::<anyhow::Result<_>>()?;
     tracing::info!(
-        listen = %config.listen,
-        admin = %config.admin,
+        listen = %listen,
+        admin = %admin,
         local = %config.local.url,
         id = %gateway.settings.local.as_deref().unwrap_or_default(),
         advertise = ?config.advertise,
@@ -51,13 +59,14 @@ pub(crate) fn run(config: ServeConfig) -> anyhow::Result<()> {
         workers = workers.len(),
         "serving"
     );
-    runtime()?.block_on(gateway.control(admin_listener, stop))?;
-    for worker in workers {
-        if worker.join().is_err() {
-            anyhow::bail!("a worker ended by itself; the log has the reason");
-        }
-    }
-    Ok(())
+    runtime()?.block_on(async {
+        gateway.control(admin_listener, stop).await?;
+        // Here, so that a second signal is heard meanwhile.
+        let join = move || workers.into_iter().all(|worker| worker.join().is_ok());
+        let joined = tokio::task::spawn_blocking(join).await?;
+        anyhow::ensure!(joined, "a worker ended by itself; the log has the reason");
+        Ok(())
+    })
 }
 
 /// All that workers and the control loop are made of.
@@ -143,7 +152,8 @@ impl Gateway {
                     let service = AuthenticateLayer::new(gateway.headers.clone())
                         .layer(layer.1.layer(Remote::new(layer.0, gateway.local.clone())));
                     let tls = gateway.tls.clone();
-                    mvp_net::serve(listener, tls, Limits::default(), service, stop.clone()).await;
+                    let limits = Limits { grace: GRACE, ..Limits::default() };
+                    mvp_net::serve(listener, tls, limits, service, stop.clone()).await;
                     Ok(())
                 })
             });
@@ -174,6 +184,7 @@ impl Gateway {
         listener: TcpListener,
         stop: CancellationToken,
     ) -> anyhow::Result<()> {
+        let mut signals = Signals::new()?;
         let slot = LocalSlot::default();
         let (forwarder, layer) = self.layer(slot.clone());
         let _local = layer.layer(Remote::new(Arc::clone(&forwarder), self.local.clone()));
@@ -197,12 +208,11 @@ impl Gateway {
         tokio::select! {
             outcome = admin => outcome.context("the admin endpoint ended")?,
             outcome = control => outcome.context("the control loop ended")?,
-            signal = signalled() => {
-                tracing::info!("{} received, draining; a second one ends it at once", signal?);
-                tokio::spawn(async {
-                    if signalled().await.is_ok() {
-                        std::process::exit(1);
-                    }
+            signal = signals.next() => {
+                tracing::info!("{signal} received, draining; a second one ends it at once");
+                tokio::spawn(async move {
+                    signals.next().await;
+                    std::process::exit(1);
                 });
             }
         }
@@ -221,15 +231,28 @@ impl Gateway {
     }
 }
 
-/// Ends with the name of the signal that asks us to stop.
-pub(crate) async fn signalled() -> std::io::Result<&'static str> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    Ok(tokio::select! {
-        _ = terminate.recv() => "SIGTERM",
-        _ = interrupt.recv() => "SIGINT",
-    })
+/// The signals that ask us to stop, heard from now on.
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    pub(crate) fn new() -> anyhow::Result<Signals> {
+        let heard = |kind| signal(kind).context("cannot listen for signals");
+        Ok(Signals {
+            terminate: heard(SignalKind::terminate())?,
+            interrupt: heard(SignalKind::interrupt())?,
+        })
+    }
+
+    /// The name of the next one.
+    pub(crate) async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
 }
 
 fn server_tls(config: &ServeConfig) -> anyhow::Result<ServerTls> {

@@ -111,7 +111,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { max_bytes: 64 << 20, max_depth: 64 }
+        Limits { max_bytes: 32 << 20, max_depth: 64 }
     }
 }
 

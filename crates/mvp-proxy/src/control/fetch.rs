@@ -32,6 +32,8 @@ const ACCEPT_DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=A
 application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList;q=0.9,\
 application/json;q=0.8";
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// `/version`, and the list of paths at the root.
+const MAX_SMALL: usize = 1 << 20;
 /// Groups and versions of a server without aggregated discovery that are asked one by one.
 const MAX_WALKED: usize = 2000;
 
@@ -92,7 +94,7 @@ async fn try_fetch_part(
     part: Part,
     etag: Option<&HeaderValue>,
 ) -> Result<Outcome, String> {
-    let answer = get(ask, part.path(), ACCEPT_DISCOVERY, etag).await?;
+    let answer = get(ask, part.path(), ACCEPT_DISCOVERY, etag, Limits::default().max_bytes).await?;
     if answer.status == StatusCode::NOT_MODIFIED && etag.is_some() {
         return Ok(Outcome::Unchanged);
     }
@@ -135,8 +137,10 @@ async fn walk(
         let prefix = if group.name.is_empty() { "/api" } else { "/apis" };
         paths.extend(group.versions.iter().map(|v| format!("{prefix}/{}", v.group_version)));
     }
+    let mut left = limits.max_bytes;
     for path in paths.into_iter().take(MAX_WALKED) {
-        let answer = get(ask, &path, "application/json", None).await?;
+        let answer = get(ask, &path, "application/json", None, left).await?;
+        left = left.saturating_sub(answer.body.len());
         if answer.status == StatusCode::NOT_FOUND {
             continue;
         }
@@ -176,7 +180,9 @@ async fn root_paths(ask: &impl Ask) -> Vec<String> {
         paths: Vec<String>,
     }
     // A server that does not say is taken at the word of its list.
-    let Ok(answer) = get(ask, "/", "application/json", None).await else { return Vec::new() };
+    let Ok(answer) = get(ask, "/", "application/json", None, MAX_SMALL).await else {
+        return Vec::new();
+    };
     let root = answer.ok().ok().and_then(|body| serde_json::from_slice::<Root>(&body).ok());
     root.map(|root| root.paths).unwrap_or_default()
 }
@@ -187,8 +193,10 @@ async fn fetch_release(ask: &impl Ask) -> Option<Release> {
     struct Version {
         git_version: String,
     }
-    let answer =
-        timeout(TIMEOUT, get(ask, "/version", "application/json", None)).await.ok()?.ok()?;
+    let answer = timeout(TIMEOUT, get(ask, "/version", "application/json", None, MAX_SMALL))
+        .await
+        .ok()?
+        .ok()?;
     let version: Version = serde_json::from_slice(&answer.ok().ok()?).ok()?;
     Release::parse(&version.git_version)
 }
@@ -218,6 +226,7 @@ async fn get(
     path: &str,
     accept: &'static str,
     etag: Option<&HeaderValue>,
+    limit: usize,
 ) -> Result<Answer, String> {
     let mut request = Request::get(path)
         .header(ACCEPT, accept)
@@ -231,7 +240,6 @@ async fn get(
     }
     let response = ask.ask(request).await.map_err(|problem| format!("{path}: {problem}"))?;
     let (parts, body) = response.into_parts();
-    let limit = Limits::default().max_bytes;
     let body = Limited::new(body, limit).collect().await;
     let body = body.map_err(|error| format!("{path}: {error}"))?.to_bytes();
     let gzipped = parts.headers.get(CONTENT_ENCODING).is_some_and(|e| e.as_bytes() == b"gzip");

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::{Request, Response};
+use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
@@ -21,6 +22,9 @@ use crate::body::Body;
 /// readers of some streams cannot stall the others.
 const STREAM_WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = 16 << 20;
+const MAX_STREAMS: usize = 100;
+/// How many connections that end a request may meet in a row.
+const MAX_RESENT: usize = 3;
 /// A server that does not answer a PING for so long hangs.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
@@ -86,12 +90,23 @@ impl Http2Pool {
         }
     }
 
-    async fn send(&self, request: Request<Body>) -> Result<Response<Body>, PoolError> {
-        let stream = self.stream().await.map_err(PoolError::Connect)?;
-        let mut sender = stream.0.sender.clone();
-        match sender.try_send_request(request).await {
-            Ok(response) => Ok(response.map(|body| Body::new(body).keeping(stream))),
-            Err(error) => Err(given_back(error)),
+    async fn send(&self, mut request: Request<Body>) -> Result<Response<Body>, PoolError> {
+        let mut resent = 0;
+        loop {
+            let stream = self.stream().await.map_err(PoolError::Connect)?;
+            let mut sender = stream.0.sender.clone();
+            match sender.try_send_request(request).await.map_err(given_back) {
+                Ok(response) => {
+                    return Ok(response.map(|body| Body::new(body).keeping(stream)));
+                }
+                // The server is ending this connection; what it gave back goes over another.
+                Err(PoolError::Exchange(_, Some(unsent))) if resent < MAX_RESENT => {
+                    lock(&self.connections).retain(|other| !Arc::ptr_eq(other, &stream.0));
+                    resent += 1;
+                    request = *unsent;
+                }
+                Err(error) => return Err(error),
+            }
         }
     }
 
@@ -116,7 +131,7 @@ impl Http2Pool {
         connections.retain(|connection| !connection.sender.is_closed());
         connections.iter().find_map(|connection| {
             let room = connection.streams.load(Ordering::Relaxed)
-                < connection.max_streams.load(Ordering::Relaxed);
+                < connection.max_streams.load(Ordering::Relaxed).min(MAX_STREAMS);
             room.then(|| {
                 connection.streams.fetch_add(1, Ordering::Relaxed);
                 Stream(Arc::clone(connection))
@@ -166,11 +181,17 @@ impl Http1Pool {
     }
 
     async fn send(&self, request: Request<Body>) -> Result<Response<Body>, PoolError> {
-        let mut sender = match self.take_idle() {
-            Some(sender) => sender,
-            None => self.connect().await.map_err(PoolError::Connect)?,
+        let (mut sender, response) = match self.take_idle() {
+            None => send_on(self.connect().await.map_err(PoolError::Connect)?, request).await?,
+            Some(sender) => match send_on(sender, request).await {
+                // It was closed while it rested; what it gave back goes over a new one.
+                Err(PoolError::Exchange(_, Some(unsent))) => {
+                    let sender = self.connect().await.map_err(PoolError::Connect)?;
+                    send_on(sender, *unsent).await?
+                }
+                outcome => outcome?,
+            },
         };
-        let response = sender.try_send_request(request).await.map_err(given_back)?;
         // It can be used again when the response was read to its end.
         let idle = Arc::clone(&self.idle);
         tokio::spawn(async move {
@@ -201,6 +222,16 @@ impl Http1Pool {
         });
         Ok(sender)
     }
+}
+
+type Sent = (http1::SendRequest<Body>, Response<Incoming>);
+
+async fn send_on(
+    mut sender: http1::SendRequest<Body>,
+    request: Request<Body>,
+) -> Result<Sent, PoolError> {
+    let response = sender.try_send_request(request).await.map_err(given_back)?;
+    Ok((sender, response))
 }
 
 fn given_back(mut error: TrySendError<Request<Body>>) -> PoolError {

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
@@ -19,6 +20,8 @@ use crate::status;
 pub struct Remote {
     forwarder: Arc<Forwarder>,
     target: Arc<Target>,
+    /// Whether it last gave no answer: that is worth a line when it begins, not each time.
+    down: Arc<AtomicBool>,
 }
 
 /// Left in the extensions of a 503 of ours: the server gave no answer.
@@ -28,7 +31,7 @@ pub struct Unreachable(pub Stage);
 impl Remote {
     /// That server, over these connections.
     pub fn new(forwarder: Arc<Forwarder>, target: Target) -> Remote {
-        Remote { forwarder, target: Arc::new(target) }
+        Remote { forwarder, target: Arc::new(target), down: Arc::default() }
     }
 }
 
@@ -42,15 +45,23 @@ impl Service<Request<Body>> for Remote {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Remote { forwarder, target } = self.clone();
+        let Remote { forwarder, target, down } = self.clone();
         Box::pin(async move {
-            Ok(forwarder.send(&target, request).await.unwrap_or_else(|error| unreachable(&error)))
+            let sent = forwarder.send(&target, request).await;
+            let was_down = down.swap(sent.is_err(), Ordering::Relaxed);
+            match &sent {
+                Err(error) if !was_down => {
+                    tracing::warn!(%error, "the local server gives no answer")
+                }
+                Ok(_) if was_down => tracing::info!("the local server answers again"),
+                _ => {}
+            }
+            Ok(sent.unwrap_or_else(|error| unreachable(&error)))
         })
     }
 }
 
 fn unreachable(error: &SendError) -> Response<Body> {
-    tracing::warn!(%error, "the local server gave no answer");
     let message = format!("the API server {} gave no answer", error.member);
     let mut response = status::unavailable(&message);
     response.extensions_mut().insert(Unreachable(error.stage));

@@ -1,0 +1,279 @@
+//! A way to a server that breaks on demand, below HTTP. Entry: [`Front`].
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::double::Double;
+use crate::pki::pki;
+
+/// What becomes of new connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// They lead to the server.
+    Through,
+    /// Nobody listens.
+    Refuse,
+    /// Accepted and reset, before TLS.
+    Reset,
+    /// TLS is fine, and nothing after it makes sense.
+    Garbage,
+    /// Closed when the head of a request came.
+    CloseAtHead,
+    /// HTTP/2: the stream is refused, unprocessed.
+    RefuseStream,
+    /// HTTP/2: GOAWAY, and the request is not among those that were processed.
+    GoAway,
+    /// HTTP/2: as before for one connection; the next ones lead to the server.
+    GoAwayOnce,
+    /// HTTP/2: a part of a body without a length, then the stream is cancelled.
+    CancelAnswer,
+    /// HTTP/2: reads a request to its end, and remembers how it ended.
+    Listen,
+}
+
+pub struct Front {
+    pub address: SocketAddr,
+    state: Arc<State>,
+    _stop: DropGuard,
+}
+
+struct State {
+    mode: Mutex<Mode>,
+    refuse: CancellationToken,
+    cut: Mutex<CancellationToken>,
+    heads: AtomicUsize,
+    heard: watch::Sender<bool>,
+    ends: watch::Sender<Vec<End>>,
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Whole,
+    Broken,
+}
+
+impl Front {
+    /// A way to this server.
+    pub async fn before(server: &Double) -> Front {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let state = Arc::new(State {
+            mode: Mutex::new(Mode::Through),
+            refuse: stop.child_token(),
+            cut: Mutex::default(),
+            heads: AtomicUsize::new(0),
+            heard: watch::Sender::default(),
+            ends: watch::Sender::default(),
+        });
+        tokio::spawn(accept(listener, server.address, Arc::clone(&state)));
+        Front { address, state, _stop: stop.drop_guard() }
+    }
+
+    /// Ends every connection, and treats new ones so.
+    pub fn becomes(&self, mode: Mode) {
+        *self.state.mode.lock().unwrap() = mode;
+        if mode == Mode::Refuse {
+            self.state.refuse.cancel();
+        }
+        self.cut();
+    }
+
+    /// Ends every connection.
+    pub fn cut(&self) {
+        std::mem::take(&mut *self.state.cut.lock().unwrap()).cancel();
+    }
+
+    /// How the first request ended that it listened to.
+    pub async fn end(&self) -> End {
+        let mut ends = self.state.ends.subscribe();
+        crate::soon(ends.wait_for(|ends| !ends.is_empty())).await.unwrap()[0]
+    }
+
+    /// Waits until it hears a request.
+    pub async fn heard(&self) {
+        let mut heard = self.state.heard.subscribe();
+        crate::soon(heard.wait_for(|heard| *heard)).await.unwrap();
+    }
+
+    /// How many heads of requests came since it broke.
+    pub fn heads(&self) -> usize {
+        self.state.heads.load(Ordering::SeqCst)
+    }
+}
+
+impl State {
+    fn next_mode(&self) -> Mode {
+        let mut mode = self.mode.lock().unwrap();
+        match *mode {
+            Mode::GoAwayOnce => {
+                *mode = Mode::Through;
+                Mode::GoAway
+            }
+            mode => mode,
+        }
+    }
+}
+
+/// HTTP/2 as it should be, until it matters.
+async fn well_spoken(stream: Tls, mode: Mode, state: &State) -> Result<(), h2::Error> {
+    let mut connection = h2::server::handshake(stream).await?;
+    let mut exchanges = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = connection.accept() => {
+                let Some(accepted) = accepted else { return Ok(()) };
+                let (request, mut respond) = accepted?;
+                if mode == Mode::CancelAnswer {
+                    let mut answer = respond.send_response(http::Response::new(()), false)?;
+                    answer.send_data(Bytes::from_static(b"the start, "), false)?;
+                    exchanges.spawn(async move {
+                        // The part is on its way when the client's reading of it makes room.
+                        tokio::task::yield_now().await;
+                        answer.send_reset(h2::Reason::CANCEL);
+                    });
+                    continue;
+                }
+                let (heard, ends) = (state.heard.clone(), state.ends.clone());
+                exchanges.spawn(async move {
+                    let mut body = request.into_body();
+                    let end = loop {
+                        match body.data().await {
+                            Some(Ok(data)) => {
+                                heard.send_replace(true);
+                                let _ = body.flow_control().release_capacity(data.len());
+                            }
+                            Some(Err(_)) => break End::Broken,
+                            None if body.is_end_stream() => break End::Whole,
+                            None => break End::Broken,
+                        }
+                    };
+                    ends.send_modify(|ends| ends.push(end));
+                    drop(respond);
+                });
+            }
+            Some(_) = exchanges.join_next() => {}
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, server: SocketAddr, state: Arc<State>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = state.refuse.cancelled() => return,
+            Ok((stream, _)) = listener.accept() => {
+                let mode = state.next_mode();
+                let (state, cut) = (Arc::clone(&state), state.cut.lock().unwrap().clone());
+                connections.spawn(async move {
+                    tokio::select! {
+                        () = cut.cancelled() => {}
+                        () = treat(stream, mode, server, &state) => {}
+                    }
+                });
+            }
+        }
+    }
+}
+
+async fn treat(mut stream: TcpStream, mode: Mode, server: SocketAddr, state: &State) {
+    match mode {
+        Mode::Through | Mode::Refuse => {
+            if let Ok(mut onward) = TcpStream::connect(server).await {
+                let _ = copy_bidirectional(&mut stream, &mut onward).await;
+            }
+        }
+        // What lies unread makes the kernel reset it.
+        Mode::Reset => {
+            let _ = stream.readable().await;
+        }
+        Mode::Garbage => {
+            let mut stream = tls(stream).await;
+            let _ =
+                stream.write_all(b"*** this is no protocol that anybody knows ***\r\n\r\n").await;
+            let _ = stream.flush().await;
+            let _ = stream.read_to_end(&mut Vec::new()).await;
+        }
+        Mode::CancelAnswer | Mode::Listen => {
+            let _ = well_spoken(tls(stream).await, mode, state).await;
+        }
+        Mode::CloseAtHead | Mode::RefuseStream | Mode::GoAway | Mode::GoAwayOnce => {
+            let stream = tls(stream).await;
+            if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+                let _ = http2(stream, mode, state).await;
+            } else {
+                let _ = http1(stream, state).await;
+            }
+        }
+    }
+}
+
+type Tls = tokio_rustls::server::TlsStream<TcpStream>;
+
+async fn tls(stream: TcpStream) -> Tls {
+    let config = Arc::clone(pki().server_tls().current().config());
+    TlsAcceptor::from(config).accept(stream).await.unwrap()
+}
+
+async fn http1(mut stream: Tls, state: &State) -> std::io::Result<()> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await?);
+    }
+    state.heads.fetch_add(1, Ordering::SeqCst);
+    Ok(())
+}
+
+/// As much of HTTP/2 as it takes to turn requests down.
+async fn http2(mut stream: Tls, mode: Mode, state: &State) -> std::io::Result<()> {
+    const HEADERS: u8 = 1;
+    const SETTINGS: u8 = 4;
+    const PING: u8 = 6;
+    const ACK: u8 = 1;
+    let mut preface = [0; 24];
+    stream.read_exact(&mut preface).await?;
+    stream.write_all(&frame(SETTINGS, 0, 0, &[])).await?;
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).await?;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        let (kind, flags) = (head[3], head[4]);
+        let id = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+        let mut payload = vec![0; length];
+        stream.read_exact(&mut payload).await?;
+        match kind {
+            SETTINGS | PING if flags & ACK == 0 => {
+                let echo = if kind == PING { &payload[..] } else { &[] };
+                stream.write_all(&frame(kind, ACK, 0, echo)).await?;
+            }
+            HEADERS => {
+                state.heads.fetch_add(1, Ordering::SeqCst);
+                match mode {
+                    Mode::RefuseStream => stream.write_all(&frame(3, 0, id, &[0, 0, 0, 7])).await?,
+                    Mode::GoAway => stream.write_all(&frame(7, 0, 0, &[0; 8])).await?,
+                    _ => return Ok(()),
+                }
+            }
+            _ => {}
+        }
+        stream.flush().await?;
+    }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let mut frame = vec![length[1], length[2], length[3], kind, flags];
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    frame
+}

@@ -1,0 +1,171 @@
+//! 404s: rows 7, 8, 10 and 11. What exists is never said to be missing, and what is missing is said
+//! to be so once everybody confirmed it.
+
+use http::StatusCode;
+
+use crate::client::{BOTH, ask, get, post};
+use crate::double::{Double, NOT_ROUTED};
+use crate::gateway::Gateway;
+use crate::pki::pki;
+use crate::rows::thing;
+use crate::world::World;
+
+const NOWHERE: &str = "/apis/nowhere.example/v1/namespaces/default/things";
+const SHARED: &str = "/apis/shared.example/v1/namespaces/default/things";
+
+#[tokio::test]
+async fn row_7_the_truth_is_passed_on_word_for_word_after_a_round() {
+    let world = World::start().await;
+    let bodies =
+        [("text/plain; charset=utf-8", "404 page not found\n"), ("application/json", NOT_ROUTED)];
+    for (content_type, body) in bodies {
+        world.local.says(NOWHERE, 404, content_type, body);
+        for protocol in BOTH {
+            let discovery = || [&world.bare, &world.behind].map(|s| s.requests.of("/apis").len());
+            let before = discovery();
+            let answer = ask(world.gateway.address, protocol, None, get(NOWHERE)).await;
+            assert_eq!(answer.status, StatusCode::NOT_FOUND);
+            assert_eq!(answer.text(), body);
+            assert_eq!(answer.headers["content-type"], content_type);
+            let after = discovery();
+            assert!(after[0] > before[0] && after[1] > before[1], "everybody was asked again");
+        }
+    }
+    assert_eq!(world.local.requests.of(NOWHERE).len(), 4);
+    assert!(world.bare.requests.of(NOWHERE).is_empty());
+    assert!(world.mvp.requests.of(NOWHERE).is_empty());
+}
+
+#[tokio::test]
+async fn row_7_any_other_answer_of_local_counts() {
+    let world = World::start().await;
+    for status in [200, 403, 409, 429, 500] {
+        world.local.says(NOWHERE, status, "text/plain", "mine");
+        let answer = ask(world.gateway.address, BOTH[1], None, get(NOWHERE)).await;
+        assert_eq!(answer.status.as_u16(), status);
+        assert_eq!(answer.text(), "mine");
+    }
+}
+
+#[tokio::test]
+async fn row_7_what_appears_between_two_rounds_is_served() {
+    let world = World::start().await;
+    for (index, protocol) in BOTH.into_iter().enumerate() {
+        let group = ["first.example", "second.example"][index];
+        let path = format!("/apis/{group}/v1/namespaces/default/things");
+        world.bare.becomes("v1.36.0", &[("bare.example", "things"), (group, "things")]);
+        let created = post(&path, thing(group, "one"));
+        let answer = ask(world.gateway.address, protocol, Some(&pki().alice), created).await;
+        assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text());
+        assert_eq!(world.bare.requests.only(&path).body, thing(group, "one").as_bytes());
+    }
+}
+
+#[tokio::test]
+async fn row_8_a_member_that_cannot_confirm_turns_the_404_into_a_503() {
+    let world = World::start().await;
+    world.bare.says("/apis", 500, "text/plain", "broken");
+    for protocol in BOTH {
+        let answer = ask(world.gateway.address, protocol, Some(&pki().alice), get(NOWHERE)).await;
+        answer.assert_refusal();
+    }
+    // The other half of the API surface can still be confirmed.
+    let core = "/api/v1/namespaces/default/nothings";
+    let answer = ask(world.gateway.address, BOTH[0], None, get(core)).await;
+    assert_eq!(answer.status, StatusCode::NOT_FOUND, "{}", answer.text());
+}
+
+#[tokio::test]
+async fn row_8_a_member_that_hangs_turns_the_404_into_a_503() {
+    let world = World::start().await;
+    world.behind.rule("/apis", |_| std::future::pending());
+    let answer = ask(world.gateway.address, BOTH[1], Some(&pki().alice), get(NOWHERE)).await;
+    answer.assert_refusal();
+}
+
+#[tokio::test]
+async fn row_8_a_member_that_was_never_seen_turns_the_404_into_a_503() {
+    let local = Double::start("a", "v1.36.0", &[]).await;
+    let silent = Double::start("b", "v1.36.0", &[("shared.example", "things")]).await;
+    silent.says("/api", 500, "text/plain", "not yet");
+    let plan = Gateway::beside("a", &local).await.bare("b", silent.address);
+    let gateway = plan.start_blind();
+    gateway.has_seen(&["a"]).await;
+    ask(gateway.address, BOTH[1], None, get(SHARED)).await.assert_refusal();
+    // Nor is there a merged document without it, shortly after the start.
+    ask(gateway.address, BOTH[1], None, get("/apis")).await.assert_refusal();
+}
+
+#[tokio::test]
+async fn row_10_what_local_lists_and_denies_a_peer_may_serve() {
+    let groups = [("shared.example", "things")];
+    let local = Double::start("a", "v1.36.0", &groups).await;
+    let peer = Double::start("b", "v1.36.0", &groups).await;
+    let gateway = Gateway::beside("a", &local).await.bare("b", peer.address).start().await;
+    local.denies(SHARED);
+    for protocol in BOTH {
+        let answer = ask(gateway.address, protocol, Some(&pki().alice), get(SHARED)).await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+    }
+    peer.says(SHARED, 404, "application/json", NOT_ROUTED);
+    ask(gateway.address, BOTH[0], Some(&pki().alice), get(SHARED)).await.assert_refusal();
+}
+
+#[tokio::test]
+async fn row_10_what_only_local_lists_and_denies_is_unavailable() {
+    let local = Double::start("a", "v1.36.0", &[("shared.example", "things")]).await;
+    let peer = Double::start("b", "v1.36.0", &[]).await;
+    let gateway = Gateway::beside("a", &local).await.bare("b", peer.address).start().await;
+    local.denies(SHARED);
+    ask(gateway.address, BOTH[0], Some(&pki().alice), get(SHARED)).await.assert_refusal();
+}
+
+#[tokio::test]
+async fn row_10_what_moved_from_local_to_a_peer_is_served() {
+    let groups = [("shared.example", "things")];
+    let local = Double::start("a", "v1.36.0", &groups).await;
+    let peer = Double::start("b", "v1.36.0", &[]).await;
+    let gateway = Gateway::beside("a", &local).await.bare("b", peer.address).start().await;
+    local.becomes("v1.36.0", &[]);
+    peer.becomes("v1.36.0", &groups);
+    let answer = ask(gateway.address, BOTH[0], Some(&pki().alice), get(SHARED)).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+}
+
+#[tokio::test]
+async fn row_10_what_was_removed_everywhere_is_missing() {
+    let local = Double::start("a", "v1.36.0", &[("shared.example", "things")]).await;
+    let peer = Double::start("b", "v1.36.0", &[]).await;
+    let gateway = Gateway::beside("a", &local).await.bare("b", peer.address).start().await;
+    local.becomes("v1.36.0", &[]);
+    let answer = ask(gateway.address, BOTH[0], Some(&pki().alice), get(SHARED)).await;
+    assert_eq!(answer.status, StatusCode::NOT_FOUND, "{}", answer.text());
+}
+
+#[tokio::test]
+async fn row_11_what_a_peer_denies_the_next_may_serve() {
+    let groups = [("shared.example", "things")];
+    let local = Double::start("a", "v1.36.0", &[]).await;
+    let first = Double::start("b", "v1.36.0", &groups).await;
+    let second = Double::start("c", "v1.36.0", &groups).await;
+    let plan = Gateway::beside("a", &local).await;
+    let gateway = plan.bare("b", first.address).bare("c", second.address).start().await;
+    first.denies(SHARED);
+    for protocol in BOTH {
+        // Reads are spread: both of them meet the first one in one of two.
+        for _ in 0..2 {
+            let answer = ask(gateway.address, protocol, Some(&pki().alice), get(SHARED)).await;
+            assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+        }
+        let create = post(SHARED, thing("shared.example", &format!("{protocol:?}").to_lowercase()));
+        let answer = ask(gateway.address, protocol, Some(&pki().alice), create).await;
+        assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text());
+    }
+    assert!(first.requests.of(SHARED).len() >= 4);
+    second.denies(SHARED);
+    let answer = ask(gateway.address, BOTH[1], Some(&pki().alice), get(SHARED)).await;
+    answer.assert_refusal();
+    let message = answer.json()["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("b") && message.contains("c"), "{message}");
+    assert!(local.requests.of(SHARED).is_empty());
+}

@@ -1,0 +1,220 @@
+//! Peers that break: reads go on to the next, writes only where nothing can have been processed,
+//! and a broken answer never looks like a whole one.
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, StatusCode};
+use http_body::Frame;
+use http_body_util::BodyExt;
+
+use crate::broken::{Front, Mode};
+use crate::client::{Answer, BOTH, Client, ask, get, post, streamed, with};
+use crate::double::{Double, answer};
+use crate::gateway::Gateway;
+use crate::pki::pki;
+use crate::rows::thing;
+use crate::soon;
+
+const SHARED: &str = "/apis/shared.example/v1/namespaces/default/things";
+
+/// Two peers that serve the same, the first over a way that breaks.
+struct Pair {
+    first: Double,
+    front: Front,
+    second: Double,
+    gateway: Gateway,
+    _local: Double,
+}
+
+impl Pair {
+    async fn start() -> Pair {
+        let groups = [("shared.example", "things")];
+        let local = Double::start("a", "v1.36.0", &[]).await;
+        let first = Double::start("b", "v1.36.0", &groups).await;
+        let second = Double::start("c", "v1.36.0", &groups).await;
+        let front = Front::before(&first).await;
+        let plan = Gateway::beside("a", &local).await;
+        let gateway = plan.bare("b", front.address).bare("c", second.address).start().await;
+        Pair { first, front, second, gateway, _local: local }
+    }
+
+    /// Over connections that are open already, or over new ones.
+    async fn breaks(mode: Mode, warm: bool) -> Pair {
+        let pair = Pair::start().await;
+        if warm {
+            for who in [None, Some(&pki().alice)] {
+                for _ in 0..2 {
+                    let answer = ask(pair.gateway.address, BOTH[1], who, get(SHARED)).await;
+                    assert_eq!(answer.status, StatusCode::OK);
+                }
+            }
+        }
+        pair.front.becomes(mode);
+        pair
+    }
+
+    async fn read(&self) {
+        for protocol in BOTH {
+            for who in [None, Some(&pki().alice)] {
+                // Reads are spread: one of two meets the broken peer first.
+                for _ in 0..2 {
+                    let answer = ask(self.gateway.address, protocol, who, get(SHARED)).await;
+                    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+                }
+            }
+        }
+    }
+
+    async fn write(&self, name: &str) -> Answer {
+        let request = post(SHARED, thing("shared.example", name));
+        ask(self.gateway.address, BOTH[1], Some(&pki().alice), request).await
+    }
+}
+
+#[tokio::test]
+async fn reads_go_on_to_the_next_peer() {
+    for mode in [
+        Mode::Refuse,
+        Mode::Reset,
+        Mode::Garbage,
+        Mode::CloseAtHead,
+        Mode::RefuseStream,
+        Mode::GoAway,
+    ] {
+        for warm in [false, true] {
+            println!("{mode:?}, warm: {warm}");
+            Pair::breaks(mode, warm).await.read().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn writes_go_on_where_they_were_provably_not_processed() {
+    for mode in [Mode::Refuse, Mode::Reset, Mode::RefuseStream, Mode::GoAway] {
+        let pair = Pair::breaks(mode, false).await;
+        for name in ["one", "two"] {
+            let answer = pair.write(name).await;
+            assert_eq!(answer.status, StatusCode::CREATED, "{mode:?}: {}", answer.text());
+        }
+        assert_eq!(pair.first.server().processed(&Method::POST), 0);
+        assert_eq!(pair.second.server().processed(&Method::POST), 2);
+        let sent: Vec<_> = pair.second.requests.of(SHARED);
+        assert!(sent.iter().any(|seen| seen.body == thing("shared.example", "one").as_bytes()));
+    }
+}
+
+#[tokio::test]
+async fn writes_that_may_have_been_processed_go_nowhere_else() {
+    for mode in [Mode::Garbage, Mode::CloseAtHead] {
+        let pair = Pair::breaks(mode, false).await;
+        pair.write("one").await.assert_refusal();
+        assert_eq!(pair.second.server().processed(&Method::POST), 0, "{mode:?}");
+        if mode == Mode::CloseAtHead {
+            assert_eq!(pair.front.heads(), 1, "sent once");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_write_is_processed_once_when_its_answer_is_lost() {
+    let pair = Pair::start().await;
+    let (said, mut hear) = tokio::sync::mpsc::channel(8);
+    pair.first.rule(SHARED, move |request| {
+        let said = said.clone();
+        async move {
+            request.into_body().collect().await.unwrap();
+            said.send(()).await.unwrap();
+            std::future::pending().await
+        }
+    });
+    let write = pair.write("one");
+    let cut = async {
+        soon(hear.recv()).await.unwrap();
+        pair.front.becomes(Mode::Refuse);
+    };
+    let (answer, ()) = tokio::join!(write, cut);
+    answer.assert_refusal();
+    assert_eq!(pair.first.requests.of(SHARED).len(), 1);
+    assert!(pair.second.requests.of(SHARED).is_empty());
+    // A read in the same place goes on, once.
+    let pair = Pair::start().await;
+    for broken in [&pair.first, &pair.second] {
+        broken.rule(SHARED, |_| std::future::pending());
+    }
+    let read = ask(pair.gateway.address, BOTH[1], None, get(SHARED));
+    let cut = async {
+        pair.first.requests.wait(|seen| seen.target == SHARED).await;
+        pair.second.rule(SHARED, |_| std::future::ready(answer_of("second")));
+        pair.front.becomes(Mode::Refuse);
+    };
+    let (answer, ()) = tokio::join!(read, cut);
+    assert_eq!(answer.text(), "second");
+    assert_eq!(pair.first.requests.of(SHARED).len(), 1);
+    assert_eq!(pair.second.requests.of(SHARED).len(), 1);
+}
+
+fn answer_of(text: &'static str) -> http::Response<crate::client::TestBody> {
+    answer(StatusCode::OK, crate::client::full(text))
+}
+
+#[tokio::test]
+async fn a_peer_that_does_not_answer_is_named_by_id_only_to_those_who_are_somebody() {
+    let pair = Pair::breaks(Mode::CloseAtHead, false).await;
+    let answer = pair.write("one").await;
+    answer.assert_refusal();
+    let message = answer.json()["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("things.v1.shared.example"), "{message}");
+    assert!(message.contains("tried b"), "{message}");
+    assert!(!answer.text().contains("127.0.0.1"), "{message}");
+    let request = post(SHARED, thing("shared.example", "two"));
+    let answer = ask(pair.gateway.address, BOTH[1], None, request).await;
+    answer.assert_refusal();
+    assert!(!answer.text().contains("tried"), "{}", answer.text());
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_does_not_look_whole() {
+    for protocol in BOTH {
+        for token in [false, true] {
+            for length in [None, Some("1000")] {
+                let pair = Pair::start().await;
+                // The server of reads without a choice.
+                pair.second.becomes("v1.36.0", &[]);
+                let (sender, body) = streamed();
+                let body = std::sync::Mutex::new(Some(body));
+                for server in [&pair.first] {
+                    server.rule(SHARED, {
+                        let body = std::sync::Mutex::new(body.lock().unwrap().take());
+                        move |_| {
+                            let body = body.lock().unwrap().take().unwrap();
+                            let mut response = answer(StatusCode::OK, body);
+                            if let Some(length) = length {
+                                let length = HeaderValue::from_static(length);
+                                response.headers_mut().insert("content-length", length);
+                            }
+                            std::future::ready(response)
+                        }
+                    });
+                }
+                pair.second.denies(SHARED);
+                let mut request = get(SHARED);
+                if token {
+                    request = with(request, "authorization", "Bearer of-carol");
+                }
+                let mut client = Client::connect(pair.gateway.address, protocol, None).await;
+                let opening = client.open(request);
+                let feeding = sender.send(Frame::data(Bytes::from_static(b"the start, ")));
+                let (response, fed) = tokio::join!(opening, feeding);
+                fed.unwrap();
+                assert_eq!(response.status(), StatusCode::OK);
+                let mut body = response.into_body();
+                let start = soon(body.frame()).await.unwrap().unwrap().into_data().unwrap();
+                assert_eq!(start, "the start, ");
+                pair.front.becomes(Mode::Refuse);
+                let rest = soon(body.collect()).await;
+                let case = format!("{protocol:?}, token: {token}, length: {length:?}");
+                assert!(rest.is_err(), "{case}: {:?}", rest.map(|rest| rest.to_bytes()));
+                assert_eq!(pair.first.requests.of(SHARED).len(), 1, "{case}");
+            }
+        }
+    }
+}

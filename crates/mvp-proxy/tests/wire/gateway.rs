@@ -1,0 +1,176 @@
+//! A gateway, put together as `mvp serve` does it. Entry: [`Gateway`].
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use mvp_core::discovery::Part;
+use mvp_core::member::MemberKind;
+use mvp_net::Limits;
+use mvp_proxy::control::{
+    self, Clock, ControlSettings, MemberRecord, SnapshotReader, StaticMembership, channel,
+};
+use mvp_proxy::data::{Forwarder, Remote, Target, server_name};
+use mvp_proxy::identity::{AuthenticateLayer, RemoteHeaders};
+use mvp_proxy::metrics::Metrics;
+use mvp_proxy::peers::{Peers, Reachable};
+use mvp_proxy::{LocalSlot, MixedVersionLayer};
+use tokio::net::TcpListener;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tower::ServiceExt;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::client::TestBody;
+use crate::double::{Double, Requests};
+use crate::pki::pki;
+use crate::soon;
+
+pub struct Gateway {
+    pub address: SocketAddr,
+    /// What it was asked, before it looked at it.
+    pub requests: Requests,
+    pub reader: SnapshotReader,
+    _stop: DropGuard,
+}
+
+/// What a gateway is made of. Members are asked once, and then when a request wants it.
+pub struct Plan {
+    listener: TcpListener,
+    local: (Arc<str>, SocketAddr),
+    members: Vec<MemberRecord>,
+    headers: RemoteHeaders,
+}
+
+impl Gateway {
+    /// Beside this server.
+    pub async fn beside(id: &str, local: &Double) -> Plan {
+        Gateway::beside_address(id, local.address).await
+    }
+
+    /// Beside the server at this address.
+    pub async fn beside_address(id: &str, local: SocketAddr) -> Plan {
+        Plan {
+            listener: TcpListener::bind("127.0.0.1:0").await.unwrap(),
+            local: (id.into(), local),
+            members: Vec::new(),
+            headers: RemoteHeaders::default(),
+        }
+    }
+
+    /// Waits until it has seen all that these members serve.
+    pub async fn has_seen(&self, members: &[&str]) {
+        let seen = |snapshot: &mvp_core::Snapshot| {
+            members.iter().all(|id| {
+                let member = snapshot.member_by_id(id);
+                let has = |part| member.is_some_and(|member| member.view.part(part).is_some());
+                Part::ALL.into_iter().all(has)
+            })
+        };
+        soon(self.reader.wait_for(seen)).await;
+    }
+}
+
+impl Plan {
+    /// Where it will listen.
+    pub fn address(&self) -> SocketAddr {
+        self.listener.local_addr().unwrap()
+    }
+
+    /// With a peer that has nothing before it.
+    pub fn bare(self, id: &str, address: SocketAddr) -> Plan {
+        self.peer(id, address, MemberKind::Bare)
+    }
+
+    /// With a peer that is a gateway too.
+    pub fn mvp(self, id: &str, address: SocketAddr) -> Plan {
+        self.peer(id, address, MemberKind::Mvp)
+    }
+
+    pub fn peer(mut self, id: &str, address: SocketAddr, kind: MemberKind) -> Plan {
+        let address = Some(address.to_string().into());
+        self.members.push(MemberRecord { id: id.into(), address, kind, heard: None });
+        self
+    }
+
+    /// Hears front proxies through these headers.
+    pub fn headers(mut self, headers: RemoteHeaders) -> Plan {
+        self.headers = headers;
+        self
+    }
+
+    /// Starts it, and waits until it has seen every member.
+    pub async fn start(self) -> Gateway {
+        let ids: Vec<Arc<str>> = self.members.iter().map(|member| Arc::clone(&member.id)).collect();
+        let local = Arc::clone(&self.local.0);
+        let gateway = self.start_blind();
+        let ids: Vec<&str> = ids.iter().map(|id| &**id).chain([&*local]).collect();
+        gateway.has_seen(&ids).await;
+        gateway
+    }
+
+    /// Starts it.
+    pub fn start_blind(self) -> Gateway {
+        let address = self.address();
+        let (id, local) = self.local;
+        let settings = ControlSettings {
+            local: Some(Arc::clone(&id)),
+            interval: Duration::from_secs(3600),
+            ..ControlSettings::default()
+        };
+        let clock = Clock::start();
+        let (writer, reader) = channel(clock, control::first_snapshot(&settings, clock));
+        let target = Target {
+            id: Arc::clone(&id),
+            address: local.to_string().into(),
+            server_name: server_name(),
+            kind: MemberKind::Bare,
+            local: true,
+        };
+        let metrics = Arc::new(Metrics::new(false));
+        let layer = |slot| {
+            let forwarder = Arc::new(Forwarder::new(pki().outbound(), pki().outbound()));
+            let peers = Some(Peers::new(Arc::clone(&forwarder), Arc::clone(&metrics)));
+            let layer = MixedVersionLayer::new(reader.clone(), peers, slot, Arc::clone(&metrics));
+            (forwarder, layer)
+        };
+
+        let stop = CancellationToken::new();
+        let (forwarder, worker) = layer(LocalSlot::default());
+        let service = AuthenticateLayer::new(self.headers)
+            .layer(worker.layer(Remote::new(forwarder, target.clone())));
+        let requests = Requests::default();
+        let service = requests.record(boxed(service));
+        let tls = pki().server_tls();
+        tokio::spawn(mvp_net::serve(self.listener, tls, Limits::default(), service, stop.clone()));
+
+        let slot = LocalSlot::default();
+        let (forwarder, control) = layer(slot.clone());
+        let _local = control.layer(Remote::new(Arc::clone(&forwarder), target));
+        let reach = Reachable { local: Some((id, slot)), forwarder: Some(forwarder) };
+        let membership = StaticMembership::new(self.members);
+        tokio::spawn(control::run(membership, reach, settings, writer, metrics, stop.clone()));
+        Gateway { address, requests, reader, _stop: stop.drop_guard() }
+    }
+}
+
+/// The same service, with the body type of tests.
+pub fn boxed<S, B>(
+    service: S,
+) -> impl Service<Request<B>, Response = Response<TestBody>, Error = Infallible, Future: Send>
++ Clone
++ Send
++ 'static
+where
+    S: Service<Request<B>, Response = Response<mvp_proxy::Body>, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
+    S::Future: Send,
+    B: Send + 'static,
+{
+    service.map_response(|response: Response<mvp_proxy::Body>| response.map(BodyExt::boxed_unsync))
+}

@@ -1,0 +1,258 @@
+//! Who the caller is: the four rules, through the local server, a bare peer and a gateway peer.
+
+use http::header::AUTHORIZATION;
+use http::{HeaderName, Method, StatusCode, Version};
+use mvp_proxy::identity::RemoteHeaders;
+
+use crate::client::{BOTH, ask, get, with};
+use crate::double::Recorded;
+use crate::pki::{Pair, cn, o, pki};
+use crate::world::{BARE, LOCAL, MVP, World};
+
+const CREDENTIAL: &str = "x-remote-extra-authentication.kubernetes.io%2fcredential-id";
+
+fn assert_vouched_for(seen: &Recorded, user: &str, groups: &[&str]) {
+    assert!(seen.connection.front_proxy, "on the proxy certificate: {seen:?}");
+    assert_eq!(seen.all("x-remote-user"), [user]);
+    let mut said = seen.all("x-remote-group");
+    said.sort_unstable();
+    assert_eq!(said, groups);
+    assert_eq!(seen.header("authorization"), None);
+}
+
+fn assert_speaks_for_itself(seen: &Recorded, token: Option<&str>) {
+    let remote = seen.headers.keys().find(|name| name.as_str().starts_with("x-remote"));
+    assert_eq!(remote, None);
+    assert_eq!(seen.header("authorization"), token);
+}
+
+#[tokio::test]
+async fn a_certificate_of_the_client_ca_is_a_user_on_the_proxy_certificate() {
+    let world = World::start().await;
+    let alice = &pki().alice;
+    for protocol in BOTH {
+        for path in [LOCAL, BARE, MVP] {
+            let path = format!("{path}?by={protocol:?}");
+            let request = with(get(&path), "authorization", "Bearer not-for-others");
+            let answer = ask(world.gateway.address, protocol, Some(alice), request).await;
+            assert_eq!(answer.status, StatusCode::OK, "{path}: {}", answer.text());
+
+            let seen = world.server(&path).requests.only(&path);
+            assert_vouched_for(&seen, "alice", &["developers", "system:authenticated"]);
+            assert_eq!(seen.all("x-remote-uid"), ["uid-of-alice"]);
+            assert_eq!(seen.all(CREDENTIAL), [alice.credential_id.as_str()]);
+            if path.starts_with(MVP) {
+                let between = world.mvp.requests.only(&path);
+                assert_vouched_for(&between, "alice", &["developers", "system:authenticated"]);
+                assert_eq!(between.all("x-kubernetes-peer-proxied"), ["true"]);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_front_proxy_says_who_the_user_is() {
+    let world = World::start().await;
+    for protocol in BOTH {
+        for path in [LOCAL, BARE, MVP] {
+            let path = format!("{path}?by={protocol:?}");
+            let mut request = with(get(&path), "x-remote-user", "bob");
+            for (name, value) in [
+                ("x-remote-group", "one"),
+                ("x-remote-group", "two"),
+                ("x-remote-uid", "uid-of-bob"),
+                ("x-remote-extra-scopes", "first"),
+                ("x-remote-extra-scopes", "second"),
+                ("x-remote-extra-example.com%2fkey", "value"),
+                ("authorization", "Bearer of-the-front-proxy"),
+            ] {
+                request = with(request, name, value);
+            }
+            let answer = ask(world.gateway.address, protocol, Some(&pki().proxy), request).await;
+            assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+            let seen = world.server(&path).requests.only(&path);
+            assert_vouched_for(&seen, "bob", &["one", "two"]);
+            assert_eq!(seen.all("x-remote-uid"), ["uid-of-bob"]);
+            assert_eq!(seen.all("x-remote-extra-scopes"), ["first", "second"]);
+            assert_eq!(seen.all("x-remote-extra-example.com%2fkey"), ["value"]);
+        }
+    }
+}
+
+/// The rules after the first: `who` with or without a token is taken for itself.
+async fn passes_for_itself(who: Option<&Pair>, token: Option<&'static str>) {
+    let world = World::start().await;
+    for protocol in BOTH {
+        for path in [LOCAL, BARE, MVP] {
+            let path = format!("{path}?by={protocol:?}");
+            let mut request = get(&path);
+            if let Some(token) = token {
+                request = with(request, "authorization", token);
+            }
+            let answer = ask(world.gateway.address, protocol, who, request).await;
+            assert_eq!(answer.status, StatusCode::OK, "{path}: {}", answer.text());
+
+            let seen = world.server(&path).requests.only(&path);
+            assert_speaks_for_itself(&seen, token);
+            assert!(!seen.connection.presented, "no certificate beside it: {seen:?}");
+            // kube-apiserver ends HTTP/2 connections after requests without credentials.
+            let expected = if token.is_some() { Version::HTTP_2 } else { Version::HTTP_11 };
+            assert_eq!(seen.version, expected, "{path}");
+            if path.starts_with(MVP) {
+                let between = world.mvp.requests.only(&path);
+                assert_speaks_for_itself(&between, token);
+                assert!(between.connection.front_proxy, "known for a peer: {between:?}");
+                assert_eq!(between.all("x-kubernetes-peer-proxied"), ["true"]);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_passed_on_untouched() {
+    passes_for_itself(None, Some("Bearer of-carol")).await;
+}
+
+#[tokio::test]
+async fn a_front_proxy_that_names_nobody_may_send_a_token() {
+    passes_for_itself(Some(&pki().proxy), Some("Bearer of-carol")).await;
+}
+
+#[tokio::test]
+async fn a_token_counts_beside_a_certificate_that_nobody_trusts() {
+    passes_for_itself(Some(&pki().stranger), Some("Bearer of-carol")).await;
+}
+
+#[tokio::test]
+async fn nobody_in_particular_is_passed_on_as_such() {
+    passes_for_itself(None, None).await;
+}
+
+#[tokio::test]
+async fn a_certificate_without_a_name_falls_through() {
+    // kube-apiserver verifies it, finds no user in it and goes on: no error, so anonymous.
+    let nameless = pki().clients.client(&[o("system:masters")]);
+    passes_for_itself(Some(&nameless), Some("Bearer of-carol")).await;
+    passes_for_itself(Some(&nameless), None).await;
+}
+
+#[tokio::test]
+async fn a_certificate_of_no_trusted_authority_is_refused() {
+    let world = World::start().await;
+    // The right authority for front proxies, but not a name that may be one.
+    let pretender = pki().front_proxies.client(&[cn("somebody"), o("system:masters")]);
+    for protocol in BOTH {
+        for who in [&pki().stranger, &pretender] {
+            for path in [LOCAL, BARE, "/healthz", "/apis"] {
+                let request = with(get(path), "x-remote-user", "admin");
+                let answer = ask(world.gateway.address, protocol, Some(who), request).await;
+                assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+                assert_eq!(answer.headers["content-type"], "application/json");
+                let status = answer.json();
+                assert_eq!(status["kind"], "Status");
+                assert_eq!(status["reason"], "Unauthorized");
+                assert_eq!(status["message"], "Unauthorized");
+                assert_eq!(status["code"], 401);
+            }
+        }
+    }
+    assert!(world.arrived().is_empty());
+}
+
+#[tokio::test]
+async fn names_that_do_not_survive_a_header_are_refused() {
+    let world = World::start().await;
+    for subject in [
+        vec![cn(" alice")],
+        vec![cn("alice ")],
+        vec![cn("alice"), o(" system:masters")],
+        vec![cn("alice"), o("system:masters ")],
+        vec![cn("alice"), crate::pki::uid(" 1")],
+        vec![cn("al\u{ed}ce")],
+        vec![cn("alice\r\nX-Remote-Group: system:masters")],
+        vec![cn("alice"), o("a\tb")],
+    ] {
+        let who = pki().clients.client(&subject);
+        for token in [false, true] {
+            let mut request = get(LOCAL);
+            if token {
+                request = with(request, "authorization", "Bearer of-carol");
+            }
+            let answer = ask(world.gateway.address, BOTH[1], Some(&who), request).await;
+            assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{subject:?}");
+        }
+    }
+    assert!(world.arrived().is_empty());
+}
+
+#[tokio::test]
+async fn front_proxies_are_heard_through_the_headers_that_are_set() {
+    let names =
+        |names: &[&'static str]| names.iter().copied().map(HeaderName::from_static).collect();
+    let headers = RemoteHeaders {
+        username: names(&["x-my-user", "x-other-user"]),
+        group: names(&["x-my-group"]),
+        uid: names(&["x-my-uid"]),
+        extra_prefix: vec!["x-my-extra-".to_owned()],
+    };
+    let world = World::with(|plan| plan.headers(headers)).await;
+    let custom = |path: &str| {
+        let mut request = get(path);
+        for (name, value) in [
+            ("x-other-user", "other"),
+            ("x-my-user", "bob"),
+            ("x-my-group", "one"),
+            ("x-my-uid", "7"),
+            ("x-my-extra-team", "red"),
+            ("x-remote-user", "admin"),
+            ("x-remote-group", "system:masters"),
+        ] {
+            request = with(request, name, value);
+        }
+        request
+    };
+    for path in [LOCAL, BARE, MVP] {
+        let by_proxy = format!("{path}?proxy");
+        let proxy = Some(&pki().proxy);
+        ask(world.gateway.address, BOTH[1], proxy, custom(&by_proxy)).await;
+        let seen = world.server(path).requests.only(&by_proxy);
+        assert_vouched_for(&seen, "bob", &["one"]);
+        assert_eq!(seen.all("x-remote-uid"), ["7"]);
+        assert_eq!(seen.all("x-remote-extra-team"), ["red"]);
+
+        let by_token = format!("{path}?token");
+        let request = with(custom(&by_token), "authorization", "Bearer of-carol");
+        ask(world.gateway.address, BOTH[1], None, request).await;
+        let seen = world.server(path).requests.only(&by_token);
+        assert_speaks_for_itself(&seen, Some("Bearer of-carol"));
+        let mine =
+            |name: &&HeaderName| name.as_str().starts_with("x-my-") || *name == "x-other-user";
+        assert_eq!(seen.headers.keys().find(mine), None, "{seen:?}");
+    }
+}
+
+#[tokio::test]
+async fn impersonation_is_for_the_server_to_judge() {
+    let world = World::start().await;
+    for path in [LOCAL, BARE, MVP] {
+        let mut request = get(path);
+        for (name, value) in [
+            ("impersonate-user", "dave"),
+            ("impersonate-group", "one"),
+            ("impersonate-group", "two"),
+            ("impersonate-uid", "9"),
+            ("impersonate-extra-scopes", "s"),
+        ] {
+            request = with(request, name, value);
+        }
+        *request.method_mut() = Method::GET;
+        ask(world.gateway.address, BOTH[0], Some(&pki().alice), request).await;
+        let seen = world.server(path).requests.only(path);
+        assert_eq!(seen.all("impersonate-user"), ["dave"]);
+        assert_eq!(seen.all("impersonate-group"), ["one", "two"]);
+        assert_eq!(seen.all("impersonate-uid"), ["9"]);
+        assert_eq!(seen.all("impersonate-extra-scopes"), ["s"]);
+        assert_eq!(seen.all("x-remote-user"), ["alice"]);
+        assert!(!seen.headers.contains_key(AUTHORIZATION));
+    }
+}

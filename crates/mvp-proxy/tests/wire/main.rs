@@ -1,0 +1,40 @@
+//! The gateway and the layer through real sockets on loopback: who a caller is taken for, where a
+//! request goes, and that every byte of it arrives as it was sent.
+//!
+//! The harness: `pki` makes certificates, `double` is an API server that remembers what it was
+//! asked, `broken` is one that misbehaves below HTTP, `gateway` is put together as `mvp serve` does
+//! it, `client` speaks HTTP/1.1 and HTTP/2.
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+mod broken;
+mod client;
+mod double;
+mod gateway;
+mod pki;
+mod world;
+
+mod bodies;
+mod discovery;
+mod doubt;
+mod failover;
+mod headers;
+mod identity;
+mod inside;
+mod interrupted;
+mod rows;
+mod spoofs;
+mod streaming;
+
+use std::time::Duration;
+
+/// No wait of a test is longer.
+pub async fn soon<F: Future>(future: F) -> F::Output {
+    tokio::time::timeout(Duration::from_secs(30), future).await.expect("in time")
+}

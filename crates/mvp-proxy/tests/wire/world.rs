@@ -1,0 +1,59 @@
+//! The cluster of most tests: a gateway beside a server, with a bare peer and a peer that is a
+//! gateway too. Entry: [`World`].
+
+use crate::double::{Double, Recorded};
+use crate::gateway::{Gateway, Plan};
+
+/// Served by the local server alone.
+pub const LOCAL: &str = "/apis/local.example/v1/namespaces/default/things";
+/// Served by the bare peer alone.
+pub const BARE: &str = "/apis/bare.example/v1/namespaces/default/things";
+/// Served by the peer behind a gateway alone.
+pub const MVP: &str = "/apis/mvp.example/v1/namespaces/default/things";
+
+pub struct World {
+    pub local: Double,
+    pub bare: Double,
+    /// The server behind the peer that is a gateway.
+    pub behind: Double,
+    pub mvp: Gateway,
+    /// The one that tests ask.
+    pub gateway: Gateway,
+}
+
+impl World {
+    pub async fn start() -> World {
+        World::with(|plan| plan).await
+    }
+
+    pub async fn with(change: impl FnOnce(Plan) -> Plan) -> World {
+        let local = Double::start("a", "v1.36.0", &[("local.example", "things")]).await;
+        let bare = Double::start("b", "v1.36.0", &[("bare.example", "things")]).await;
+        let behind = Double::start("c", "v1.36.0", &[("mvp.example", "things")]).await;
+        let mvp = Gateway::beside("c", &behind).await.start().await;
+        let plan = Gateway::beside("a", &local).await;
+        let plan = plan.bare("b", bare.address).mvp("c", mvp.address);
+        let gateway = change(plan).start().await;
+        World { local, bare, behind, mvp, gateway }
+    }
+
+    /// The server that has this path.
+    pub fn server(&self, path: &str) -> &Double {
+        match path {
+            path if path.starts_with(LOCAL) => &self.local,
+            path if path.starts_with(BARE) => &self.bare,
+            _ => &self.behind,
+        }
+    }
+
+    /// All that any server, or the peer's gateway, was asked of these three paths.
+    pub fn arrived(&self) -> Vec<Recorded> {
+        let servers = [&self.local, &self.bare, &self.behind];
+        let requests =
+            servers.map(|server| &server.requests).into_iter().chain([&self.mvp.requests]);
+        requests
+            .flat_map(|requests| [LOCAL, BARE, MVP].map(|path| requests.of(path)))
+            .flatten()
+            .collect()
+    }
+}

@@ -1,0 +1,23 @@
+//! The gateway as a black box: the real binary, real sockets, and API servers that misbehave.
+
+#![allow(
+    missing_docs,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+mod cluster;
+mod support;
+
+mod hostile;
+mod local_server;
+mod logs;
+mod memory;
+mod signals;
+mod slow_readers;
+mod smoke;
+mod startup;
+mod tokens;
+mod watches;

@@ -1,0 +1,167 @@
+//! A client of the gateway: one connection, and who is at its end.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls_pki_types::ServerName;
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::pki::{PKI, SERVER_NAME};
+use super::soon;
+
+/// A connection over HTTP/2. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Client {
+    sender: http2::SendRequest<Full<Bytes>>,
+    token: Option<&'static str>,
+}
+
+/// What a stream may get ahead of its reader.
+const STREAM_WINDOW: u32 = 64 << 10;
+
+impl Client {
+    /// Somebody with the certificate of a user.
+    pub(crate) async fn user(address: SocketAddr) -> Client {
+        Client::connect(address, None).await
+    }
+
+    /// Somebody with a token.
+    pub(crate) async fn token(address: SocketAddr, token: &'static str) -> Client {
+        Client::connect(address, Some(token)).await
+    }
+
+    async fn connect(address: SocketAddr, token: Option<&'static str>) -> Client {
+        soon(async {
+            let stream = TcpStream::connect(address).await.unwrap();
+            stream.set_nodelay(true).unwrap();
+            let connector = TlsConnector::from(PKI.client(token.is_none(), b"h2"));
+            let name = ServerName::try_from(SERVER_NAME).unwrap();
+            let stream = connector.connect(name, stream).await.unwrap();
+            let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+                .initial_stream_window_size(STREAM_WINDOW)
+                .initial_connection_window_size(STREAM_WINDOW * 500)
+                .handshake(TokioIo::new(stream))
+                .await
+                .unwrap();
+            tokio::spawn(connection);
+            Client { sender, token }
+        })
+        .await
+    }
+
+    /// The same connection, used by somebody with another token.
+    pub(crate) fn with_token(self, token: &'static str) -> Client {
+        Client { token: Some(token), ..self }
+    }
+
+    /// Sends a request, and waits for the head of its response.
+    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Response<Incoming> {
+        soon(self.sender.clone().send_request(request)).await.expect("an answer")
+    }
+
+    /// A request of this client.
+    pub(crate) fn request(&self, method: Method, path: &str) -> http::request::Builder {
+        let uri = format!("https://{SERVER_NAME}{path}");
+        let request = Request::builder().method(method).uri(uri);
+        match self.token {
+            Some(token) => request.header(AUTHORIZATION, format!("Bearer {token}")),
+            None => request,
+        }
+    }
+
+    /// The response to a GET, whose body is yet to be read.
+    pub(crate) async fn open(&self, path: &str) -> Response<Incoming> {
+        self.send(self.request(Method::GET, path).body(Full::default()).unwrap()).await
+    }
+
+    /// Code, headers and body of the response to a GET.
+    pub(crate) async fn get(&self, path: &str) -> (StatusCode, HeaderMap, Bytes) {
+        read(self.open(path).await).await
+    }
+
+    /// Code and JSON.
+    pub(crate) async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Value,
+    ) -> (StatusCode, Value) {
+        let kind = match method {
+            Method::PATCH => "application/merge-patch+json",
+            _ => "application/json",
+        };
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let request = self.request(method, path).header(CONTENT_TYPE, kind);
+        let response = self.send(request.body(Full::from(body)).unwrap()).await;
+        let (code, headers, body) = read(response).await;
+        let json = serde_json::from_slice(&body).unwrap_or_else(|error| {
+            panic!("{path}: {code} {headers:?} is not JSON ({error}): {body:?}")
+        });
+        (code, json)
+    }
+
+    /// A watch that has begun.
+    pub(crate) async fn watch(&self, path: &str) -> Watch {
+        let response = self.open(path).await;
+        assert_eq!(response.status(), StatusCode::OK, "{path}");
+        Watch { body: response.into_body(), pending: Vec::new() }
+    }
+}
+
+pub(crate) async fn read(response: Response<Incoming>) -> (StatusCode, HeaderMap, Bytes) {
+    let (parts, body) = response.into_parts();
+    let body = soon(body.collect()).await.expect("a whole body").to_bytes();
+    (parts.status, parts.headers, body)
+}
+
+/// A watch, event by event.
+pub(crate) struct Watch {
+    body: Incoming,
+    pending: Vec<u8>,
+}
+
+impl Watch {
+    /// Type of the next event, and its object.
+    pub(crate) async fn next(&mut self) -> (String, Value) {
+        soon(async {
+            loop {
+                if let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
+                    let line: Vec<u8> = self.pending.drain(..=end).collect();
+                    let mut event: Value = serde_json::from_slice(&line).unwrap();
+                    let kind = event["type"].as_str().unwrap().to_owned();
+                    return (kind, event["object"].take());
+                }
+                let frame = self.body.frame().await.expect("the watch goes on").unwrap();
+                self.pending.extend_from_slice(frame.data_ref().unwrap());
+            }
+        })
+        .await
+    }
+
+    /// Type and name.
+    pub(crate) async fn next_name(&mut self) -> (String, String) {
+        let (kind, object) = self.next().await;
+        (kind, object["metadata"]["name"].as_str().unwrap().to_owned())
+    }
+
+    /// Whether the server, or anybody between, ended it.
+    pub(crate) async fn has_ended(mut self) -> bool {
+        soon(async {
+            loop {
+                match self.body.frame().await {
+                    None | Some(Err(_)) => return true,
+                    Some(Ok(_)) => {}
+                }
+            }
+        })
+        .await
+    }
+}

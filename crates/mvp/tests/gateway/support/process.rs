@@ -1,0 +1,182 @@
+//! The gateway's process: started, asked how it is, told to end, and never left behind.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::eventually;
+use super::pki::{PKI, PROXY};
+
+/// `mvp serve`, until it is dropped.
+pub(crate) struct Gateway {
+    pub(crate) address: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    log: PathBuf,
+    child: Child,
+}
+
+/// Memory of a process, in KiB: now, and at its most.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Memory {
+    pub(crate) now: u64,
+    pub(crate) most: u64,
+}
+
+impl Gateway {
+    /// Starts it beside a server, on an address that others may know already.
+    pub(crate) fn start(address: SocketAddr, id: &str, local: SocketAddr, more: &[String]) -> Self {
+        let admin = free_address();
+        Gateway::with_flags(address, admin, &flags(address, admin, id, local, more))
+    }
+
+    /// Starts it with these flags and no others.
+    pub(crate) fn with_flags(address: SocketAddr, admin: SocketAddr, flags: &[String]) -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("gateway-{}-{number}.log", std::process::id());
+        let log = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let child = Command::new(binary())
+            .arg("serve")
+            .args(flags)
+            .env_remove("MVP_LOG")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        Gateway { address, admin, log, child }
+    }
+
+    /// Waits until it may get traffic.
+    pub(crate) async fn ready(self) -> Self {
+        eventually("ready", async || match self.ask("/readyz").await {
+            Some((200, _)) => Ok(()),
+            other => Err((other, self.log())),
+        })
+        .await;
+        self
+    }
+
+    /// Code and body of an admin endpoint; nothing where nobody answers.
+    pub(crate) async fn ask(&self, path: &str) -> Option<(u16, String)> {
+        let mut stream = TcpStream::connect(self.admin).await.ok()?;
+        let request = format!("GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.ok()?;
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
+    }
+
+    /// The body of an admin endpoint that answers with 200.
+    pub(crate) async fn page(&self, path: &str) -> String {
+        let (code, body) = self.ask(path).await.expect("the admin endpoint answers");
+        assert_eq!(code, 200, "{path}: {body}");
+        body
+    }
+
+    /// What it wrote so far.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// The lines about requests, of a gateway that logs as JSON.
+    pub(crate) fn requests_logged(&self) -> Vec<Value> {
+        let log = self.log();
+        let line = |line: &str| -> Value {
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+        };
+        log.lines().map(line).filter(|line| line["message"] == "request").collect()
+    }
+
+    pub(crate) fn memory(&self) -> Memory {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let field = |name: &str| -> u64 {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
+        };
+        Memory { now: field("VmRSS"), most: field("VmHWM") }
+    }
+
+    /// Sends a signal, by the name that `kill` knows it by.
+    pub(crate) fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success(), "{kill}");
+    }
+
+    /// Whether it ended, and how.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            let log = fs::read_to_string(&self.log).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            let last = lines.len().saturating_sub(30);
+            eprintln!("the gateway's last words:\n{}", lines[last..].join("\n"));
+        }
+        let _ = fs::remove_file(&self.log);
+    }
+}
+
+/// The binary that cargo built; another one, such as a release build, if the environment names it.
+fn binary() -> PathBuf {
+    std::env::var_os("MVP_TEST_BINARY")
+        .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_mvp")), PathBuf::from)
+}
+
+/// The flags of a gateway that knows all certificates of the cluster, and more of them; of two of
+/// one name the latter.
+pub(crate) fn flags(
+    address: SocketAddr,
+    admin: SocketAddr,
+    id: &str,
+    local: SocketAddr,
+    more: &[String],
+) -> Vec<String> {
+    let mut flags = vec![
+        format!("--bind-address={}", address.ip()),
+        format!("--secure-port={}", address.port()),
+        format!("--admin-bind-address={admin}"),
+        format!("--server-id={id}"),
+        format!("--local-server=https://{local}"),
+        PKI.flag("tls-cert-file", "server.crt"),
+        PKI.flag("tls-private-key-file", "server.key"),
+        PKI.flag("peer-ca-file", "ca.crt"),
+        PKI.flag("client-ca-file", "client-ca.crt"),
+        PKI.flag("requestheader-client-ca-file", "proxy-ca.crt"),
+        format!("--requestheader-allowed-names={PROXY}"),
+        PKI.flag("proxy-client-cert-file", "proxy.crt"),
+        PKI.flag("proxy-client-key-file", "proxy.key"),
+        "--workers=2".to_owned(),
+        "--log-format=json".to_owned(),
+    ];
+    let name = |flag: &str| flag.split('=').next().unwrap_or_default().to_owned();
+    flags.retain(|flag| more.iter().all(|other| name(other) != name(flag)));
+    flags.extend_from_slice(more);
+    flags
+}
+
+/// An address that is free and stays so: below the ports that the kernel gives to clients.
+pub(crate) fn free_address() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let start = 10_000 + u16::try_from(std::process::id() % 100).unwrap() * 200;
+    loop {
+        let port = start + NEXT.fetch_add(1, Ordering::Relaxed);
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        if std::net::TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+}
