@@ -33,6 +33,8 @@ pub struct ClientTrust {
 pub struct Judgement {
     /// Whether the client showed a certificate at all.
     pub presented: bool,
+    /// The certificate is from the client CA, whatever its name, or that of a front proxy.
+    pub trusted: bool,
     /// The certificate is from the request-header CA and its name is allowed: a front proxy or a
     /// peer, which may say who the user is.
     pub front_proxy: bool,
@@ -85,10 +87,13 @@ impl ClientTrust {
                 verifier.verify_client_cert(leaf, intermediates, now).is_ok()
             })
         };
+        let front_proxy = vouches(&self.request_header) && self.allows(leaf);
+        let client = vouches(&self.client);
         Judgement {
             presented: true,
-            front_proxy: vouches(&self.request_header) && self.allows(leaf),
-            user: if vouches(&self.client) { user(leaf).transpose() } else { None },
+            trusted: front_proxy || client,
+            front_proxy,
+            user: if client { user(leaf).transpose() } else { None },
             valid_until: chain
                 .iter()
                 .flat_map(validity_bounds)

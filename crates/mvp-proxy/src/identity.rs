@@ -17,6 +17,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::body::Body;
+use crate::data::remove_named_by_connection;
 use crate::status;
 
 /// The header that a request carries from one member to another.
@@ -123,6 +124,7 @@ where
             Ok((identity, origin)) => {
                 request.extensions_mut().insert(identity);
                 request.extensions_mut().insert(origin);
+                request.extensions_mut().insert(Arc::clone(&self.headers));
                 Either::Left(self.inner.call(request))
             }
             Err(why) => {
@@ -139,11 +141,13 @@ fn authenticate(
     headers: &mut HeaderMap,
     names: &RemoteHeaders,
 ) -> Result<(Identity, Origin), &'static str> {
+    // What a client wants to end here must not be looked at as if it went on.
+    remove_named_by_connection(headers);
     let judgement = connection.map(ConnectionInfo::judgement);
     let front_proxy = judgement.is_some_and(|judgement| judgement.front_proxy);
     let remote = if front_proxy { User::from_remote(headers, names) } else { None };
     let claims_peer = headers.contains_key(PEER_PROXIED);
-    remove_reserved(headers, names);
+    names.remove_from(headers);
 
     let origin = match (claims_peer, front_proxy) {
         (false, _) => Origin::Client,
@@ -166,33 +170,40 @@ fn authenticate(
     if headers.contains_key(AUTHORIZATION) {
         return Ok((Identity::Token, origin));
     }
-    let untrusted = judgement.is_some_and(|judgement| judgement.presented && !front_proxy);
+    let untrusted = judgement.is_some_and(|judgement| judgement.presented && !judgement.trusted);
     if untrusted {
         return Err("the client certificate is of no trusted authority, and there is no token");
     }
     Ok((Identity::Anonymous, origin))
 }
 
-/// Whether nobody but us may send a header of this name, in whatever spelling.
-pub(crate) fn is_reserved_header(name: &str) -> bool {
-    let same = |a: u8, b: u8| a.to_ascii_lowercase() == b || (a == b'_' && b == b'-');
-    let begins = |prefix: &str| {
-        name.len() >= prefix.len() && name.bytes().zip(prefix.bytes()).all(|(a, b)| same(a, b))
-    };
-    begins("x-remote-")
-        || (name.len() == PEER_PROXIED.as_str().len() && begins(PEER_PROXIED.as_str()))
+impl RemoteHeaders {
+    /// Whether nobody but us, and front proxies, may send a header of this name, in any spelling.
+    pub(crate) fn reserves(&self, name: &str) -> bool {
+        let is = |known: &HeaderName| spelled(name, known.as_str());
+        begins(name, "x-remote-")
+            || spelled(name, PEER_PROXIED.as_str())
+            || [&self.username, &self.group, &self.uid].into_iter().flatten().any(is)
+            || self.extra_prefix.iter().any(|prefix| begins(name, prefix))
+    }
+
+    fn remove_from(&self, headers: &mut HeaderMap) {
+        let reserved = |name: &&HeaderName| self.reserves(name.as_str());
+        let present: Vec<HeaderName> = headers.keys().filter(reserved).cloned().collect();
+        for name in present {
+            headers.remove(name);
+        }
+    }
 }
 
-fn remove_reserved(headers: &mut HeaderMap, names: &RemoteHeaders) {
-    let reserved = |name: &HeaderName| {
-        is_reserved_header(name.as_str())
-            || [&names.username, &names.group, &names.uid].iter().any(|known| known.contains(name))
-            || names.extra_prefix.iter().any(|prefix| name.as_str().starts_with(prefix))
-    };
-    let present: Vec<HeaderName> = headers.keys().filter(|name| reserved(name)).cloned().collect();
-    for name in present {
-        headers.remove(name);
-    }
+/// Whether a name is the known one but for case and underscores.
+fn spelled(name: &str, known: &str) -> bool {
+    name.len() == known.len() && begins(name, known)
+}
+
+fn begins(name: &str, known: &str) -> bool {
+    let plain = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+    name.len() >= known.len() && name.bytes().zip(known.bytes()).all(|(a, b)| plain(a) == plain(b))
 }
 
 impl User {

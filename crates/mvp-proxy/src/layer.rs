@@ -21,8 +21,9 @@ use tower_service::Service;
 
 use crate::body::{Body, BodyError};
 use crate::control::SnapshotReader;
-use crate::data::{Inspected, Replay, answer, inspect_not_found, refuse};
-use crate::identity::Identity;
+use crate::data::{Inspected, Replay, Unreachable, answer, inspect_not_found, refuse};
+use crate::error::Stage;
+use crate::identity::{Identity, RemoteHeaders};
 use crate::local::{LocalSlot, SharedLocal};
 use crate::metrics::{Metrics, Outcome};
 use crate::peers::Peers;
@@ -107,11 +108,13 @@ where
             let Some(identity) = parts.extensions.get::<Identity>().cloned() else {
                 return Ok(status::internal("the request was not authenticated"));
             };
+            let reserved =
+                parts.extensions.get::<Arc<RemoteHeaders>>().cloned().unwrap_or_default();
             let origin = parts.extensions.get::<Origin>().copied().unwrap_or(Origin::Client);
             let exchange = Exchange {
                 shared: &shared,
                 arrived: shared.reader.now(),
-                body: Replay::new(Body::new(body)),
+                body: Replay::new(Body::new(body), reserved),
                 origin,
                 identity,
                 parts,
@@ -234,8 +237,17 @@ impl Exchange<'_> {
         if nopeer {
             answer::add_nopeer(&mut parts.headers);
         }
-        let request = Request::from_parts(parts, self.body.attempt()?);
-        Some(call(local, request).await)
+        let request = Request::from_parts(parts.clone(), self.body.attempt()?);
+        let response = call(local, request).await;
+        // A server that is leaving may give a request back; a new connection may find its successor.
+        let given_back = matches!(response.extensions().get(), Some(Unreachable(Stage::NotSent)));
+        if !given_back {
+            return Some(response);
+        }
+        match self.body.attempt() {
+            Some(body) => Some(call(local, Request::from_parts(parts, body)).await),
+            None => Some(response),
+        }
     }
 
     /// Answers from the snapshot, if the local server consents.

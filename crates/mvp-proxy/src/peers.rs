@@ -12,7 +12,7 @@ use mvp_core::{RequestInfo, Snapshot};
 use crate::body::Body;
 use crate::control::{Ask, MemberRecord, Reach};
 use crate::data::{Forwarder, Replay, Target, server_name};
-use crate::error::SendError;
+use crate::error::{SendError, Stage};
 use crate::local::{LocalSlot, SharedLocal};
 use crate::metrics::Metrics;
 
@@ -72,31 +72,41 @@ impl Peers {
         parts: &Parts,
         body: &Replay,
     ) -> Result<(Arc<str>, Response<Body>), Vec<String>> {
-        let mut tried = Vec::new();
+        let mut tried: Vec<String> = Vec::new();
         let mut replayed = false;
-        for member in members {
-            let Some(target) = target(member) else { continue };
+        let mut members = members.into_iter();
+        let mut next = members.next();
+        while let Some(member) = next {
+            let Some(target) = target(member) else {
+                next = members.next();
+                continue;
+            };
             let Some(body) = body.attempt() else { break };
             let request = Request::from_parts(parts.clone(), body);
             let passed_on = self.metrics.passed_on();
-            match self.forwarder.send(&target, request).await {
+            let error = match self.forwarder.send(&target, request).await {
                 Ok(response) => {
                     let response = response.map(|body| body.keeping(passed_on));
                     return Ok((Arc::clone(&member.id), response));
                 }
-                Err(error) => {
-                    tracing::warn!(%error, "a peer gave no answer");
-                    tried.push(error.member.to_string());
-                    // What may have been processed goes to another member once at the most, and
-                    // only if it changes nothing.
-                    let may_go_on = error.stage.is_unprocessed() || (replayable && !replayed);
-                    replayed = replayed || !error.stage.is_unprocessed();
-                    if !may_go_on {
-                        break;
-                    }
-                }
+                Err(error) => error,
+            };
+            tracing::warn!(%error, "a peer gave no answer");
+            // What a leaving server gave back may go to its successor, once.
+            let again = error.stage == Stage::NotSent && !tried.iter().any(|id| **id == *member.id);
+            tried.push(error.member.to_string());
+            // What may have been processed goes to another member once at the most, and only if it
+            // changes nothing.
+            let may_go_on = error.stage.is_unprocessed() || (replayable && !replayed);
+            replayed = replayed || !error.stage.is_unprocessed();
+            if !may_go_on {
+                break;
+            }
+            if !again {
+                next = members.next();
             }
         }
+        tried.dedup();
         Err(tried)
     }
 }

@@ -108,14 +108,14 @@ impl Forwarder {
 
         match pool.send(request).await {
             Ok(mut response) => {
-                headers::clean_response(response.headers_mut());
+                headers::remove_hop_by_hop(response.headers_mut());
                 Ok(response)
             }
             Err(PoolError::Connect(error)) => {
                 Err(SendError::new(target, Stage::Connect, error.to_string()))
             }
             Err(PoolError::Exchange(error, given_back)) => {
-                let refused = given_back.is_some() || is_refused_stream(&error);
+                let refused = given_back.is_some() || is_unprocessed(&error);
                 let stage = if refused { Stage::NotSent } else { Stage::Exchange };
                 Err(SendError::new(target, stage, error.to_string()))
             }
@@ -219,12 +219,14 @@ fn authority(uri: &Uri, host: Option<&HeaderValue>, target: &Target) -> Option<A
         .or_else(|| Authority::try_from(&*target.address).ok())
 }
 
-/// The server promised that it did not look at the request.
-fn is_refused_stream(error: &hyper::Error) -> bool {
+/// The server promised that it did not look at the request: it refused the stream, or went away and
+/// named an earlier stream as the last that it looked at (h2 fails only later ones with that).
+fn is_unprocessed(error: &hyper::Error) -> bool {
     let mut source = error.source();
     while let Some(error) = source {
         if let Some(error) = error.downcast_ref::<h2::Error>() {
-            return error.is_remote() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
+            let refused = error.reason() == Some(h2::Reason::REFUSED_STREAM);
+            return error.is_remote() && (error.is_go_away() || (error.is_reset() && refused));
         }
         source = error.source();
     }

@@ -2,8 +2,8 @@
 //! needs to know is added.
 
 use http::header::{
-    CONNECTION, HOST, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER,
-    TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, HOST, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING,
+    UPGRADE,
 };
 use http::{HeaderMap, HeaderValue};
 use std::net::IpAddr;
@@ -13,22 +13,29 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
+/// Removes the headers that `Connection` names, but for those that have a meaning of their own to us.
+pub(crate) fn remove_named_by_connection(headers: &mut HeaderMap) {
+    if !headers.contains_key(CONNECTION) {
+        return;
+    }
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .filter(|name| *name != UPGRADE && *name != TE)
+        .collect();
+    for name in named {
+        headers.remove(name);
+    }
+}
+
 /// Removes what belongs to one connection only, with whatever `Connection` names.
 pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
-    if headers.contains_key(CONNECTION) {
-        let named: Vec<HeaderName> = headers
-            .get_all(CONNECTION)
-            .iter()
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(','))
-            .filter_map(|name| name.trim().parse().ok())
-            .collect();
-        for name in named {
-            headers.remove(name);
-        }
-        headers.remove(CONNECTION);
-    }
-    // gRPC and trailers need `TE: trailers`, which is allowed end to end in HTTP/2.
+    remove_named_by_connection(headers);
+    headers.remove(CONNECTION);
+    // Trailers need `TE: trailers`, which is allowed end to end in HTTP/2.
     let wants_trailers = headers.get(TE).is_some_and(|te| te.as_bytes() == b"trailers");
     for name in [
         KEEP_ALIVE,
@@ -71,13 +78,4 @@ pub(crate) fn add_provenance(headers: &mut HeaderMap, client: Option<IpAddr>) {
 /// The headers that HTTP/2 has as parts of the request line.
 pub(crate) fn take_host(headers: &mut HeaderMap) -> Option<HeaderValue> {
     headers.remove(HOST)
-}
-
-/// Headers of a response that the next hop must not see; trailers stay announced.
-pub(crate) fn clean_response(headers: &mut HeaderMap) {
-    let trailer = headers.remove(TRAILER);
-    remove_hop_by_hop(headers);
-    if let Some(trailer) = trailer {
-        headers.insert(TRAILER, trailer);
-    }
 }

@@ -11,6 +11,7 @@ mod remote;
 mod replay;
 
 pub use forward::{Forwarder, OutboundTls, Target, server_name};
+pub(crate) use headers::remove_named_by_connection;
 pub(crate) use inspect::{Inspected, inspect_not_found};
 
 pub use remote::{Remote, Unreachable};

@@ -9,7 +9,7 @@ use bytes::{Buf, Bytes};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
 use crate::body::{Body, BodyError};
-use crate::identity::is_reserved_header;
+use crate::identity::RemoteHeaders;
 
 /// The most of a body that is kept.
 const MAX_KEPT: usize = 128 << 10;
@@ -26,16 +26,25 @@ struct Shared {
     ended: bool,
     /// How often it was begun to be sent. Only the last may read on.
     attempts: usize,
+    /// Names that a client must not send in trailers either.
+    reserved: Arc<RemoteHeaders>,
 }
 
 impl Replay {
     /// Keeps what passes of this body.
-    pub(crate) fn new(body: Body) -> Replay {
+    pub(crate) fn new(body: Body, reserved: Arc<RemoteHeaders>) -> Replay {
         if body.is_end_stream() {
             return Replay(None);
         }
-        let shared =
-            Shared { body, kept: Vec::new(), bytes: 0, lost: false, ended: false, attempts: 0 };
+        let shared = Shared {
+            body,
+            kept: Vec::new(),
+            bytes: 0,
+            lost: false,
+            ended: false,
+            attempts: 0,
+            reserved,
+        };
         Replay(Some(Arc::new(Mutex::new(shared))))
     }
 
@@ -111,7 +120,7 @@ impl HttpBody for Attempt {
                 };
                 let reserved: Vec<_> = trailers
                     .keys()
-                    .filter(|name| is_reserved_header(name.as_str()))
+                    .filter(|name| shared.reserved.reserves(name.as_str()))
                     .cloned()
                     .collect();
                 for name in reserved {

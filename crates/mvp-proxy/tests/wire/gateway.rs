@@ -25,8 +25,9 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::client::TestBody;
-use crate::double::{Double, Requests};
+use crate::double::Double;
 use crate::pki::pki;
+use crate::record::Requests;
 use crate::soon;
 
 pub struct Gateway {

@@ -5,8 +5,8 @@ use http::{HeaderName, Method, StatusCode, Version};
 use mvp_proxy::identity::RemoteHeaders;
 
 use crate::client::{BOTH, ask, get, with};
-use crate::double::Recorded;
 use crate::pki::{Pair, cn, o, pki};
+use crate::record::Recorded;
 use crate::world::{BARE, LOCAL, MVP, World};
 
 const CREDENTIAL: &str = "x-remote-extra-authentication.kubernetes.io%2fcredential-id";

@@ -1,8 +1,8 @@
 //! The gateway and the layer through real sockets on loopback: who a caller is taken for, where a
 //! request goes, and that every byte of it arrives as it was sent.
 //!
-//! The harness: `pki` makes certificates, `double` is an API server that remembers what it was
-//! asked, `broken` is one that misbehaves below HTTP, `gateway` is put together as `mvp serve` does
+//! The harness: `pki` makes certificates, `double` is an API server that remembers (`record`)
+//! what it was asked, `broken` is one that misbehaves below HTTP, `gateway` is put together as `mvp serve` does
 //! it, `client` speaks HTTP/1.1 and HTTP/2.
 #![allow(
     missing_docs,
@@ -18,6 +18,7 @@ mod client;
 mod double;
 mod gateway;
 mod pki;
+mod record;
 mod world;
 
 mod bodies;

@@ -122,6 +122,31 @@ async fn a_client_that_waits_is_told_to_go_on() {
     }
 }
 
+#[tokio::test]
+async fn a_server_may_answer_before_it_has_read_all() {
+    let world = World::start().await;
+    for path in [LOCAL, BARE, MVP] {
+        world
+            .server(path)
+            .rule(path, |request| std::future::ready(answer(StatusCode::OK, request.into_body())));
+        for (protocol, who) in [(BOTH[0], None), (BOTH[1], None), (BOTH[1], Some(&pki().alice))] {
+            let (sender, body) = streamed();
+            let mut client = Client::connect(world.gateway.address, protocol, who).await;
+            let opening = client.open(request(Method::POST, path, body));
+            let first = sender.send(Frame::data(Bytes::from_static(b"first")));
+            let (response, _) = tokio::join!(opening, first);
+            let mut echo = response.into_body();
+            for (read, next) in [("first", "second"), ("second", "third")] {
+                let heard = soon(echo.frame()).await.unwrap().unwrap().into_data().unwrap();
+                assert_eq!(heard, read, "{path} {protocol:?}");
+                sender.send(Frame::data(Bytes::from_static(next.as_bytes()))).await.unwrap();
+            }
+            drop(sender);
+            assert_eq!(soon(echo.collect()).await.unwrap().to_bytes(), "third");
+        }
+    }
+}
+
 fn with_trailers(announced: &[&'static str]) -> Response<crate::client::TestBody> {
     let (sender, body) = streamed();
     tokio::spawn(async move {

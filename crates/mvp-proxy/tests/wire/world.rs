@@ -1,8 +1,9 @@
 //! The cluster of most tests: a gateway beside a server, with a bare peer and a peer that is a
 //! gateway too. Entry: [`World`].
 
-use crate::double::{Double, Recorded};
+use crate::double::Double;
 use crate::gateway::{Gateway, Plan};
+use crate::record::Recorded;
 
 /// Served by the local server alone.
 pub const LOCAL: &str = "/apis/local.example/v1/namespaces/default/things";
