@@ -111,8 +111,8 @@ pub enum OnNotFound {
     /// If it is one of routing by its shape: note the denial, join the next refresh (unless this
     /// request did so before), decide again.
     RefreshIfRouting,
-    /// As [`OnNotFound::RefreshIfRouting`], whatever its shape: servers answer for a subresource
-    /// that a custom resource lacks as if the object were missing.
+    /// As [`OnNotFound::RefreshIfRouting`], whatever its shape. One that is not of routing proves
+    /// nothing about what was processed: a write that met it must not be sent again.
     Refresh,
 }
 
@@ -157,6 +157,14 @@ impl<'a> Case<'a> {
             if opaque { OnNotFound::PassOn } else { on_not_found }
         };
 
+        // For a subresource that a custom resource lacks, servers answer as if the object were
+        // missing; for all else that they do not route, the shape of their 404 tells.
+        let unlisted_not_found = unless_opaque(if request.subresource.is_empty() {
+            OnNotFound::RefreshIfRouting
+        } else {
+            OnNotFound::Refresh
+        });
+
         // Rows 4 and 9: served here; or perhaps, by a server that is down and was never seen.
         let unseen = self.local_is_unseen(part);
         if exact.local_serves() || (unseen && asked.local == LocalHealth::Unreachable) {
@@ -173,7 +181,7 @@ impl<'a> Case<'a> {
         }
         // What the local server serves was never seen. It may well serve this.
         if unseen && !self.denied_by_local() && !(opaque && exact.any()) {
-            return self.ask_local(Reason::LocalViewUnknown, unless_opaque(OnNotFound::Refresh));
+            return self.ask_local(Reason::LocalViewUnknown, unlisted_not_found);
         }
         // A server that is older than local would erase what it does not know of an object.
         let exact = match snapshot.local() {
@@ -227,7 +235,7 @@ impl<'a> Case<'a> {
         if opaque && snapshot.blocking(part).next().is_some() {
             return refuse(Reason::Unconfirmed);
         }
-        self.unlisted(part, unless_opaque(OnNotFound::Refresh))
+        self.unlisted(part, unlisted_not_found)
     }
 
     /// Row 9: clients of this address survive the restart of its server.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body::Body as HttpBody;
 use mvp_core::decide::{Action, Asked, Decision, Denial, LocalHealth, OnNotFound, Origin, Reason};
 use mvp_core::discovery::Part;
@@ -151,10 +151,16 @@ impl Exchange<'_> {
         let mut denied = Denied::default();
         let mut held_back = None;
         let mut refreshed = false;
+        let mut sent_for_good = false;
 
         loop {
             let denials = denied.as_denials();
             let decision = decide(&info, &snapshot, self.asked(nopeer, &denials));
+            let sends =
+                !matches!(decision.action, Action::Answer | Action::PassNotFound | Action::Refuse);
+            if sends && sent_for_good {
+                return self.refuse(&info, &refused(&decision), &denied.names());
+            }
             let (member, response) = match decision.action {
                 Action::Answer => {
                     let response = self.answer(&info, &snapshot, &mut local).await;
@@ -181,14 +187,22 @@ impl Exchange<'_> {
                 }
                 Action::Refuse => return self.refuse(&info, &decision, &denied.names()),
             };
-            let Some(response) = response else { return body_is_gone() };
-            match doubt(decision.on_not_found, response).await {
+            let Some(response) = response else {
+                let response = body_is_gone();
+                self.record(&info, &refused(&decision), member.as_deref(), response.status());
+                return response;
+            };
+            match self.doubt(&decision, response).await {
                 Doubt::None(response) => {
                     self.record(&info, &decision, member.as_deref(), response.status());
                     self.body.release();
                     return response;
                 }
-                Doubt::NotFound(response) => held_back = Some(response),
+                Doubt::NotFound { response, of_routing } => {
+                    held_back = Some(response);
+                    // Only a 404 of routing proves that nothing was processed.
+                    sent_for_good = !of_routing && !reads(&info);
+                }
             }
 
             // A 404 that proves nothing yet.
@@ -222,8 +236,7 @@ impl Exchange<'_> {
 
     fn accepts_only_local(&self, info: &RequestInfo<'_>) -> bool {
         let RequestInfo::Discovery(path) = info else { return false };
-        // What we cannot give at all, the local server may still be able to.
-        answer::accepted(&self.parts.headers, path).is_none_or(|accepted| accepted.nopeer)
+        answer::accepted(&self.parts.headers, path).is_some_and(|accepted| accepted.nopeer)
     }
 
     /// Sends the request to the local server; nothing where its body is no longer at hand.
@@ -270,13 +283,36 @@ impl Exchange<'_> {
         let document = accepted
             .and_then(|accepted| Some((snapshot.document(path, accepted.form)?, accepted.form)));
         let Some((document, form)) = document else {
-            return self.ask_local(local, false).await.unwrap_or_else(body_is_gone);
+            // What we cannot give at all, the local server may be able to; but what a peer serves
+            // is there, whatever it says.
+            let response = self.ask_local(local, false).await.unwrap_or_else(body_is_gone);
+            let denied = response.status() == StatusCode::NOT_FOUND;
+            return if denied { status::not_acceptable() } else { response };
         };
         let said = call(local, answer::probe(&self.parts, path, snapshot)).await;
         if !answer::consents(said.status(), path) {
             return said;
         }
         answer::answer(&self.parts, document, form)
+    }
+
+    /// Whether a response is a 404 that the decision tells us to doubt.
+    async fn doubt(&self, decision: &Decision<'_>, response: Response<Body>) -> Doubt {
+        if response.status() != StatusCode::NOT_FOUND {
+            return Doubt::None(response);
+        }
+        let always = match decision.on_not_found {
+            OnNotFound::PassOn => return Doubt::None(response),
+            OnNotFound::Refresh => true,
+            // There is no body to tell by: the view has to.
+            _ => self.parts.method == Method::HEAD && !decision.listed,
+        };
+        let Inspected { response, of_routing } = inspect_not_found(response).await;
+        if always || of_routing {
+            Doubt::NotFound { response, of_routing }
+        } else {
+            Doubt::None(response)
+        }
     }
 
     /// Has the views refreshed until it is settled what to do.
@@ -372,20 +408,18 @@ enum Doubt {
     /// It is.
     None(Response<Body>),
     /// It is a 404 that must not be passed on yet.
-    NotFound(Response<Body>),
+    NotFound { response: Response<Body>, of_routing: bool },
 }
 
-async fn doubt(on_not_found: OnNotFound, response: Response<Body>) -> Doubt {
-    if response.status() != StatusCode::NOT_FOUND {
-        return Doubt::None(response);
-    }
-    match on_not_found {
-        OnNotFound::PassOn => Doubt::None(response),
-        OnNotFound::Refresh => Doubt::NotFound(response),
-        OnNotFound::NextIfRouting | OnNotFound::RefreshIfRouting => {
-            let Inspected { response, of_routing } = inspect_not_found(response).await;
-            if of_routing { Doubt::NotFound(response) } else { Doubt::None(response) }
-        }
+/// What becomes of a request that must not be sent again.
+fn refused<'a>(decision: &Decision<'a>) -> Decision<'a> {
+    Decision { action: Action::Refuse, reason: Reason::ViewSuspect, ..*decision }
+}
+
+fn reads(info: &RequestInfo<'_>) -> bool {
+    match info {
+        RequestInfo::Resource(request) => request.verb.is_read(),
+        _ => true,
     }
 }
 

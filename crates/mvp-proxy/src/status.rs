@@ -30,6 +30,12 @@ pub(crate) fn internal(message: &str) -> Response<Body> {
     failure(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message, None)
 }
 
+/// Not in the encoding that is asked for: 406.
+pub(crate) fn not_acceptable() -> Response<Body> {
+    let message = "only the following media types are accepted: application/json";
+    failure(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message, None)
+}
+
 fn failure(
     code: StatusCode,
     reason: &str,

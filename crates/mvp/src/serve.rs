@@ -43,7 +43,7 @@ pub(crate) fn run(config: ServeConfig) -> anyhow::Result<()> {
     let gateway = Arc::new(Gateway::new(&config)?);
     let stop = CancellationToken::new();
 
-    let workers: Vec<JoinHandle<()>> = listeners
+    let workers: Vec<JoinHandle<bool>> = listeners
         .into_iter()
         .enumerate()
         .map(|(index, listener)| gateway.spawn_worker(index, listener, &stop))
@@ -62,7 +62,7 @@ pub(crate) fn run(config: ServeConfig) -> anyhow::Result<()> {
     runtime()?.block_on(async {
         gateway.control(admin_listener, stop).await?;
         // Here, so that a second signal is heard meanwhile.
-        let join = move || workers.into_iter().all(|worker| worker.join().is_ok());
+        let join = move || workers.into_iter().all(|worker| worker.join().unwrap_or(false));
         let joined = tokio::task::spawn_blocking(join).await?;
         anyhow::ensure!(joined, "a worker ended by itself; the log has the reason");
         Ok(())
@@ -142,9 +142,11 @@ impl Gateway {
         index: usize,
         listener: TcpListener,
         stop: &CancellationToken,
-    ) -> anyhow::Result<JoinHandle<()>> {
+    ) -> anyhow::Result<JoinHandle<bool>> {
         let (gateway, stop) = (Arc::clone(self), stop.clone());
         let worker = move || {
+            // However it ends, the others end too.
+            let _stop = stop.clone().drop_guard();
             let outcome = runtime().and_then(|runtime| {
                 runtime.block_on(async {
                     let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -157,10 +159,10 @@ impl Gateway {
                     Ok(())
                 })
             });
-            if let Err(error) = outcome {
+            if let Err(error) = &outcome {
                 tracing::error!(worker = index, "{error:#}");
-                stop.cancel();
             }
+            outcome.is_ok()
         };
         let name = format!("worker-{index}");
         thread::Builder::new().name(name).spawn(worker).context("cannot start a worker thread")

@@ -77,7 +77,10 @@ fn what_local_never_served_is_not_affected() {
 fn without_local_nothing_that_nobody_lists_is_a_404() {
     let unlisted = "GET /apis/a.io/v1/things";
     assert_eq!(cluster().while_local_is(Unreachable, unlisted), "refuse: local-down");
-    assert_eq!(cluster().while_local_is(Unready, unlisted), "ask-local: unlisted, refresh on 404");
+    assert_eq!(
+        cluster().while_local_is(Unready, unlisted),
+        "ask-local: unlisted, refresh on 404 of routing"
+    );
 }
 
 #[test]

@@ -123,7 +123,10 @@ fn row_12_without_a_local_server_any_capable_one_serves() {
     assert_eq!(cluster.client("GET /api/v1/namespaces/x/pods"), both);
     assert_eq!(cluster.client(JOBS), "peers b: served-by-peer, next on 404 of routing");
     assert_eq!(cluster.client("GET /version"), "ask-any: non-resource");
-    assert_eq!(cluster.client("GET /apis/a.io/v1/things"), "ask-any: unlisted, refresh on 404");
+    assert_eq!(
+        cluster.client("GET /apis/a.io/v1/things"),
+        "ask-any: unlisted, refresh on 404 of routing"
+    );
     for request in ["GET /version", "GET /apis", JOBS, "GET /apis/a.io/v1/things"] {
         assert_eq!(cluster.peer(request), "refuse: not-passed-on", "{request}");
         assert_eq!(cluster.marked(request), "refuse: not-passed-on", "{request}");

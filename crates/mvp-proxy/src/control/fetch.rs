@@ -32,6 +32,8 @@ const ACCEPT_DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=A
 application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList;q=0.9,\
 application/json;q=0.8";
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// It is small, and what is known of it does not go away: it must not hold up the rest.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
 /// `/version`, and the list of paths at the root.
 const MAX_SMALL: usize = 1 << 20;
 /// Groups and versions of a server without aggregated discovery that are asked one by one.
@@ -49,6 +51,14 @@ pub(crate) struct Known {
 pub(crate) struct Fetched {
     pub(crate) parts: [Outcome; 2],
     pub(crate) release: Option<Release>,
+}
+
+impl Fetched {
+    /// Nothing could be had.
+    pub(crate) fn failed(known: &Known, problem: &str) -> Fetched {
+        let failed = || Outcome::Failed(problem.to_owned());
+        Fetched { parts: [failed(), failed()], release: known.release }
+    }
 }
 
 /// What a round found out about one document.
@@ -193,10 +203,11 @@ async fn fetch_release(ask: &impl Ask) -> Option<Release> {
     struct Version {
         git_version: String,
     }
-    let answer = timeout(TIMEOUT, get(ask, "/version", "application/json", None, MAX_SMALL))
-        .await
-        .ok()?
-        .ok()?;
+    let answer =
+        timeout(VERSION_TIMEOUT, get(ask, "/version", "application/json", None, MAX_SMALL))
+            .await
+            .ok()?
+            .ok()?;
     let version: Version = serde_json::from_slice(&answer.ok().ok()?).ok()?;
     Release::parse(&version.git_version)
 }

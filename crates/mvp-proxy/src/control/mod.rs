@@ -5,15 +5,18 @@ mod membership;
 mod publish;
 mod table;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use http::{Request, Response};
 use mvp_core::Snapshot;
 use mvp_core::snapshot::{Inputs, Policy};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use fetch::Fetched;
 pub(crate) use fetch::gunzip;
 pub use membership::{MemberRecord, Membership, StaticMembership};
 pub use publish::{Clock, SnapshotReader, SnapshotWriter, channel};
@@ -67,6 +70,10 @@ impl Default for ControlSettings {
 /// A member is not asked more often than this, whoever wants it.
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
 
+/// A member that cannot be asked yet, such as a local server that is still being put together, is
+/// looked for again after this.
+const UNREACHABLE_INTERVAL: Duration = Duration::from_millis(100);
+
 /// The snapshot before anybody was asked: the local server is there, and nothing is known of it.
 pub fn first_snapshot(settings: &ControlSettings, clock: Clock) -> Snapshot {
     let mut table = Table::default();
@@ -92,15 +99,21 @@ pub async fn run(
         table.update(records.clone(), settings.local.as_ref(), clock.now(), settings.forget_after);
         for row in table.rows() {
             let record = records.iter().find(|record| record.id == row.member.id);
-            let is_due = row.asked.is_none() && row.due <= clock.now();
-            if let Some(ask) = reach.reach(&row.member.id, record).filter(|_| is_due) {
-                row.begin(clock.now(), settings.interval);
-                let (id, known) = (Arc::clone(&row.member.id), row.known.clone());
-                fetches.spawn(async move {
-                    let fetched = fetch::fetch(&ask, &id, &known).await;
-                    (id, fetched)
-                });
+            if row.asked.is_some() || row.due > clock.now() {
+                continue;
             }
+            let Some(ask) = reach.reach(&row.member.id, record) else {
+                row.due = clock.now().after(settings.interval.min(UNREACHABLE_INTERVAL));
+                continue;
+            };
+            row.begin(clock.now(), settings.interval);
+            let (id, known) = (Arc::clone(&row.member.id), row.known.clone());
+            fetches.spawn(async move {
+                // The local server of an embedder runs in here: a panic of its own is no answer.
+                let fetched =
+                    AssertUnwindSafe(fetch::fetch(&ask, &id, &known)).catch_unwind().await;
+                (id, fetched.unwrap_or_else(|_| Fetched::failed(&known, "the server panicked")))
+            });
         }
         let previous = writer.current();
         writer.publish(build(&table, &settings, clock, started, Some(&previous)));

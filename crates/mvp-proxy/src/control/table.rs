@@ -54,7 +54,8 @@ impl Table {
                 row.member.address = record.address;
                 row.due = now;
             }
-            row.member.heard = record.heard.unwrap_or(row.member.heard).max(row.member.heard);
+            // A source without heartbeats vouches for its members as long as it names them.
+            row.member.heard = record.heard.unwrap_or(now).max(row.member.heard);
         }
         if let Some(local) = local {
             self.0.entry(Arc::clone(local)).or_insert_with(|| Row::new(local, now));
@@ -137,6 +138,14 @@ impl Row {
                     if let Some(seen) = seen {
                         seen.confirmed = asked;
                     }
+                }
+                Outcome::Changed { list, etag, .. }
+                    if seen.as_ref().is_some_and(|seen| seen.list == list) =>
+                {
+                    if let Some(seen) = seen {
+                        seen.confirmed = asked;
+                    }
+                    *known = etag;
                 }
                 Outcome::Changed { list, etag, complaints } => {
                     for complaint in complaints {

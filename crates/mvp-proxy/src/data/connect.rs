@@ -7,6 +7,7 @@ use std::time::Duration;
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -14,6 +15,11 @@ use tokio_rustls::client::TlsStream;
 
 /// The longest that a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(Duration::from_secs(15))
+    .with_interval(Duration::from_secs(5))
+    .with_retries(3);
 
 /// Where and how to connect.
 #[derive(Debug, Clone)]
@@ -33,6 +39,8 @@ impl Endpoint {
         let connect = async {
             let stream = TcpStream::connect(&*self.address).await?;
             stream.set_nodelay(true)?;
+            // A server that vanishes without a word is noticed also where there are no PINGs.
+            SockRef::from(&stream).set_tcp_keepalive(&KEEP_ALIVE)?;
             let connector = TlsConnector::from(Arc::clone(&self.tls));
             connector.connect(self.server_name.clone(), stream).await
         };

@@ -1,17 +1,23 @@
 //! Looking at a 404: is it one of routing? The body is read only as far as it can be one.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use http::Response;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt;
 use mvp_core::not_found::is_of_routing;
+use tokio::time::{Instant, timeout_at};
 
 use crate::body::Body;
 use crate::control::gunzip;
 
 /// A 404 of routing is a few hundred bytes.
 const MAX_INSPECTED: usize = 16 << 10;
+
+/// It comes in one piece; what takes longer is passed on as it comes.
+const MAX_WAIT: Duration = Duration::from_secs(2);
 
 /// A response whose body was looked at, whole again.
 pub(crate) struct Inspected {
@@ -25,7 +31,16 @@ pub(crate) async fn inspect_not_found(response: Response<Body>) -> Inspected {
     let mut start = BytesMut::new();
     let mut whole = true;
     let mut failed = None;
-    while let Some(frame) = body.frame().await {
+    let deadline = Instant::now() + MAX_WAIT;
+    loop {
+        let frame = match timeout_at(deadline, body.frame()).await {
+            Ok(Some(frame)) => frame,
+            Ok(None) => break,
+            Err(_) => {
+                whole = false;
+                break;
+            }
+        };
         match frame.map(http_body::Frame::into_data) {
             Ok(Ok(data)) => start.extend_from_slice(&data),
             // Trailers: nothing more of interest comes.

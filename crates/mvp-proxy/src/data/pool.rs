@@ -61,7 +61,15 @@ impl Pool {
 pub(crate) struct Http2Pool {
     endpoint: Endpoint,
     connections: Mutex<Vec<Arc<Http2Connection>>>,
-    connecting: tokio::sync::Mutex<()>,
+    /// Held by whoever connects; the last failure is for all who waited for it.
+    connecting: tokio::sync::Mutex<Option<Failure>>,
+}
+
+#[derive(Debug)]
+struct Failure {
+    at: Instant,
+    kind: io::ErrorKind,
+    cause: String,
 }
 
 #[derive(Debug)]
@@ -115,12 +123,24 @@ impl Http2Pool {
         if let Some(stream) = self.free() {
             return Ok(stream);
         }
-        let _connecting = self.connecting.lock().await;
-        // Whoever connected before us may have left room.
+        let came = Instant::now();
+        let mut failed = self.connecting.lock().await;
+        // Whoever connected before us may have left room, or failed for us too.
         if let Some(stream) = self.free() {
             return Ok(stream);
         }
-        let connection = Arc::new(self.connect().await?);
+        if let Some(failure) = failed.as_ref().filter(|failure| failure.at >= came) {
+            return Err(io::Error::new(failure.kind, failure.cause.clone()));
+        }
+        let connection = match self.connect().await {
+            Ok(connection) => Arc::new(connection),
+            Err(error) => {
+                let (kind, cause) = (error.kind(), error.to_string());
+                *failed = Some(Failure { at: Instant::now(), kind, cause });
+                return Err(error);
+            }
+        };
+        *failed = None;
         connection.streams.fetch_add(1, Ordering::Relaxed);
         lock(&self.connections).push(Arc::clone(&connection));
         Ok(Stream(connection))

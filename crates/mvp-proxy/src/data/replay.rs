@@ -3,7 +3,7 @@
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use bytes::{Buf, Bytes};
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -26,6 +26,8 @@ struct Shared {
     ended: bool,
     /// How often it was begun to be sent. Only the last may read on.
     attempts: usize,
+    /// Who waits for more of it.
+    waiting: Option<Waker>,
     /// Names that a client must not send in trailers either.
     reserved: Arc<RemoteHeaders>,
 }
@@ -43,6 +45,7 @@ impl Replay {
             lost: false,
             ended: false,
             attempts: 0,
+            waiting: None,
             reserved,
         };
         Replay(Some(Arc::new(Mutex::new(shared))))
@@ -56,6 +59,9 @@ impl Replay {
             return None;
         }
         state.attempts += 1;
+        if let Some(waiting) = state.waiting.take() {
+            waiting.wake();
+        }
         let attempt = state.attempts;
         drop(state);
         Some(Body::new(Attempt { shared: Arc::clone(shared), attempt, next: 0 }))
@@ -99,7 +105,10 @@ impl HttpBody for Attempt {
             return Poll::Ready(None);
         }
         let frame = match Pin::new(&mut shared.body).poll_frame(cx) {
-            Poll::Pending => return Poll::Pending,
+            Poll::Pending => {
+                shared.waiting = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
             Poll::Ready(None) => {
                 shared.ended = true;
                 return Poll::Ready(None);

@@ -129,6 +129,35 @@ async fn a_token_named_in_connection_makes_no_nameless_request_on_the_connection
     }
 }
 
+/// An authenticating proxy adds who its client is, and may pass on the `Connection` of that client.
+/// Whoever takes such a header away makes the client the proxy. kube-apiserver does not.
+#[tokio::test]
+async fn a_client_of_a_proxy_cannot_have_its_own_name_taken_away() {
+    let world = World::start().await;
+    let proxy = Some(&pki().proxy);
+    let cases = [
+        (Some(&pki().alice), "Impersonate-User: dave", "impersonate-user", ""),
+        (None, "Impersonate-Group: few", "impersonate-group", "Authorization: Bearer of-proxy\r\n"),
+        (proxy, "X-Remote-User: dave", "x-remote-user", "Authorization: Bearer of-proxy\r\n"),
+        (proxy, "X-Remote-User: dave", "x-remote-user", ""),
+    ];
+    for (index, (who, header, name, token)) in cases.into_iter().enumerate() {
+        for path in [LOCAL, BARE, MVP] {
+            let path = format!("{path}?{index}");
+            let text = format!(
+                "GET {path} HTTP/1.1\r\nHost: gateway\r\n{header}\r\n{token}\
+                 Connection: close, {name}\r\n\r\n"
+            );
+            raw(world.gateway.address, who, text.as_bytes()).await;
+            // Refused, or with the name; never without it.
+            for seen in world.server(&path).requests.of(&path) {
+                let value = header.split(": ").nth(1).unwrap();
+                assert_eq!(seen.all(name), [value], "{seen:?}");
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn as_trailers() {
     for headers in [RemoteHeaders::default(), custom()] {
