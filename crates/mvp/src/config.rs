@@ -203,8 +203,8 @@ impl ServeConfig {
         if self.proxy_client.is_some() {
             return Ok(());
         }
-        let purpose = if self.serves_peers() && !self.peers.named.is_empty() {
-            "--peer and --peer-ca-file need it to be trusted by peers"
+        let purpose = if self.serves_peers() {
+            "--peer-ca-file needs it, to ask the local server and peers what they serve"
         } else if self.client_ca.is_some() {
             "--client-ca-file needs it to tell the local server who the user is"
         } else if self.request_header.ca.is_some() {

@@ -145,15 +145,20 @@ fn a_whole_configuration() {
     assert!(!shown.contains("PRIVATE KEY") && shown.contains("server.key"), "{shown}");
 }
 
+/// What a server needs that talks to peers.
+const PEERS: [&str; 3] = [
+    "--peer-ca-file=@/ca.crt",
+    "--proxy-client-cert-file=@/server.crt",
+    "--proxy-client-key-file=@/server.key",
+];
+
 #[test]
 fn the_local_ca_defaults_to_the_peers() {
     let files = Files::new("local-ca");
-    let arguments: Vec<_> =
-        LEAST.iter().take(3).copied().chain(["--peer-ca-file=@/ca.crt"]).collect();
+    let arguments: Vec<_> = LEAST.iter().take(3).copied().chain(PEERS).collect();
     let config = files.check(&arguments).unwrap();
     assert_eq!(config.local.ca.path, files.0.join("ca.crt"));
-    // Nobody to talk to yet, so nothing to be proved.
-    assert!(config.serves_peers() && config.proxy_client.is_none());
+    assert!(config.serves_peers() && config.proxy_client.is_some());
 }
 
 #[test]
@@ -171,7 +176,7 @@ fn warnings() {
           local server, nothing is merged or sent to peers"]
     );
     assert_eq!(
-        warnings(&["--peer-ca-file=@/ca.crt", "--admin-bind-address=[::]:1"]),
+        warnings(&[PEERS[0], PEERS[1], PEERS[2], "--admin-bind-address=[::]:1"]),
         [
             "--admin-bind-address [::]:1 is open to others than this host, in plain HTTP and without \
           authentication"
@@ -179,7 +184,7 @@ fn warnings() {
     );
     let in_days = |days: u64| SystemTime::UNIX_EPOCH + Duration::from_hours(24 * days);
     for (days, wrong) in [(55_000, "expired on "), (10_000, "is not valid before ")] {
-        let arguments = with(&["--peer-ca-file=@/ca.crt"]);
+        let arguments = with(&PEERS);
         let warnings = files.check_at(&arguments, in_days(days)).unwrap().warnings;
         let expected = format!(
             "--tls-cert-file: the certificate in {} {wrong}",

@@ -1,10 +1,10 @@
 //! The config file: precedence, and mistakes that name its lines.
 
-use crate::workplace::{Workplace, outcome};
+use crate::folder::{Folder, outcome};
 
 #[test]
 fn a_flag_wins_over_its_key() {
-    let place = Workplace::new();
+    let place = Folder::new();
     place.write("mvp.yaml", "log-level: info\npeer-ca-file: from-file\n");
     let from_file = "mvp.yaml line 2: peer-ca-file: from-file does not exist; create it or correct \
                      the path";
@@ -17,7 +17,7 @@ fn a_flag_wins_over_its_key() {
 
 #[test]
 fn the_environment_wins_over_the_file() {
-    let place = Workplace::new();
+    let place = Folder::new();
     place.write("mvp.yaml", "log-level: loud\n");
     let run = |level: Option<&str>| {
         let mut command = place.command(&["serve", "--config=mvp.yaml"]);
@@ -36,7 +36,7 @@ fn the_environment_wins_over_the_file() {
 
 #[test]
 fn an_unknown_key_is_named_with_its_line_and_the_nearest() {
-    let place = Workplace::new();
+    let place = Folder::new();
     for (text, sentence) in [
         (
             "secure-port: 6443\n\npeer-ca-fil: ca.crt\n",
@@ -63,7 +63,7 @@ fn an_unknown_key_is_named_with_its_line_and_the_nearest() {
 
 #[test]
 fn what_is_no_config_file() {
-    let place = Workplace::new();
+    let place = Folder::new();
     place.write("binary", [0, 159, 146, 150]);
     for (file, sentence) in [
         ("none", "--config: none does not exist; create it or correct the path"),

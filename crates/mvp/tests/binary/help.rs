@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use crate::workplace::Workplace;
+use crate::folder::Folder;
 
 /// All flags that DESIGN and kube-apiserver name for what works so far.
 const FLAGS: [&str; 32] = [
@@ -42,7 +42,7 @@ const FLAGS: [&str; 32] = [
 
 #[test]
 fn the_page_of_serve_lists_each_flag_once_under_its_heading() {
-    let page = Workplace::new().mvp(&["serve", "--help"]);
+    let page = Folder::new().mvp(&["serve", "--help"]);
     assert_eq!((page.code, page.stderr.as_str()), (Some(0), ""));
     let (flags, examples) = page.stdout.split_once("Examples:\n").unwrap();
     let listed: Vec<&str> = flags
@@ -78,14 +78,14 @@ fn the_page_of_serve_lists_each_flag_once_under_its_heading() {
 
 #[test]
 fn the_short_page_is_the_same() {
-    let place = Workplace::new();
+    let place = Folder::new();
     assert_eq!(place.mvp(&["serve", "-h"]).stdout, place.mvp(&["serve", "--help"]).stdout);
 }
 
 /// Every flag in the examples exists, and every value of theirs is a good one.
 #[test]
 fn the_examples_are_true() {
-    let place = Workplace::new();
+    let place = Folder::new();
     let page = place.mvp(&["serve", "--help"]).stdout;
     let examples = page.split_once("Examples:\n").unwrap().1;
     let flags: Vec<&str> =
@@ -115,7 +115,7 @@ fn the_examples_are_true() {
 
 #[test]
 fn version() {
-    let place = Workplace::new();
+    let place = Folder::new();
     let expected = format!("mvp {}\n", env!("CARGO_PKG_VERSION"));
     for argument in ["version", "--version", "-V"] {
         let outcome = place.mvp(&[argument]);
@@ -125,7 +125,7 @@ fn version() {
 
 #[test]
 fn nothing_asked_is_a_page_on_standard_error() {
-    let outcome = Workplace::new().mvp(&[]);
+    let outcome = Folder::new().mvp(&[]);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(2), ""));
     for command in ["serve", "demo", "version"] {
         assert!(outcome.stderr.contains(&format!("\n  {command}")), "{}", outcome.stderr);
@@ -134,7 +134,7 @@ fn nothing_asked_is_a_page_on_standard_error() {
 
 #[test]
 fn a_reader_that_left_is_no_failure() {
-    let place = Workplace::new();
+    let place = Folder::new();
     for arguments in [vec!["serve", "--help"], vec!["version"], vec!["--version"]] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);

@@ -3,6 +3,6 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 mod config_file;
+mod folder;
 mod help;
 mod mistakes;
-mod workplace;

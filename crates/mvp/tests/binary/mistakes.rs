@@ -2,11 +2,11 @@
 
 use std::process::Stdio;
 
-use crate::workplace::{Workplace, outcome};
+use crate::folder::{Folder, outcome};
 
 #[test]
 fn flags_and_values() {
-    let place = Workplace::new();
+    let place = Folder::new();
     for (flag, sentence) in [
         ("--secure-prot=1", "--secure-prot: not a known flag; did you mean --secure-port?"),
         ("--etcd-quorum", "--etcd-quorum: not a known flag; see --help"),
@@ -88,7 +88,7 @@ fn flags_and_values() {
 
 #[test]
 fn the_environment_is_named() {
-    let place = Workplace::new();
+    let place = Folder::new();
     let output = place.command(&["serve"]).env("MVP_LOG", "loud").output().unwrap();
     outcome(output).is_mistake(
         2,
@@ -99,7 +99,7 @@ fn the_environment_is_named() {
 
 #[test]
 fn what_must_be_given() {
-    let place = Workplace::new();
+    let place = Folder::new();
     let pair = ["--tls-cert-file=server.crt", "--tls-private-key-file=server.key"];
     let local = "--local-server=https://127.0.0.1:7443";
     for (arguments, sentence) in [
@@ -131,7 +131,7 @@ fn what_must_be_given() {
 
 #[test]
 fn flags_that_do_not_go_together() {
-    let place = Workplace::new();
+    let place = Folder::new();
     let fix = "give it with --proxy-client-key-file, signed by the request-header CA of the \
                servers";
     let identity = ["--proxy-client-cert-file=server.crt", "--proxy-client-key-file=server.key"];
@@ -150,8 +150,8 @@ fn flags_that_do_not_go_together() {
         (
             vec!["--peer-ca-file=ca.crt", "--peer=b=https://b:1"],
             format!(
-                "--proxy-client-cert-file: missing, but --peer and --peer-ca-file need it to be \
-                 trusted by peers; {fix}"
+                "--proxy-client-cert-file: missing, but --peer-ca-file needs it, to ask the local server \
+                 and peers what they serve; {fix}"
             ),
         ),
         (
@@ -196,7 +196,7 @@ fn flags_that_do_not_go_together() {
 
 #[test]
 fn files() {
-    let place = Workplace::new();
+    let place = Folder::new();
     place.write("empty", "");
     place.write("binary", [0, 159, 146, 150]);
     place.write("huge", vec![b'a'; (1 << 20) + 1]);
@@ -232,7 +232,7 @@ fn files() {
 
 #[test]
 fn keys() {
-    let place = Workplace::new();
+    let place = Folder::new();
     place.write("empty", "");
     place.write(
         "encrypted.key",
@@ -264,7 +264,7 @@ fn keys() {
 /// Nobody to tell is no reason to crash.
 #[test]
 fn a_closed_standard_error_leaves_the_exit_code() {
-    let place = Workplace::new();
+    let place = Folder::new();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let status = place.command(&["serve"]).stderr(writer).stdout(Stdio::null()).status().unwrap();

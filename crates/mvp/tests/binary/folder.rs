@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
 
 /// Holds `ca.crt`, `server.crt` with `server.key`, and `other.key`, which fits nothing.
-pub(crate) struct Workplace {
+pub(crate) struct Folder {
     directory: PathBuf,
 }
 
@@ -20,7 +20,7 @@ pub(crate) struct Outcome {
     pub(crate) stderr: String,
 }
 
-impl Workplace {
+impl Folder {
     pub(crate) fn new() -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -74,7 +74,7 @@ impl Workplace {
     }
 }
 
-impl Drop for Workplace {
+impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.directory);
     }
