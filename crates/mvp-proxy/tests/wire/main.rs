@@ -29,6 +29,7 @@ mod headers;
 mod identity;
 mod inside;
 mod interrupted;
+mod objects;
 mod rows;
 mod spoofs;
 mod streaming;
