@@ -142,7 +142,7 @@ fn authenticate(
     names: &RemoteHeaders,
 ) -> Result<(Identity, Origin), &'static str> {
     // What a client wants to end here must not be looked at as if it went on.
-    remove_named_by_connection(headers);
+    remove_named_by_connection(headers, |name| names.reserves(name.as_str()));
     let judgement = connection.map(ConnectionInfo::judgement);
     let front_proxy = judgement.is_some_and(|judgement| judgement.front_proxy);
     let remote = if front_proxy { User::from_remote(headers, names) } else { None };
@@ -185,6 +185,16 @@ impl RemoteHeaders {
             || spelled(name, PEER_PROXIED.as_str())
             || [&self.username, &self.group, &self.uid].into_iter().flatten().any(is)
             || self.extra_prefix.iter().any(|prefix| begins(name, prefix))
+    }
+
+    /// The name under which an extra is sent on.
+    fn extra(&self, usual: &HeaderName) -> HeaderName {
+        match (self.extra_prefix.first(), usual.as_str().strip_prefix(REMOTE_EXTRA)) {
+            (Some(prefix), Some(rest)) if prefix != REMOTE_EXTRA => {
+                HeaderName::try_from(format!("{prefix}{rest}")).unwrap_or_else(|_| usual.clone())
+            }
+            _ => usual.clone(),
+        }
     }
 
     fn remove_from(&self, headers: &mut HeaderMap) {
@@ -255,24 +265,28 @@ impl User {
 
 impl Identity {
     /// Writes who the caller is into the headers of a request that goes to a server.
-    pub(crate) fn write(&self, headers: &mut HeaderMap) {
+    pub(crate) fn write(&self, headers: &mut HeaderMap, names: &RemoteHeaders) {
+        let first = |names: &[HeaderName], usual| names.first().cloned().unwrap_or(usual);
+        let username = first(&names.username, REMOTE_USER);
+        let group = first(&names.group, REMOTE_GROUP);
         match self {
             Identity::User(user) => {
-                for (name, value) in [(REMOTE_USER, &user.name), (REMOTE_UID, &user.uid)] {
+                let uid = first(&names.uid, REMOTE_UID);
+                for (name, value) in [(username, &user.name), (uid, &user.uid)] {
                     if let Some(value) = value {
                         headers.insert(name, value.clone());
                     }
                 }
-                for group in &user.groups {
-                    headers.append(REMOTE_GROUP, group.clone());
+                for value in &user.groups {
+                    headers.append(group.clone(), value.clone());
                 }
                 for (name, value) in &user.extra {
-                    headers.append(name.clone(), value.clone());
+                    headers.append(names.extra(name), value.clone());
                 }
             }
             Identity::System => {
-                headers.insert(REMOTE_USER, HeaderValue::from_static("system:apiserver"));
-                headers.insert(REMOTE_GROUP, HeaderValue::from_static("system:authenticated"));
+                headers.insert(username, HeaderValue::from_static("system:apiserver"));
+                headers.insert(group, HeaderValue::from_static("system:authenticated"));
             }
             Identity::Token | Identity::Anonymous => {}
         }

@@ -171,7 +171,8 @@ impl Gateway {
     /// Connections, and the layer that sends over them.
     fn layer(&self, slot: LocalSlot) -> (Arc<Forwarder>, MixedVersionLayer) {
         let peers = self.outbound_peers.clone().unwrap_or_else(|| self.outbound_local.clone());
-        let forwarder = Arc::new(Forwarder::new(self.outbound_local.clone(), peers));
+        let forwarder = Forwarder::new(self.outbound_local.clone(), peers);
+        let forwarder = Arc::new(forwarder.with_remote_headers(self.headers.clone()));
         let metrics = Arc::clone(&self.metrics);
         let peers = self
             .outbound_peers

@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::error::Error as _;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::uri::{Authority, Scheme};
@@ -18,7 +17,7 @@ use super::headers;
 use super::pool::{Http1Pool, Http2Pool, Pool, PoolError};
 use crate::body::Body;
 use crate::error::{SendError, Stage};
-use crate::identity::{Identity, PEER_PROXIED};
+use crate::identity::{Identity, PEER_PROXIED, RemoteHeaders};
 
 /// The name that every API server's certificate is for, whatever its address.
 pub fn server_name() -> ServerName<'static> {
@@ -65,6 +64,7 @@ impl OutboundTls {
 pub struct Forwarder {
     local: OutboundTls,
     peers: OutboundTls,
+    headers: RemoteHeaders,
     pools: Mutex<HashMap<PoolKey, Arc<Pool>>>,
 }
 
@@ -90,7 +90,13 @@ enum Credential {
 impl Forwarder {
     /// Trusts servers so, the local one and peers.
     pub fn new(local: OutboundTls, peers: OutboundTls) -> Forwarder {
-        Forwarder { local, peers, pools: Mutex::default() }
+        Forwarder { local, peers, headers: RemoteHeaders::default(), pools: Mutex::default() }
+    }
+
+    /// Says who users are in these headers; servers must be set up to hear them.
+    #[must_use]
+    pub fn with_remote_headers(self, headers: RemoteHeaders) -> Forwarder {
+        Forwarder { headers, ..self }
     }
 
     /// Sends a request. Identity, origin and connection are read from its extensions.
@@ -104,7 +110,7 @@ impl Forwarder {
         };
         let credential = credential(&identity, target.kind);
         let pool = self.pool(target, credential)?;
-        prepare(&mut request, target, &identity, matches!(*pool, Pool::Http2(_)));
+        prepare(&mut request, target, &identity, &self.headers, matches!(*pool, Pool::Http2(_)));
 
         match pool.send(request).await {
             Ok(mut response) => {
@@ -163,13 +169,25 @@ fn credential(identity: &Identity, kind: MemberKind) -> Credential {
     }
 }
 
-fn prepare(request: &mut Request<Body>, target: &Target, identity: &Identity, http2: bool) {
+fn prepare(
+    request: &mut Request<Body>,
+    target: &Target,
+    identity: &Identity,
+    names: &RemoteHeaders,
+    http2: bool,
+) {
     let origin = request.extensions().get::<Origin>().copied();
     let client = request.extensions().get::<ConnectionInfo>().map(|info| info.remote().ip());
     let host = {
         let headers = request.headers_mut();
         headers::remove_hop_by_hop(headers);
-        add_identity(headers, target, identity, origin, client);
+        identity.write(headers, names);
+        headers::add_provenance(headers, client);
+        // A request makes one hop: the header says that it did, also to a local server that would
+        // make another by itself.
+        if !target.local || origin == Some(Origin::Peer) {
+            headers.insert(PEER_PROXIED, HeaderValue::from_static("true"));
+        }
         headers::take_host(headers)
     };
     let authority = authority(request.uri(), host.as_ref(), target);
@@ -193,22 +211,6 @@ fn prepare(request: &mut Request<Body>, target: &Target, identity: &Identity, ht
         *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
     }
     request.extensions_mut().clear();
-}
-
-fn add_identity(
-    headers: &mut http::HeaderMap,
-    target: &Target,
-    identity: &Identity,
-    origin: Option<Origin>,
-    client: Option<IpAddr>,
-) {
-    identity.write(headers);
-    headers::add_provenance(headers, client);
-    // A request makes one hop: the header says that it did, also to a local server that would
-    // make another by itself.
-    if !target.local || origin == Some(Origin::Peer) {
-        headers.insert(PEER_PROXIED, HeaderValue::from_static("true"));
-    }
 }
 
 /// The name by which the client called us, or, where it gave none, the server's address.

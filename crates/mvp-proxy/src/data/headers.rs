@@ -2,8 +2,8 @@
 //! needs to know is added.
 
 use http::header::{
-    CONNECTION, HOST, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING,
-    UPGRADE,
+    AUTHORIZATION, CONNECTION, HOST, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
+    TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, HeaderValue};
 use std::net::IpAddr;
@@ -13,8 +13,13 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// Removes the headers that `Connection` names, but for those that have a meaning of their own to us.
-pub(crate) fn remove_named_by_connection(headers: &mut HeaderMap) {
+/// Removes the headers that `Connection` names, but for those that have a meaning of their own to
+/// us, and those that say who is asking: the client of a proxy must not take away the name that the
+/// proxy gave it.
+pub(crate) fn remove_named_by_connection(
+    headers: &mut HeaderMap,
+    says_who: impl Fn(&HeaderName) -> bool,
+) {
     if !headers.contains_key(CONNECTION) {
         return;
     }
@@ -24,7 +29,10 @@ pub(crate) fn remove_named_by_connection(headers: &mut HeaderMap) {
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .filter_map(|name| name.trim().parse().ok())
-        .filter(|name| *name != UPGRADE && *name != TE)
+        .filter(|name: &HeaderName| *name != UPGRADE && *name != TE)
+        .filter(|name| {
+            *name != AUTHORIZATION && !name.as_str().starts_with("impersonate-") && !says_who(name)
+        })
         .collect();
     for name in named {
         headers.remove(name);
@@ -33,7 +41,7 @@ pub(crate) fn remove_named_by_connection(headers: &mut HeaderMap) {
 
 /// Removes what belongs to one connection only, with whatever `Connection` names.
 pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
-    remove_named_by_connection(headers);
+    remove_named_by_connection(headers, |_| false);
     headers.remove(CONNECTION);
     // Trailers need `TE: trailers`, which is allowed end to end in HTTP/2.
     let wants_trailers = headers.get(TE).is_some_and(|te| te.as_bytes() == b"trailers");
