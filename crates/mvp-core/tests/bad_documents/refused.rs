@@ -53,7 +53,7 @@ fn what_is_too_much_is_refused_before_it_is_read() {
     }
     // Pages of zeroes that nobody looks at are never there.
     let large = Bytes::from(vec![0; 200 << 20]);
-    check_refused("large", large, "", "it has 209715200 bytes, and the limit is 67108864");
+    check_refused("large", large, "", "it has 209715200 bytes, and the limit is 33554432");
 }
 
 #[test]
@@ -155,5 +155,5 @@ fn older_documents_are_refused_alike() {
     }
     let large = Bytes::from(vec![0; 200 << 20]);
     let error = legacy::parse::<ApiVersions>(SOURCE, large, &limits).expect_err("too large");
-    check_text("large", &error, "", "the limit is 67108864");
+    check_text("large", &error, "", "the limit is 33554432");
 }
