@@ -15,6 +15,7 @@ use http_body::Body as HttpBody;
 use mvp_core::decide::{Action, Asked, Decision, Denial, LocalHealth, OnNotFound, Origin, Reason};
 use mvp_core::discovery::Part;
 use mvp_core::member::Seen;
+use mvp_core::request::DiscoveryPath;
 use mvp_core::{RequestInfo, Snapshot, Timestamp, decide};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -185,6 +186,10 @@ impl Exchange<'_> {
                     self.record(&info, &decision, None, StatusCode::NOT_FOUND);
                     return held_back.unwrap_or_else(|| status::internal("no 404 was held back"));
                 }
+                Action::Refuse if decision.reason == Reason::Unconfirmed => {
+                    let quiet = self.quiet(&info, &snapshot);
+                    return self.refuse(&info, &decision, &quiet);
+                }
                 Action::Refuse => return self.refuse(&info, &decision, &denied.names()),
             };
             let Some(response) = response else {
@@ -227,6 +232,18 @@ impl Exchange<'_> {
             local: LocalHealth::Ready,
             denials,
         }
+    }
+
+    /// The members that have not said since this request came what they serve.
+    fn quiet(&self, info: &RequestInfo<'_>, snapshot: &Snapshot) -> Vec<String> {
+        let part = match info {
+            RequestInfo::Resource(request) => Part::of_group(&request.group),
+            RequestInfo::Discovery(DiscoveryPath::Api) => Part::Api,
+            RequestInfo::Discovery(DiscoveryPath::GroupVersion(group, _)) => Part::of_group(group),
+            _ => Part::Apis,
+        };
+        let members = snapshot.unconfirmed(part, self.arrived);
+        members.map(|member| member.id.to_string()).collect()
     }
 
     fn resolve(&self) -> RequestInfo<'_> {
@@ -357,7 +374,8 @@ impl Exchange<'_> {
         member: Option<&str>,
         status: StatusCode,
     ) {
-        let outcome = Outcome { info, decision, member, status, arrived: self.arrived };
+        let parts = &self.parts;
+        let outcome = Outcome { info, decision, member, status, arrived: self.arrived, parts };
         self.shared.metrics.record(&outcome, self.shared.reader.now());
     }
 }

@@ -4,8 +4,10 @@ use std::fmt::Write as _;
 use std::sync::atomic::AtomicU64;
 
 use http::StatusCode;
+use http::request::Parts;
 use mvp_core::decide::{Action, Decision};
 use mvp_core::{RequestInfo, Snapshot, Timestamp};
+use mvp_net::ConnectionInfo;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -81,6 +83,7 @@ pub(crate) struct Outcome<'a> {
     pub(crate) member: Option<&'a str>,
     pub(crate) status: StatusCode,
     pub(crate) arrived: Timestamp,
+    pub(crate) parts: &'a Parts,
 }
 
 impl Metrics {
@@ -225,7 +228,12 @@ impl Metrics {
         if everyday && !self.log_local {
             return;
         }
+        let parts = outcome.parts;
+        let client = parts.extensions.get::<ConnectionInfo>().map(|info| info.remote().to_string());
         tracing::info!(
+            method = %parts.method,
+            path = parts.uri.path(),
+            client,
             what = %described(outcome.info),
             action,
             reason,

@@ -89,6 +89,7 @@ fn introduce(cluster: &Cluster, files: &Files, output: Output) -> io::Result<()>
         out,
         "  # everything that the cluster serves, whichever server is asked (with kubectl at hand)\n  kubectl --kubeconfig {folder}/kubeconfig api-resources\n"
     )?;
+    writeln!(out, "There is no authorization here: whoever reaches it may do everything.")?;
     writeln!(out, "Ctrl-C ends it. `mvp demo --check` shows what it promises.")
 }
 

@@ -3,6 +3,7 @@
 //! One thread runs the control loop and the admin endpoint. Each worker is a thread with a runtime,
 //! a listener and connections of its own: nothing is shared on the request path but the snapshot.
 
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use mvp_core::member::MemberKind;
-use mvp_net::{ClientTrust, Limits, ReloadableTls, ServerTls, bind, bind_workers};
+use mvp_net::{ClientTrust, Limits, ReloadableTls, ServerTls, UnixTime, bind, bind_workers};
 use mvp_proxy::control::{
     self, Clock, ControlSettings, MemberRecord, SnapshotReader, StaticMembership, channel,
 };
@@ -27,16 +28,18 @@ use tower_layer::Layer;
 use crate::admin::{self, Admin};
 use crate::config::{KeyPair, ServeConfig};
 use crate::inside;
+use crate::mistake::Mistake;
 
 /// How long watches may go on once we were told to stop.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Serves until told to stop.
 pub(crate) fn run(config: ServeConfig) -> anyhow::Result<()> {
-    let listeners = bind_workers(config.listen, config.workers)
-        .with_context(|| cannot_listen(config.listen, "--bind-address and --secure-port"))?;
+    let listeners = bind_workers(config.listen, config.workers).map_err(|error| {
+        cannot_listen(config.listen, "--bind-address and --secure-port", &error)
+    })?;
     let admin_listener = bind(config.admin, false)
-        .with_context(|| cannot_listen(config.admin, "--admin-bind-address"))?;
+        .map_err(|error| cannot_listen(config.admin, "--admin-bind-address", &error))?;
     // With port 0 the system chose.
     let listen = listeners.first().map_or(Ok(config.listen), TcpListener::local_addr)?;
     let admin = admin_listener.local_addr()?;
@@ -53,8 +56,8 @@ pub(crate) fn run(config: ServeConfig) -> anyhow::Result<()> {
         admin = %admin,
         local = %config.local.url,
         id = %gateway.settings.local.as_deref().unwrap_or_default(),
-        advertise = ?config.advertise,
-        membership = ?config.peers.membership,
+        advertise = config.advertise.map(|address| address.to_string()),
+        membership = format!("{:?}", config.peers.membership).to_lowercase(),
         peers = gateway.members.len(),
         workers = workers.len(),
         "serving"
@@ -243,6 +246,7 @@ impl Gateway {
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    hangup: Signal,
 }
 
 impl Signals {
@@ -251,6 +255,7 @@ impl Signals {
         Ok(Signals {
             terminate: heard(SignalKind::terminate())?,
             interrupt: heard(SignalKind::interrupt())?,
+            hangup: heard(SignalKind::hangup())?,
         })
     }
 
@@ -259,6 +264,7 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
+            _ = self.hangup.recv() => "SIGHUP",
         }
     }
 }
@@ -271,8 +277,29 @@ fn server_tls(config: &ServeConfig) -> anyhow::Result<ServerTls> {
         request_header.allowed_names.clone(),
     )
     .context("--client-ca-file and --requestheader-client-ca-file")?;
+    check_proxy_identity(config, &trust)?;
     ServerTls::new(&config.serving.chain.pem, &config.serving.key.pem, trust)
         .context("--tls-cert-file and --tls-private-key-file")
+}
+
+/// A server that takes our certificate for a user's would take every request for that user's.
+fn check_proxy_identity(config: &ServeConfig, trust: &ClientTrust) -> anyhow::Result<()> {
+    let Some(proxy) = &config.proxy_client else { return Ok(()) };
+    let proves = trust.judge(&proxy.chain.certificates, UnixTime::now());
+    let shown = proxy.chain.path.display();
+    let wrong = if proves.user.is_some() && !proves.front_proxy {
+        format!("{shown} is a user's, of --client-ca-file: every request would be that user's")
+    } else if config.request_header.ca.is_some() && !proves.front_proxy {
+        format!(
+            "{shown} is not of --requestheader-client-ca-file, its name is not among \
+             --requestheader-allowed-names, or it is not valid now: nobody would believe it"
+        )
+    } else {
+        return Ok(());
+    };
+    let fix = "give the one that the servers trust to speak for users, as kubeadm's \
+               front-proxy-client.crt";
+    Err(Mistake::trouble("--proxy-client-cert-file", format!("{wrong}; {fix}")).into())
 }
 
 fn outbound(roots: &[u8], proxy: Option<&KeyPair>) -> anyhow::Result<OutboundTls> {
@@ -280,8 +307,14 @@ fn outbound(roots: &[u8], proxy: Option<&KeyPair>) -> anyhow::Result<OutboundTls
     Ok(OutboundTls::new(roots, proxy)?)
 }
 
-fn cannot_listen(address: SocketAddr, flags: &str) -> String {
-    format!("cannot listen on {address} ({flags}); is something else listening there?")
+fn cannot_listen(address: SocketAddr, flags: &str, error: &io::Error) -> anyhow::Error {
+    let hint = match error.kind() {
+        io::ErrorKind::AddrInUse => "stop what listens there, or choose another port",
+        io::ErrorKind::AddrNotAvailable => "choose an address that this host has",
+        io::ErrorKind::PermissionDenied => "choose a port from 1024 on, or run with the privilege",
+        _ => "choose another address or port",
+    };
+    anyhow::anyhow!("cannot listen on {address} ({flags}): {error}; {hint}")
 }
 
 fn runtime() -> anyhow::Result<Runtime> {

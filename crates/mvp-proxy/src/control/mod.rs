@@ -115,6 +115,7 @@ pub async fn run(
                 (id, fetched.unwrap_or_else(|_| Fetched::failed(&known, "the server panicked")))
             });
         }
+        table.give_up(clock.now(), settings.local.as_ref(), settings.policy.blocks_for);
         let previous = writer.current();
         writer.publish(build(&table, &settings, clock, started, Some(&previous)));
         metrics.observe_snapshot(&writer.current(), clock.now());

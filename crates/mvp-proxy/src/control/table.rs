@@ -29,6 +29,8 @@ pub(crate) struct Row {
     begun: Option<Timestamp>,
     left: Option<Timestamp>,
     failing: bool,
+    /// Whether it was said that it holds nothing up any more.
+    given_up: bool,
 }
 
 impl Table {
@@ -81,6 +83,22 @@ impl Table {
         }
     }
 
+    /// Says so, once, when a member could not be asked for so long that it holds nothing up.
+    pub(crate) fn give_up(&mut self, now: Timestamp, local: Option<&Arc<str>>, after: Duration) {
+        for row in self.0.values_mut().filter(|row| local != Some(&row.member.id)) {
+            let oldest = Part::ALL
+                .into_iter()
+                .map(|part| row.member.view.part(part).map_or(row.member.joined, |s| s.confirmed))
+                .min();
+            let given_up = oldest.is_some_and(|oldest| now.since(oldest) > after);
+            if given_up && !row.given_up {
+                let (id, seconds) = (&row.member.id, after.as_secs());
+                tracing::warn!(member = %id, seconds, "a member could not be asked for so long that what was never seen of it is 404 from now on; mend it, or take it out of the members");
+            }
+            row.given_up = given_up;
+        }
+    }
+
     /// The earliest time at which a member is to be asked.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         let idle = self.0.values().filter(|row| row.asked.is_none() && row.left.is_none());
@@ -114,6 +132,7 @@ impl Row {
             begun: None,
             left: None,
             failing: false,
+            given_up: false,
         }
     }
 

@@ -18,7 +18,8 @@ pub(crate) fn refuse(
     let what = described(info);
     let mut message = format!("{what} cannot be served now: {reason}");
     if !tried.is_empty() && !matches!(identity, Identity::Anonymous) {
-        message = format!("{message} (tried {})", tried.join(", "));
+        let how = if reason == Reason::Unconfirmed { "not heard from" } else { "tried" };
+        message = format!("{message} ({how} {})", tried.join(", "));
     }
     status::unavailable(&message)
 }

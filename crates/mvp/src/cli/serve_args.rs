@@ -216,4 +216,4 @@ Examples:
       - apiserver-b=https://10.0.0.2:6443
       - apiserver-c=https://10.0.0.3:6443,kind=bare
 
-Exit codes: 2 for a mistake in flags or in the config file, 1 for any other failure.";
+Exit codes: 2 for a mistake in flags or keys, 1 for any other failure, of files too.";
