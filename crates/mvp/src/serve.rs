@@ -35,6 +35,10 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Serves until told to stop.
 pub(crate) fn run(config: ServeConfig) -> anyhow::Result<()> {
+    // Each client is a connection; the usual soft limit is for programs that use `select`.
+    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
     let listeners = bind_workers(config.listen, config.workers).map_err(|error| {
         cannot_listen(config.listen, "--bind-address and --secure-port", &error)
     })?;
