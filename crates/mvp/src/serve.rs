@@ -198,10 +198,10 @@ impl Gateway {
         let slot = LocalSlot::default();
         let (forwarder, layer) = self.layer(slot.clone());
         let _local = layer.layer(Remote::new(Arc::clone(&forwarder), self.local.clone()));
-        let reach = Reachable {
-            local: Some((Arc::clone(&self.local.id), slot)),
-            forwarder: Some(forwarder),
-        };
+        // A plain way through without a certificate of its own cannot ask, and need not.
+        let can_ask = self.outbound_local.vouched.is_some();
+        let local = can_ask.then(|| (Arc::clone(&self.local.id), slot));
+        let reach = Reachable { local, forwarder: Some(forwarder) };
         let writer = self.writer.lock().ok().and_then(|mut writer| writer.take());
         let writer = writer.context("the control loop runs once")?;
         let control = tokio::spawn(control::run(
