@@ -263,19 +263,21 @@ impl Exchange<'_> {
         R: HttpBody<Data = Bytes> + Send + 'static,
         R::Error: Into<BodyError>,
     {
-        let mut parts = self.parts.clone();
-        if nopeer {
-            answer::add_nopeer(&mut parts.headers);
-        }
-        let request = Request::from_parts(parts.clone(), self.body.attempt()?);
-        let response = call(local, request).await;
+        let request = |body| {
+            let mut parts = self.parts.clone();
+            if nopeer {
+                answer::add_nopeer(&mut parts.headers);
+            }
+            Request::from_parts(parts, body)
+        };
+        let response = call(local, request(self.body.attempt()?)).await;
         // A server that is leaving may give a request back; a new connection may find its successor.
         let given_back = matches!(response.extensions().get(), Some(Unreachable(Stage::NotSent)));
         if !given_back {
             return Some(response);
         }
         match self.body.attempt() {
-            Some(body) => Some(call(local, Request::from_parts(parts, body)).await),
+            Some(body) => Some(call(local, request(body)).await),
             None => Some(response),
         }
     }

@@ -113,7 +113,11 @@ impl HttpBody for Attempt {
                 shared.ended = true;
                 return Poll::Ready(None);
             }
-            Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
+            Poll::Ready(Some(Err(error))) => {
+                // It is not whole, and must not look so to another server.
+                shared.lost = true;
+                return Poll::Ready(Some(Err(error)));
+            }
             Poll::Ready(Some(Ok(frame))) => frame,
         };
         match frame.into_data() {
