@@ -1,0 +1,144 @@
+//! A custom resource exists from the moment it is established anywhere.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use futures_util::future::try_join_all;
+use http::Method;
+use serde_json::{Value, json};
+
+use super::Tally;
+use crate::client::Client;
+use crate::cluster::Cluster;
+use crate::process::until;
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+fn definition(plural: &str) -> Value {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{plural}.example.com")},
+        "spec": {
+            "group": format!("{plural}.example.com"), "scope": "Namespaced",
+            "names": {"plural": plural, "singular": plural, "kind": plural, "listKind": format!("{plural}List")},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
+        },
+    })
+}
+
+fn collection(plural: &str) -> String {
+    format!("/apis/{plural}.example.com/v1/namespaces/default/{plural}")
+}
+
+/// Makes a custom resource at a server, and waits until that server says that it is established.
+async fn establish(cluster: &Cluster, at: &str, plural: &str) -> anyhow::Result<()> {
+    let to = cluster.server(at)?.direct();
+    let mut connection = cluster.admin.connect(to).await?;
+    let body = definition(plural);
+    let made =
+        connection.send(Method::POST, DEFINITIONS, Some(("application/json", &body))).await?;
+    made.expect(201)?;
+    let path = format!("{DEFINITIONS}/{plural}.{plural}.example.com");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let definition = connection.send(Method::GET, &path, None).await?.expect(200)?;
+        let conditions = definition.pointer("/status/conditions").and_then(Value::as_array);
+        let established = conditions.into_iter().flatten().any(|condition| {
+            condition.get("type") == Some(&json!("Established"))
+                && condition.get("status") == Some(&json!("True"))
+        });
+        if established {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "not established within 20 s");
+    }
+}
+
+/// Asks without a pause for a while, over one connection.
+async fn hammer(
+    client: &Client,
+    to: std::net::SocketAddr,
+    path: &str,
+    lasts: Duration,
+) -> anyhow::Result<Tally> {
+    let mut tally = Tally::default();
+    let mut connection = client.connect(to).await?;
+    let started = Instant::now();
+    while started.elapsed() < lasts {
+        tally.count(&connection.send(Method::GET, path, None).await);
+    }
+    Ok(tally)
+}
+
+pub(super) async fn established(cluster: &mut Cluster) -> anyhow::Result<String> {
+    let admin = &cluster.admin;
+    let mut seen = Tally::default();
+    let mut without = Tally::default();
+    // Made at each server in turn; the others are asked.
+    for (round, at) in ["a", "b", "c", "a", "b", "c"].into_iter().enumerate() {
+        let plural = format!("gadgets{round}");
+        let path = collection(&plural);
+        let others: Vec<_> = cluster.servers.iter().filter(|server| server.name() != at).collect();
+        establish(cluster, at, &plural).await?;
+        let lasts = Duration::from_millis(1500);
+        let through = others.iter().map(|server| hammer(admin, server.through(), &path, lasts));
+        let direct = others.iter().map(|server| hammer(admin, server.direct(), &path, lasts));
+        // Without mvp in every other round, so that the two do not help each other.
+        let tallies = match round % 2 {
+            0 => try_join_all(through).await?,
+            _ => try_join_all(direct).await?,
+        };
+        for tally in tallies {
+            if round % 2 == 0 { seen.add(&tally) } else { without.add(&tally) }
+        }
+    }
+    ensure!(seen.total() > 100, "only {} requests", seen.total());
+    // 429: the server itself asks to wait until its storage is set up.
+    seen.only(&["200", "429"])?;
+
+    let kind = json!({
+        "apiVersion": "gadgets0.example.com/v1", "kind": "gadgets0", "metadata": {"name": "one"},
+    });
+    let path = collection("gadgets0");
+    let to = cluster.server("c")?.through();
+    admin.create(to, &path, &kind).await?.expect(201)?;
+    admin.get(cluster.server("b")?.through(), &format!("{path}/one")).await?.expect(200)?;
+    Ok(format!("through mvp {seen}; directly {without}"))
+}
+
+pub(super) async fn deleted(cluster: &mut Cluster) -> anyhow::Result<String> {
+    let plural = "widgets";
+    let path = collection(plural);
+    establish(cluster, "c", plural).await?;
+    for server in &cluster.servers {
+        until("it is served", Duration::from_secs(10), async || {
+            cluster.admin.get(server.through(), &path).await?.expect(200).map(Some)
+        })
+        .await?;
+    }
+    let definition = format!("{DEFINITIONS}/{plural}.{plural}.example.com");
+    cluster.admin.delete(cluster.server("a")?.direct(), &definition).await?.expect(200)?;
+    let started = Instant::now();
+    let mut tally = Tally::default();
+    for server in &cluster.servers {
+        until("it is gone", Duration::from_secs(15), async || {
+            let answer = cluster.admin.get(server.through(), &path).await;
+            tally.count(&answer);
+            let answer = answer?;
+            if answer.status == 404 { Ok(Some(())) } else { Ok(None) }
+        })
+        .await
+        .with_context(|| format!("through {}", server.name()))?;
+    }
+    let gone = started.elapsed().as_secs_f64();
+    tally.only(&["200", "404", "429", "503"])?;
+    for server in &cluster.servers {
+        until("no group is left in discovery", Duration::from_secs(15), async || {
+            let answer = cluster.admin.get(server.through(), "/apis/widgets.example.com").await?;
+            Ok((answer.status == 404).then_some(()))
+        })
+        .await?;
+    }
+    Ok(format!("404 through every member after {gone:.1} s; meanwhile {tally}"))
+}

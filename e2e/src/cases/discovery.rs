@@ -1,0 +1,121 @@
+//! What the cluster serves, as it is told through every member.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+
+use crate::cluster::Cluster;
+use crate::process::until;
+
+const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+const NOPEER: &str =
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer";
+
+/// Every resource of a document, by `group/version/resource`, with all that is said of it.
+fn resources(document: &Value) -> BTreeMap<String, Value> {
+    let mut resources = BTreeMap::new();
+    for group in items(document, "/items") {
+        let name = text(group, "/metadata/name");
+        for version in items(group, "/versions") {
+            for resource in items(version, "/resources") {
+                let key =
+                    format!("{name}/{}/{}", text(version, "/version"), text(resource, "/resource"));
+                resources.insert(key, resource.clone());
+            }
+        }
+    }
+    resources
+}
+
+fn items<'a>(value: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+    value.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+pub(super) async fn one_truth(cluster: &mut Cluster) -> anyhow::Result<String> {
+    let mut figures = Vec::new();
+    for path in ["/api", "/apis"] {
+        let mut union = BTreeMap::new();
+        let mut seen: Vec<(Value, Option<http::HeaderValue>, bytes::Bytes)> = Vec::new();
+        for server in &cluster.servers {
+            let own = cluster.admin.get_as(server.direct(), path, V2).await?.expect(200)?;
+            union.extend(resources(&own).into_keys().map(|key| (key, server.name())));
+            let answer = cluster.admin.get_as(server.through(), path, V2).await?;
+            let etag = answer.headers.get(http::header::ETAG).cloned();
+            seen.push((answer.expect(200)?, etag, answer.body));
+        }
+        let first = seen.first().context("no server")?;
+        ensure!(first.1.is_some(), "{path} has no ETag");
+        for other in &seen {
+            ensure!(other.2 == first.2, "{path}: members give different bytes");
+            ensure!(other.1 == first.1, "{path}: members give different ETags");
+        }
+        let merged = resources(&first.0);
+        for (resource, server) in &union {
+            ensure!(merged.contains_key(resource), "{path} lacks {resource} of {server}");
+        }
+        ensure!(merged.len() == union.len(), "{path} lists more than anyone serves");
+        figures.push(format!("{path} {} resources", merged.len()));
+        // Asked again with the ETag, it is not sent again.
+        let etag = first.1.as_ref().and_then(|etag| etag.to_str().ok()).unwrap_or_default();
+        let client = cluster.admin.with_header("if-none-match", etag)?;
+        let to = cluster.server("b")?.through();
+        let again = client.get_as(to, path, V2).await?;
+        ensure!(again.status == 304, "{path} with a matching ETag: {again}");
+    }
+    Ok(format!("{}, the same bytes and ETag from 3 members; 304", figures.join(", ")))
+}
+
+pub(super) async fn nopeer(cluster: &mut Cluster) -> anyhow::Result<String> {
+    let mut counts = Vec::new();
+    for server in &cluster.servers {
+        let own = cluster.admin.get_as(server.direct(), "/apis", NOPEER).await?.expect(200)?;
+        let ours = cluster.admin.get_as(server.through(), "/apis", NOPEER).await?.expect(200)?;
+        ensure!(own == ours, "nopeer through {} differs from its own", server.name());
+        counts.push(format!("{} {}", server.name(), resources(&own).len()));
+        // A profile that nobody knows counts as none.
+        let unknown = NOPEER.replace("nopeer", "unheard-of");
+        let merged = cluster.admin.get_as(server.through(), "/apis", V2).await?;
+        let answer = cluster.admin.get_as(server.through(), "/apis", &unknown).await?;
+        ensure!(answer.body == merged.body, "an unknown profile is not as none");
+    }
+    Ok(format!("resources of each alone: {}", counts.join(", ")))
+}
+
+pub(super) async fn as_kubernetes_own(cluster: &mut Cluster) -> anyhow::Result<String> {
+    let b = cluster.server("b")?;
+    // Kubernetes' own needs some seconds until it has heard of all its peers.
+    let (theirs, ours) = until("both merge all members", Duration::from_secs(60), async || {
+        let theirs = cluster.admin.get_as(b.direct(), "/apis", V2).await?.expect(200)?;
+        let ours = cluster.admin.get_as(b.through(), "/apis", V2).await?.expect(200)?;
+        let same = resources(&theirs).keys().eq(resources(&ours).keys());
+        Ok(same.then_some((theirs, ours)))
+    })
+    .await
+    .context("the two list different resources")?;
+    let (their_resources, our_resources) = (resources(&theirs), resources(&ours));
+    for (key, resource) in &their_resources {
+        let own = our_resources.get(key);
+        ensure!(own == Some(resource), "{key}: Kubernetes says {resource}, we say {own:?}");
+    }
+    for key in ["batch/v1/jobs", "autoscaling/v2/horizontalpodautoscalers"] {
+        ensure!(our_resources.contains_key(key), "no {key}: nothing was merged");
+    }
+    let order = |document: &Value| -> Vec<String> {
+        let groups = items(document, "/items");
+        groups.map(|group| text(group, "/metadata/name").to_owned()).collect()
+    };
+    ensure!(
+        order(&ours) == order(&theirs),
+        "the order of groups differs: {:?} and {:?}",
+        order(&ours),
+        order(&theirs)
+    );
+    let same = if ours == theirs { "equal as whole documents" } else { "equal item by item" };
+    Ok(format!("{} resources in {} groups, {same}", our_resources.len(), order(&ours).len()))
+}

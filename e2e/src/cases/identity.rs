@@ -1,0 +1,221 @@
+//! Who asks stays who he is, through the gateway of a server that cannot serve him and over the hop
+//! to one that can. The destination's audit log is the witness.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use serde_json::{Value, json};
+
+use super::objects;
+use crate::client::Client;
+use crate::cluster::Cluster;
+use crate::process::until;
+
+/// What may be done to jobs in the case's namespace, and by whom.
+async fn grant(
+    cluster: &Cluster,
+    namespace: &str,
+    verbs: &[&str],
+    subject: Value,
+) -> anyhow::Result<()> {
+    cluster.namespace(namespace).await?;
+    let to = cluster.server("a")?.direct();
+    let base = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}");
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "jobs"},
+        "rules": [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": verbs}],
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": "jobs"}, "subjects": [subject],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "jobs"},
+    });
+    cluster.admin.create(to, &format!("{base}/roles"), &role).await?.expect(201)?;
+    cluster.admin.create(to, &format!("{base}/rolebindings"), &binding).await?.expect(201)?;
+    Ok(())
+}
+
+/// Waits until every server that can serve jobs knows what was granted.
+async fn granted(cluster: &Cluster, client: &Client, path: &str) -> anyhow::Result<()> {
+    for name in ["a", "c"] {
+        let to = cluster.server(name)?.direct();
+        until("the role is known", Duration::from_secs(10), async || {
+            client.get(to, path).await?.expect(200).map(Some)
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// The audit entry of a request, by what it was for, at whichever destination it came to.
+async fn audited(cluster: &Cluster, marker: &str) -> anyhow::Result<(&'static str, Value)> {
+    until("the destination's audit log names the request", Duration::from_secs(10), async || {
+        for name in ["a", "c"] {
+            let found = cluster.server(name)?.audit()?.into_iter().find(|entry| {
+                entry
+                    .get("requestURI")
+                    .and_then(Value::as_str)
+                    .is_some_and(|uri| uri.contains(marker))
+            });
+            if let Some(entry) = found {
+                return Ok(Some((name, entry)));
+            }
+        }
+        Ok(None)
+    })
+    .await
+}
+
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn ensure_from_client(cluster: &Cluster, entry: &Value) -> anyhow::Result<()> {
+    let expected = cluster.client_address().to_string();
+    let first = text(entry, "/sourceIPs/0");
+    ensure!(first == expected, "the client's address is {expected}, the log says {entry}");
+    Ok(())
+}
+
+pub(super) async fn certificate(cluster: &mut Cluster) -> anyhow::Result<String> {
+    let namespace = "identity-certificate";
+    let subject =
+        json!({"kind": "Group", "name": "builders", "apiGroup": "rbac.authorization.k8s.io"});
+    grant(cluster, namespace, &["get", "list", "create"], subject).await?;
+    let alice = cluster.user("alice", &["builders", "readers"])?.from(cluster.client_address());
+    let job = objects::job(namespace, "made-by-alice");
+    let path = &job.collection;
+    granted(cluster, &alice, path).await?;
+
+    let through = cluster.server("b")?.through();
+    alice.create(through, &format!("{path}?pretty=e2e-alice"), &job.object).await?.expect(201)?;
+    let (destination, entry) = audited(cluster, "pretty=e2e-alice").await?;
+    ensure!(text(&entry, "/user/username") == "alice", "the log says {entry}");
+    let groups = entry.pointer("/user/groups").cloned().unwrap_or_default();
+    for group in ["builders", "readers", "system:authenticated"] {
+        let has = groups.as_array().is_some_and(|all| all.contains(&json!(group)));
+        ensure!(has, "group {group} is missing: {groups}");
+    }
+    let credential = entry
+        .pointer("/user/extra/authentication.kubernetes.io~1credential-id/0")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    ensure!(credential.starts_with("X509SHA256="), "no credential-id: {entry}");
+    ensure_from_client(cluster, &entry)?;
+    ensure!(
+        cluster
+            .server("b")?
+            .audit()?
+            .iter()
+            .all(|entry| { !text(entry, "/requestURI").contains("e2e-alice") }),
+        "the server that cannot serve it was asked, too"
+    );
+
+    // Directly, the same user is described alike.
+    let direct = cluster.server(destination)?.direct();
+    alice.get(direct, &format!("{path}?pretty=e2e-direct")).await?.expect(200)?;
+    let (_, directly) = audited(cluster, "pretty=e2e-direct").await?;
+    let (ours, theirs) = (entry.get("user"), directly.get("user"));
+    ensure!(ours == theirs, "through mvp {ours:?}, directly {theirs:?}");
+    Ok(format!(
+        "alice of builders, readers, with credential-id, from {}, at {destination}: as directly",
+        cluster.client_address()
+    ))
+}
+
+pub(super) async fn service_account(cluster: &mut Cluster) -> anyhow::Result<String> {
+    let namespace = "identity-token";
+    let subject = json!({"kind": "ServiceAccount", "name": "robot", "namespace": namespace});
+    grant(cluster, namespace, &["get", "list"], subject).await?;
+    let through = cluster.server("b")?.through();
+    let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
+    let account =
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}});
+    cluster.admin.create(through, &accounts, &account).await?.expect(201)?;
+    let request = json!({
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+        "spec": {"expirationSeconds": 3600},
+    });
+    let made = cluster.admin.create(through, &format!("{accounts}/robot/token"), &request).await?;
+    let made = made.expect(201)?;
+    let token = text(&made, "/status/token");
+    ensure!(!token.is_empty(), "no token: {made}");
+
+    let robot = cluster.nobody()?.with_token(token)?.from(cluster.client_address());
+    let path = objects::job(namespace, "none").collection;
+    granted(cluster, &robot, &path).await?;
+    robot.get(through, &format!("{path}?pretty=e2e-robot")).await?.expect(200)?;
+    let (destination, entry) = audited(cluster, "pretty=e2e-robot").await?;
+    let user = format!("system:serviceaccount:{namespace}:robot");
+    ensure!(text(&entry, "/user/username") == user, "the log says {entry}");
+    ensure_from_client(cluster, &entry)?;
+    let denied = robot.delete(through, &format!("{path}/none")).await?.expect(403)?;
+    ensure!(text(&denied, "/message").contains(&user), "the denial says {denied}");
+
+    // A token that nobody gave out is 401, and does not end the connections of others.
+    let forged = format!("{token}x");
+    let answer = cluster.nobody()?.with_token(&forged)?.get(through, &path).await?;
+    ensure!(answer.status == 401, "a forged token: {answer}");
+    let kept = robot.get(through, &path).await?;
+    ensure!(kept.status == 200, "after a forged token: {kept}");
+    Ok(format!("{user} at {destination}; its delete 403; a forged token 401"))
+}
+
+pub(super) async fn impersonation(cluster: &mut Cluster) -> anyhow::Result<String> {
+    let namespace = "identity-impersonation";
+    let subject = json!({"kind": "User", "name": "carol", "apiGroup": "rbac.authorization.k8s.io"});
+    grant(cluster, namespace, &["list"], subject).await?;
+    let through = cluster.server("b")?.through();
+    let path = objects::job(namespace, "none").collection;
+    let as_carol = cluster.admin.with_header("impersonate-user", "carol")?;
+    granted(cluster, &as_carol, &path).await?;
+
+    as_carol.get(through, &format!("{path}?pretty=e2e-carol")).await?.expect(200)?;
+    let (destination, entry) = audited(cluster, "pretty=e2e-carol").await?;
+    let (user, acting) =
+        (text(&entry, "/user/username"), text(&entry, "/impersonatedUser/username"));
+    ensure!((user, acting) == ("admin", "carol"), "the log says {entry}");
+    // What carol may not, admin may not as carol.
+    let denied = as_carol.delete(through, &format!("{path}/none")).await?.expect(403)?;
+    ensure!(text(&denied, "/message").contains("User \"carol\""), "the denial says {denied}");
+    // Who may not impersonate is told so.
+    let dave = cluster.user("dave", &[])?;
+    let dave = dave
+        .with_header("impersonate-user", "admin")?
+        .with_header("impersonate-group", "system:masters")?;
+    let denied = dave.get(through, &path).await?.expect(403)?;
+    ensure!(text(&denied, "/message").contains("cannot impersonate"), "the denial says {denied}");
+    Ok(format!("admin as carol at {destination}; carol's limits hold; dave cannot impersonate"))
+}
+
+pub(super) async fn denials(cluster: &mut Cluster) -> anyhow::Result<String> {
+    cluster.namespace("identity-denials").await?;
+    let job = objects::job("identity-denials", "one");
+    let (through, capable) = (cluster.server("b")?.through(), cluster.server("a")?.direct());
+    let callers = [
+        ("eve by certificate", cluster.user("eve", &["nobodies"])?, 403),
+        ("anonymous", cluster.nobody()?, 403),
+        ("a bad token", cluster.nobody()?.with_token("not-a-token")?, 401),
+    ];
+    let mut compared = 0;
+    for (who, client, status) in callers {
+        let one = format!("{}/one", job.collection);
+        for method in ["GET", "DELETE", "POST", "PATCH"] {
+            let body = match method {
+                "POST" => Some(("application/json", &job.object)),
+                "PATCH" => Some(("application/merge-patch+json", &job.object)),
+                _ => None,
+            };
+            let path = if method == "POST" { &job.collection } else { &one };
+            let method = http::Method::from_bytes(method.as_bytes())?;
+            let ours = client.send(through, method.clone(), path, body).await?;
+            let theirs = client.send(capable, method.clone(), path, body).await?;
+            let context = || format!("{method} of {who}");
+            let (ours, theirs) = (ours.expect(status), theirs.expect(status));
+            let (ours, theirs) = (ours.with_context(context)?, theirs.with_context(context)?);
+            ensure!(ours == theirs, "{}: through mvp {ours}, directly {theirs}", context());
+            compared += 1;
+        }
+    }
+    Ok(format!("{compared} denials, the same Status as from a server that serves it"))
+}

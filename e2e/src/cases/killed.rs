@@ -1,0 +1,143 @@
+//! A member dies without a word.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use serde_json::json;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::Tally;
+use crate::client::Client;
+use crate::cluster::Cluster;
+
+const JOBS: &str = "/apis/batch/v1/jobs";
+/// Only `a` has every alpha API on.
+const ONLY_A: &str = "/apis/coordination.k8s.io/v1alpha2/leasecandidates";
+
+/// A read every 20 ms for a while, each over a connection of its own, and the time from the first
+/// to the last that failed.
+async fn read_every_20_ms(
+    client: &Client,
+    to: SocketAddr,
+    lasts: Duration,
+) -> anyhow::Result<(Tally, Duration)> {
+    let mut tally = Tally::default();
+    let mut failed: Option<(Instant, Instant)> = None;
+    let mut pace = interval(Duration::from_millis(20));
+    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let started = Instant::now();
+    while started.elapsed() < lasts {
+        pace.tick().await;
+        let answer = client.get(to, JOBS).await;
+        tally.count(&answer);
+        if !answer.is_ok_and(|answer| answer.status == 200) {
+            let now = Instant::now();
+            failed = Some(failed.map_or((now, now), |(first, _)| (first, now)));
+        }
+    }
+    Ok((tally, failed.map_or(Duration::ZERO, |(first, last)| last - first)))
+}
+
+pub(super) async fn two_can_serve(cluster: &mut Cluster) -> anyhow::Result<String> {
+    let through = cluster.server("b")?.through();
+    let admin = cluster.admin.clone();
+    let (mut all, mut rounds) = (Tally::default(), 0);
+    for name in ["a", "c"] {
+        let calm = read_every_20_ms(&admin, through, Duration::from_secs(1)).await?;
+        calm.0.only(&["200"]).context("before the kill")?;
+        let reads = read_every_20_ms(&admin, through, Duration::from_secs(5));
+        let kill = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            cluster.server_mut(name)?.kill();
+            anyhow::Ok(())
+        };
+        let (reads, killed) = tokio::join!(reads, kill);
+        killed?;
+        let (tally, _) = reads?;
+        tally.only(&["200"]).with_context(|| format!("{name} was killed"))?;
+        all.add(&tally);
+        rounds += 1;
+        cluster.heal().await?;
+    }
+    Ok(format!("{rounds} kills: {all}"))
+}
+
+pub(super) async fn only_it_can(cluster: &mut Cluster) -> anyhow::Result<String> {
+    let admin = cluster.admin.clone();
+    let through = [cluster.server("b")?.through(), cluster.server("c")?.through()];
+    for to in through {
+        admin.get(to, ONLY_A).await?.expect(200).context("before the kill")?;
+    }
+    cluster.server_mut("a")?.kill();
+    let mut down = Tally::default();
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(5) {
+        for to in through {
+            let answer = admin.get(to, ONLY_A).await;
+            down.count(&answer);
+            let answer = answer?;
+            let status = answer.expect(503)?;
+            let is_status = status.pointer("/kind") == Some(&json!("Status"))
+                && status.pointer("/reason") == Some(&json!("ServiceUnavailable"));
+            ensure!(is_status, "no Status: {answer}");
+            ensure!(answer.headers.contains_key("retry-after"), "no Retry-After: {answer}");
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // It comes back, and until then there is no 404 either.
+    let index = cluster.index("a")?;
+    cluster.start_server(index)?;
+    cluster.start_gateway(index)?;
+    let restarted = Instant::now();
+    let mut returning = Tally::default();
+    let mut back = [false; 2];
+    while back != [true; 2] {
+        ensure!(
+            restarted.elapsed() < Duration::from_secs(120),
+            "not back after 120 s: {returning}"
+        );
+        for (to, back) in through.into_iter().zip(&mut back) {
+            let answer = admin.get(to, ONLY_A).await;
+            returning.count(&answer);
+            *back = answer.is_ok_and(|answer| answer.status == 200);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    returning.only(&["200", "429", "503"]).context("while it came back")?;
+    let took = restarted.elapsed().as_secs_f64();
+    Ok(format!("down: {down}; until it was back ({took:.0} s): {returning}"))
+}
+
+pub(super) async fn kubernetes_own(cluster: &mut Cluster) -> anyhow::Result<String> {
+    let admin = cluster.admin.clone();
+    let mut figures = Vec::new();
+    for (what, ours) in [("Kubernetes' own", false), ("mvp", true)] {
+        let server = cluster.server("b")?;
+        let to = if ours { server.through() } else { server.direct() };
+        let calm = read_every_20_ms(&admin, to, Duration::from_secs(1)).await?;
+        calm.0.only(&["200"]).context("before the kill")?;
+        let reads = read_every_20_ms(&admin, to, Duration::from_secs(20));
+        let kill = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            cluster.server_mut("c")?.kill();
+            anyhow::Ok(())
+        };
+        let (reads, killed) = tokio::join!(reads, kill);
+        killed?;
+        let (tally, span) = reads?;
+        let errors = tally.total() - tally.of("200");
+        if ours {
+            tally.only(&["200"]).context("with mvp")?;
+        } else {
+            ensure!(
+                errors > 0,
+                "Kubernetes' own lost nothing: the comparison in the docs is stale"
+            );
+        }
+        let span = span.as_secs_f64();
+        figures.push(format!("{what}: {errors} of {} failed, over {span:.1} s", tally.total()));
+        cluster.heal().await?;
+    }
+    Ok(figures.join("; "))
+}

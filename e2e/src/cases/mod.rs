@@ -1,0 +1,174 @@
+//! What must be so on a real control plane, each case with the harm that there is without `mvp`
+//! where it shows. Entry item: [`all`].
+
+mod crd;
+mod discovery;
+mod identity;
+mod killed;
+mod namespace;
+mod objects;
+mod routing;
+mod spoofs;
+
+use std::collections::BTreeMap;
+
+use anyhow::ensure;
+
+use crate::client::Answer;
+use crate::suite::{Case, Setting};
+
+/// Every case, in the order in which they run.
+pub(crate) fn all() -> Vec<Case> {
+    macro_rules! case {
+        ($setting:ident, $name:literal, $run:path, $about:literal) => {
+            Case {
+                name: $name,
+                about: $about,
+                setting: Setting::$setting,
+                run: |cluster| Box::pin($run(cluster)),
+            }
+        };
+    }
+    vec![
+        case!(
+            Mixed,
+            "routing/every-verb",
+            routing::every_verb,
+            "each server lacks what others have; every verb works through it"
+        ),
+        case!(
+            Mixed,
+            "routing/newer-api",
+            routing::newer_api,
+            "an API of 1.36 through 1.34, which has no proxy of its own on"
+        ),
+        case!(
+            Mixed,
+            "routing/kubectl",
+            routing::kubectl,
+            "kubectl through the server that lacks the API"
+        ),
+        case!(
+            Mixed,
+            "identity/certificate",
+            identity::certificate,
+            "the destination sees the user, its groups and the client's address"
+        ),
+        case!(
+            Mixed,
+            "identity/service-account",
+            identity::service_account,
+            "a token of TokenRequest is the service account's at the destination"
+        ),
+        case!(
+            Mixed,
+            "identity/impersonation",
+            identity::impersonation,
+            "impersonation is allowed and denied as directly"
+        ),
+        case!(
+            Mixed,
+            "identity/denials",
+            identity::denials,
+            "RBAC denials stay denials, word for word"
+        ),
+        case!(Mixed, "identity/spoofs", spoofs::spoofs, "nobody becomes another by what he sends"),
+        case!(
+            Mixed,
+            "discovery/one-truth",
+            discovery::one_truth,
+            "the same bytes from every member, and all that any server serves"
+        ),
+        case!(
+            Mixed,
+            "discovery/nopeer",
+            discovery::nopeer,
+            "profile=nopeer shows the server's own"
+        ),
+        case!(
+            Mixed,
+            "crd/established",
+            crd::established,
+            "from the moment it is established anywhere, no 404 through any other member"
+        ),
+        case!(Mixed, "crd/deleted", crd::deleted, "after deletion it is gone everywhere"),
+        case!(
+            Mixed,
+            "killed/two-can-serve",
+            killed::two_can_serve,
+            "kill -9 of a peer while another can serve: no failed read"
+        ),
+        case!(
+            Mixed,
+            "killed/only-it-can",
+            killed::only_it_can,
+            "kill -9 of the only peer that can: 503 Status, never 404, until it is back"
+        ),
+        case!(
+            Mixed,
+            "namespace/without-mvp",
+            namespace::without_mvp,
+            "the harm: a namespace is deleted, its Job is left behind"
+        ),
+        case!(
+            Mixed,
+            "namespace/with-mvp",
+            namespace::with_mvp,
+            "the same with mvp: the Job is gone"
+        ),
+        case!(
+            Native,
+            "discovery/as-kubernetes-own",
+            discovery::as_kubernetes_own,
+            "merged /apis equals that of kube-apiserver 1.36's own proxy, item by item"
+        ),
+        case!(
+            Native,
+            "killed/kubernetes-own",
+            killed::kubernetes_own,
+            "the harm: the same kill -9 with Kubernetes' own proxy"
+        ),
+    ]
+}
+
+/// How often each status came, and what else went wrong.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(BTreeMap<String, usize>);
+
+impl Tally {
+    pub(crate) fn count(&mut self, outcome: &anyhow::Result<Answer>) {
+        let key = match outcome {
+            Ok(answer) => answer.status.as_u16().to_string(),
+            Err(_) => "no answer".to_owned(),
+        };
+        *self.0.entry(key).or_default() += 1;
+    }
+
+    pub(crate) fn add(&mut self, other: &Tally) {
+        for (key, count) in &other.0 {
+            *self.0.entry(key.clone()).or_default() += count;
+        }
+    }
+
+    pub(crate) fn of(&self, key: &str) -> usize {
+        self.0.get(key).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn total(&self) -> usize {
+        self.0.values().sum()
+    }
+
+    /// Fails if anything but these came.
+    pub(crate) fn only(&self, allowed: &[&str]) -> anyhow::Result<()> {
+        let others = self.0.keys().any(|key| !allowed.contains(&key.as_str()));
+        ensure!(!others, "only {} may come, but there were {self}", allowed.join(", "));
+        Ok(())
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let counts: Vec<String> = self.0.iter().map(|(key, n)| format!("{n} × {key}")).collect();
+        f.write_str(&counts.join(", "))
+    }
+}

@@ -1,0 +1,75 @@
+//! Objects that some server of the cluster does not know.
+
+use serde_json::{Value, json};
+
+/// A kind: where its collection is, and one object of it.
+pub(crate) struct Kind {
+    /// As in `jobs.v1.batch`.
+    pub(crate) name: &'static str,
+    pub(crate) collection: String,
+    pub(crate) object: Value,
+}
+
+/// `jobs.v1.batch`, which `b` lacks.
+pub(crate) fn job(namespace: &str, name: &str) -> Kind {
+    let pod = json!({"spec": {"restartPolicy": "Never", "containers": [
+        {"name": "main", "image": "example.com/nothing"},
+    ]}});
+    Kind {
+        name: "jobs.v1.batch",
+        collection: format!("/apis/batch/v1/namespaces/{namespace}/jobs"),
+        object: json!({
+            "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
+            "spec": {"suspend": true, "template": pod},
+        }),
+    }
+}
+
+/// `horizontalpodautoscalers.v2.autoscaling`, which `a` lacks.
+pub(crate) fn autoscaler(namespace: &str, name: &str) -> Kind {
+    Kind {
+        name: "horizontalpodautoscalers.v2.autoscaling",
+        collection: format!("/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers"),
+        object: json!({
+            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": name},
+            "spec": {"maxReplicas": 3, "scaleTargetRef":
+                {"apiVersion": "apps/v1", "kind": "Deployment", "name": "nothing"}},
+        }),
+    }
+}
+
+/// `poddisruptionbudgets.v1.policy`, which `c` lacks.
+pub(crate) fn disruption_budget(namespace: &str, name: &str) -> Kind {
+    Kind {
+        name: "poddisruptionbudgets.v1.policy",
+        collection: format!("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"),
+        object: json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name},
+            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "nothing"}}},
+        }),
+    }
+}
+
+/// `mutatingadmissionpolicies.v1.admissionregistration.k8s.io`: new in 1.36, in a group and version
+/// that 1.34 has, too.
+pub(crate) fn mutating_policy(name: &str) -> Kind {
+    let expression = r#"[JSONPatch{op: "add", path: "/metadata/labels", value: {}}]"#;
+    Kind {
+        name: "mutatingadmissionpolicies.v1.admissionregistration.k8s.io",
+        collection: "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies".to_owned(),
+        object: json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicy",
+            "metadata": {"name": name},
+            "spec": {
+                "failurePolicy": "Ignore",
+                "reinvocationPolicy": "Never",
+                "matchConstraints": {"resourceRules": [{
+                    "apiGroups": ["example.com"], "apiVersions": ["v1"],
+                    "operations": ["CREATE"], "resources": ["nothings"],
+                }]},
+                "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}],
+            },
+        }),
+    }
+}

@@ -1,0 +1,99 @@
+//! Nobody becomes another by what he sends: every way that was thought of, against real servers,
+//! for an API of the local server and for one that only peers have.
+
+use anyhow::{Context, ensure};
+use serde_json::{Value, json};
+
+use super::objects;
+use crate::client::Client;
+use crate::cluster::Cluster;
+
+/// Headers that say who the user is, to whoever believes them.
+const PRETENCES: [&[(&str, &str)]; 6] = [
+    &[("x-remote-user", "admin"), ("x-remote-group", "system:masters")],
+    &[
+        ("X-Remote-User", "system:admin"),
+        ("X-Remote-Group", "system:masters"),
+        ("X-Remote-Uid", "1"),
+    ],
+    &[("x-remote-user", "admin"), ("x-remote-group", "dev"), ("x-remote-group", "system:masters")],
+    &[
+        ("x-remote-extra-scopes", "all"),
+        ("x-remote-user", "admin"),
+        ("x-remote-group", "system:masters"),
+    ],
+    &[
+        ("x-kubernetes-peer-proxied", "true"),
+        ("x-remote-user", "admin"),
+        ("x-remote-group", "system:masters"),
+    ],
+    // A name that some frameworks take for the same.
+    &[("x_remote_user", "admin"), ("x_remote_group", "system:masters")],
+];
+
+pub(super) async fn spoofs(cluster: &mut Cluster) -> anyhow::Result<String> {
+    cluster.namespace("spoofs").await?;
+    let through = cluster.server("b")?.through();
+    let nobody = cluster.nobody()?;
+    let ca = cluster.pki.ca();
+    let eve = cluster.user("eve", &["nobodies"])?;
+    let padded = cluster.user("padded", &[" system:masters"])?;
+    let speaker = Client::with_certificate(&ca, &cluster.pki.speaker("somebody-else")?)?;
+    let stranger = cluster.pki.stranger("admin", &["system:masters"])?;
+    let stranger = Client::with_certificate(&ca, &stranger)?;
+    // Who they are without any pretence, as the status of a list of secrets and of jobs shows.
+    let callers = [
+        ("anonymous", &nobody, 403),
+        ("eve", &eve, 403),
+        ("a bad token", &nobody.with_token("not-a-token")?, 401),
+        ("a front proxy of another name", &speaker, 401),
+        ("a certificate of nobody", &stranger, 401),
+        ("a padded group", &padded, 401),
+    ];
+    let paths = ["/api/v1/namespaces/spoofs/secrets", "/apis/batch/v1/namespaces/spoofs/jobs"];
+    let mut tried = 0;
+    for (who, client, status) in callers {
+        for path in paths {
+            for pretence in PRETENCES {
+                let mut client = client.clone();
+                for (name, value) in pretence {
+                    client = client.with_header(name, value)?;
+                }
+                let answer = client.get(through, path).await;
+                let marked = pretence.iter().any(|(name, _)| *name == "x-kubernetes-peer-proxied");
+                let answer = answer.with_context(|| format!("{who} with {pretence:?}"))?;
+                // Whoever says that his request was passed on already is not passed on.
+                let expected =
+                    if marked && path.contains("batch") && status == 403 { 503 } else { status };
+                ensure!(
+                    answer.status.as_u16() == expected,
+                    "{who} with {pretence:?} at {path}: {expected} expected, {answer}"
+                );
+                tried += 1;
+            }
+        }
+    }
+    let marked = cluster.admin.with_header("x-kubernetes-peer-proxied", "true")?;
+    let answer = marked.get(through, paths[1]).await?;
+    let refusal = answer.expect(503).context("a marked request of a client")?;
+    ensure!(refusal.pointer("/reason") == Some(&json!("ServiceUnavailable")), "{refusal}");
+
+    // The one who may speak for others is believed, as every kube-apiserver does.
+    let front_proxy = Client::with_certificate(&ca, &cluster.pki.front_proxy())?;
+    let as_admin = front_proxy
+        .with_header("x-remote-user", "admin")?
+        .with_header("x-remote-group", "system:masters")?;
+    as_admin.get(through, paths[1]).await?.expect(200).context("the front proxy")?;
+
+    // Who am I, asked at a server that has the API and through one whose hop it takes.
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let asked = eve.with_header("x-remote-user", "admin")?;
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let said = asked.create(through, path, &review).await?.expect(201)?;
+    let name = said.pointer("/status/userInfo/username").and_then(Value::as_str);
+    ensure!(name == Some("eve"), "the server says {said}");
+    let job = objects::job("spoofs", "one");
+    let answer = asked.create(through, &job.collection, &job.object).await?;
+    ensure!(answer.status == 403, "eve made a job: {answer}");
+    Ok(format!("{tried} pretences, all answered as without them"))
+}

@@ -1,0 +1,266 @@
+//! A client that shows what is on the wire: one request over one connection, as curl would, or many
+//! over one.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use mvp_net::ClientTls;
+use rustls_pki_types::ServerName;
+use serde_json::Value;
+use tokio::net::TcpSocket;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use crate::pki::Pair;
+
+/// A request that takes longer than this hangs.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Someone who asks: by certificate, by token, with further headers, or as nobody.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    tls: ClientTls,
+    headers: HeaderMap,
+    from: Option<IpAddr>,
+}
+
+/// An answer, read whole.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    /// The body if the status is this one, else an error that shows both.
+    pub(crate) fn expect(&self, status: u16) -> anyhow::Result<Value> {
+        if self.status.as_u16() != status {
+            bail!("expected {status}, got {self}");
+        }
+        Ok(self.json())
+    }
+}
+
+impl std::fmt::Display for Answer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let body = String::from_utf8_lossy(&self.body);
+        let shown: String = body.trim().chars().take(300).collect();
+        write!(f, "{}: {shown}", self.status)
+    }
+}
+
+impl Client {
+    /// Trusts servers of that authority, and says nothing of itself.
+    pub(crate) fn nobody(ca: &Path) -> anyhow::Result<Client> {
+        let tls = ClientTls::new(&read(ca)?, None)?;
+        Ok(Client { tls, headers: HeaderMap::new(), from: None })
+    }
+
+    /// Presents a certificate.
+    pub(crate) fn with_certificate(ca: &Path, pair: &Pair) -> anyhow::Result<Client> {
+        let (certificate, key) = (read(&pair.certificate)?, read(&pair.key)?);
+        let tls = ClientTls::new(&read(ca)?, Some((&certificate, &key)))?;
+        Ok(Client { tls, headers: HeaderMap::new(), from: None })
+    }
+
+    /// Sends this header, too.
+    pub(crate) fn with_header(&self, name: &str, value: &str) -> anyhow::Result<Client> {
+        let mut client = self.clone();
+        let value = HeaderValue::from_str(value)?;
+        client.headers.append(HeaderName::from_bytes(name.as_bytes())?, value);
+        Ok(client)
+    }
+
+    pub(crate) fn with_token(&self, token: &str) -> anyhow::Result<Client> {
+        self.with_header("authorization", &format!("Bearer {token}"))
+    }
+
+    /// Connects from this address, so that logs can tell it from others of this machine.
+    #[must_use]
+    pub(crate) fn from(&self, address: IpAddr) -> Client {
+        Client { from: Some(address), ..self.clone() }
+    }
+
+    pub(crate) async fn get(&self, to: SocketAddr, path: &str) -> anyhow::Result<Answer> {
+        self.send(to, Method::GET, path, None).await
+    }
+
+    /// A GET with another `Accept`.
+    pub(crate) async fn get_as(
+        &self,
+        to: SocketAddr,
+        path: &str,
+        accept: &str,
+    ) -> anyhow::Result<Answer> {
+        self.with_header("accept", accept)?.get(to, path).await
+    }
+
+    pub(crate) async fn create(
+        &self,
+        to: SocketAddr,
+        path: &str,
+        object: &Value,
+    ) -> anyhow::Result<Answer> {
+        self.send(to, Method::POST, path, Some(("application/json", object))).await
+    }
+
+    pub(crate) async fn delete(&self, to: SocketAddr, path: &str) -> anyhow::Result<Answer> {
+        self.send(to, Method::DELETE, path, None).await
+    }
+
+    /// One request over a connection of its own.
+    pub(crate) async fn send(
+        &self,
+        to: SocketAddr,
+        method: Method,
+        path: &str,
+        body: Option<(&str, &Value)>,
+    ) -> anyhow::Result<Answer> {
+        let what = format!("{method} {path} at {to}");
+        let exchange = async { self.connect(to).await?.send(method, path, body).await };
+        let outcome = timeout(DEADLINE, exchange).await;
+        outcome.unwrap_or_else(|_| bail!("no answer within {} s", DEADLINE.as_secs())).context(what)
+    }
+
+    /// A connection for one request after the other.
+    pub(crate) async fn connect(&self, to: SocketAddr) -> anyhow::Result<Connection> {
+        let socket = if to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        if let Some(from) = self.from {
+            socket.bind(SocketAddr::new(from, 0))?;
+        }
+        let stream = socket.connect(to).await.context("cannot connect")?;
+        stream.set_nodelay(true)?;
+        let connector = TlsConnector::from(self.tls.config(&[b"http/1.1"]));
+        let name = ServerName::from(to.ip());
+        let stream = connector.connect(name, stream).await.context("no TLS")?;
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(connection.with_upgrades());
+        Ok(Connection { sender, headers: self.headers.clone(), to })
+    }
+
+    /// The events of a watch, as they come.
+    pub(crate) async fn watch(&self, to: SocketAddr, path: &str) -> anyhow::Result<Watch> {
+        let started = async {
+            let mut connection = self.connect(to).await?;
+            let response = connection.start(Method::GET, path, None).await?;
+            if response.status() != StatusCode::OK {
+                bail!("{}", whole(response).await?);
+            }
+            Ok(Watch { body: response.into_body(), read: Vec::new() })
+        };
+        let what = format!("watch {path} at {to}");
+        timeout(DEADLINE, started).await.unwrap_or_else(|_| bail!("no answer")).context(what)
+    }
+}
+
+/// A connection that is kept.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    sender: http1::SendRequest<Full<Bytes>>,
+    headers: HeaderMap,
+    to: SocketAddr,
+}
+
+impl Connection {
+    pub(crate) async fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Option<(&str, &Value)>,
+    ) -> anyhow::Result<Answer> {
+        whole(self.start(method, path, body).await?).await
+    }
+
+    /// Sends a request, and leaves the body of the response unread.
+    pub(crate) async fn start(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Option<(&str, &Value)>,
+    ) -> anyhow::Result<Response<Incoming>> {
+        let mut request = Request::builder().method(method).uri(path).body(Full::default())?;
+        *request.headers_mut() = self.headers.clone();
+        let host = HeaderValue::from_str(&self.to.to_string())?;
+        request.headers_mut().insert(http::header::HOST, host);
+        if let Some((content_type, value)) = body {
+            let content_type = HeaderValue::from_str(content_type)?;
+            request.headers_mut().insert(http::header::CONTENT_TYPE, content_type);
+            *request.body_mut() = Full::new(Bytes::from(serde_json::to_vec(value)?));
+        }
+        Ok(self.sender.send_request(request).await?)
+    }
+}
+
+async fn whole(response: Response<Incoming>) -> anyhow::Result<Answer> {
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.context("the body broke off")?.to_bytes();
+    Ok(Answer { status: parts.status, headers: parts.headers, body })
+}
+
+/// A watch that is open.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    body: Incoming,
+    read: Vec<u8>,
+}
+
+impl Watch {
+    /// The next event; nothing when the server ended the watch.
+    pub(crate) async fn next(&mut self) -> anyhow::Result<Option<Value>> {
+        timeout(DEADLINE, self.next_line()).await.context("no event came")?
+    }
+
+    async fn next_line(&mut self) -> anyhow::Result<Option<Value>> {
+        loop {
+            if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.read.drain(..=end).collect();
+                return Ok(Some(serde_json::from_slice(&line)?));
+            }
+            match self.body.frame().await {
+                None => return Ok(None),
+                Some(frame) => {
+                    if let Ok(data) = frame?.into_data() {
+                        self.read.extend_from_slice(&data);
+                    }
+                }
+            }
+        }
+    }
+
+    /// `ADDED name`, of the next event.
+    pub(crate) async fn next_change(&mut self) -> anyhow::Result<String> {
+        let event = self.next().await?.context("the watch ended")?;
+        let text = |pointer| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        Ok(format!("{} {}", text("/type"), text("/object/metadata/name")))
+    }
+}
+
+fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
+    std::fs::read(file).with_context(|| format!("cannot read {file:?}"))
+}
+
+/// A GET without TLS.
+pub(crate) async fn plain(to: SocketAddr, path: &str) -> anyhow::Result<Answer> {
+    let exchange = async {
+        let stream = tokio::net::TcpStream::connect(to).await?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(connection);
+        let request = Request::get(path).header(http::header::HOST, to.to_string());
+        whole(sender.send_request(request.body(Full::<Bytes>::default())?).await?).await
+    };
+    let outcome = timeout(DEADLINE, exchange).await;
+    outcome.unwrap_or_else(|_| bail!("no answer")).with_context(|| format!("GET {path} at {to}"))
+}

@@ -1,0 +1,234 @@
+//! A control plane under test: etcd, kube-apiservers, and a gateway beside each. Entry item:
+//! [`Cluster::start`].
+
+mod place;
+mod server;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use serde_json::json;
+
+pub(crate) use server::{Server, ServerSpec};
+
+use crate::client::Client;
+use crate::kubectl::Kubectl;
+use crate::pki::{Pair, Pki};
+use crate::process::{Process, until};
+use crate::programs::Programs;
+use place::Place;
+
+/// The longest that a server may take until it is ready.
+const STARTUP: Duration = Duration::from_secs(180);
+
+/// What a cluster is made of.
+#[derive(Debug, Clone)]
+pub(crate) struct ClusterSpec {
+    pub(crate) name: &'static str,
+    pub(crate) servers: Vec<ServerSpec>,
+    /// Whether kube-apiservers run their own proxy, too.
+    pub(crate) native_proxy: bool,
+}
+
+/// A control plane that is running.
+pub(crate) struct Cluster {
+    pub(crate) servers: Vec<Server>,
+    pub(crate) programs: Programs,
+    pub(crate) pki: Pki,
+    pub(crate) admin: Client,
+    folder: PathBuf,
+    place: Place,
+    etcd: Process,
+}
+
+impl Cluster {
+    /// Starts it, and waits until every server and every gateway is ready.
+    pub(crate) async fn start(
+        spec: &ClusterSpec,
+        programs: &Programs,
+        folder: &Path,
+    ) -> anyhow::Result<Cluster> {
+        std::fs::create_dir_all(folder)?;
+        let place = Place::take()?;
+        let mut addresses = vec![place.etcd().ip()];
+        addresses.extend((0..spec.servers.len()).map(|index| place.server(index)));
+        let pki = Pki::new(&folder.join("pki"), &addresses)?;
+        let admin = pki.user("admin", &["system:masters"])?;
+        let admin = Client::with_certificate(&pki.ca(), &admin)?;
+        write_audit_policy(folder)?;
+
+        let mut cluster = Cluster {
+            servers: Vec::new(),
+            etcd: start_etcd(programs, folder, &place)?,
+            programs: programs.clone(),
+            folder: folder.to_owned(),
+            pki,
+            admin,
+            place,
+        };
+        for (index, server) in spec.servers.iter().enumerate() {
+            let server = Server::new(server.clone(), cluster.place.server(index));
+            cluster.servers.push(server);
+        }
+        if spec.native_proxy {
+            let ca = cluster.pki.ca();
+            for server in &mut cluster.servers {
+                server.join_native_proxy(&ca);
+            }
+        }
+        cluster.heal().await?;
+        Ok(cluster)
+    }
+
+    /// Starts what does not run, and waits until all is ready.
+    pub(crate) async fn heal(&mut self) -> anyhow::Result<()> {
+        self.etcd.check()?;
+        for index in 0..self.servers.len() {
+            self.start_server(index)?;
+        }
+        for server in &mut self.servers {
+            server.ready(&self.admin, STARTUP).await?;
+        }
+        for index in 0..self.servers.len() {
+            self.start_gateway(index)?;
+        }
+        for server in &mut self.servers {
+            server.gateway_ready(STARTUP).await?;
+        }
+        self.agreed().await
+    }
+
+    /// Starts a kube-apiserver that does not run.
+    pub(crate) fn start_server(&mut self, index: usize) -> anyhow::Result<()> {
+        let server = self.servers.get_mut(index).context("no such server")?;
+        let folder = &self.folder;
+        server.start(&self.programs, &self.pki, folder, self.place.etcd())
+    }
+
+    /// Starts a gateway that does not run.
+    pub(crate) fn start_gateway(&mut self, index: usize) -> anyhow::Result<()> {
+        let all: Vec<(String, SocketAddr)> =
+            self.servers.iter().map(|server| (server.id(), server.through())).collect();
+        let server = self.servers.get_mut(index).context("no such server")?;
+        server.start_gateway(&self.programs, &self.pki, &self.folder, &all)
+    }
+
+    /// Waits until every gateway tells the same of the cluster.
+    pub(crate) async fn agreed(&self) -> anyhow::Result<()> {
+        let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+        until("the gateways agree on /apis", Duration::from_secs(30), async || {
+            let mut seen = Vec::new();
+            for server in &self.servers {
+                let answer = self.admin.get_as(server.through(), "/apis", accept).await?;
+                answer.expect(200)?;
+                seen.push(answer.body);
+            }
+            Ok(seen.windows(2).all(|pair| matches!(pair, [a, b] if a == b)).then_some(()))
+        })
+        .await
+    }
+
+    /// The server of that name.
+    pub(crate) fn server(&self, name: &str) -> anyhow::Result<&Server> {
+        self.servers.iter().find(|server| server.name() == name).context("no such server")
+    }
+
+    /// The place of the server of that name.
+    pub(crate) fn index(&self, name: &str) -> anyhow::Result<usize> {
+        let found = self.servers.iter().position(|server| server.name() == name);
+        found.context("no such server")
+    }
+
+    /// The server of that name, to be killed or started.
+    pub(crate) fn server_mut(&mut self, name: &str) -> anyhow::Result<&mut Server> {
+        self.servers.iter_mut().find(|server| server.name() == name).context("no such server")
+    }
+
+    /// An address from which clients can ask, which no server has.
+    pub(crate) fn client_address(&self) -> IpAddr {
+        self.place.client()
+    }
+
+    /// A client by certificate.
+    pub(crate) fn user(&self, name: &str, groups: &[&str]) -> anyhow::Result<Client> {
+        Client::with_certificate(&self.pki.ca(), &self.pki.user(name, groups)?)
+    }
+
+    /// A client without credentials.
+    pub(crate) fn nobody(&self) -> anyhow::Result<Client> {
+        Client::nobody(&self.pki.ca())
+    }
+
+    /// kubectl as admin, at that address.
+    pub(crate) fn kubectl(&self, to: SocketAddr) -> anyhow::Result<Kubectl> {
+        Kubectl::new(&self.programs.kubectl(), &self.kubeconfig("admin", to)?, &self.folder)
+    }
+
+    /// A kubeconfig of a user that was made before.
+    pub(crate) fn kubeconfig(&self, user: &str, to: SocketAddr) -> anyhow::Result<PathBuf> {
+        let folder = self.folder.join("pki");
+        let pair = Pair {
+            certificate: folder.join(format!("{user}.crt")),
+            key: folder.join(format!("{user}.key")),
+        };
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "it",
+            "clusters": [{"name": "it", "cluster": {
+                "server": format!("https://{to}"), "certificate-authority": self.pki.ca(),
+            }}],
+            "users": [{"name": "it", "user": {
+                "client-certificate": pair.certificate, "client-key": pair.key,
+            }}],
+            "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+        });
+        let file = self.folder.join(format!("{user}-{}-{}.kubeconfig", to.ip(), to.port()));
+        std::fs::write(&file, config.to_string())?;
+        Ok(file)
+    }
+
+    /// A namespace of its own for a case.
+    pub(crate) async fn namespace(&self, name: &str) -> anyhow::Result<()> {
+        let server = self.servers.first().context("no server")?;
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        let answer = self.admin.create(server.direct(), "/api/v1/namespaces", &object).await?;
+        ensure!(matches!(answer.status.as_u16(), 201 | 409), "cannot make {name}: {answer}");
+        Ok(())
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+fn start_etcd(programs: &Programs, folder: &Path, place: &Place) -> anyhow::Result<Process> {
+    let clients = format!("http://{}", place.etcd());
+    let peers = format!("http://{}", place.etcd_peers());
+    let data = folder.join("etcd");
+    let arguments = [
+        "--name=etcd".to_owned(),
+        format!("--data-dir={}", data.display()),
+        format!("--listen-client-urls={clients}"),
+        format!("--advertise-client-urls={clients}"),
+        format!("--listen-peer-urls={peers}"),
+        format!("--initial-advertise-peer-urls={peers}"),
+        format!("--initial-cluster=etcd={peers}"),
+        // What it holds is thrown away.
+        "--unsafe-no-fsync".to_owned(),
+    ];
+    Process::start("etcd", &folder.join("etcd.log"), &programs.etcd(), arguments)
+}
+
+/// Every request for a resource is logged, with who asked, from where, and under which name.
+fn write_audit_policy(folder: &Path) -> anyhow::Result<()> {
+    let policy = json!({
+        "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
+        "rules": [
+            {"level": "None", "users": ["system:apiserver", "system:kube-controller-manager"]},
+            {"level": "None", "nonResourceURLs": ["*"]},
+            {"level": "Metadata"},
+        ],
+    });
+    Ok(std::fs::write(folder.join("audit-policy.json"), policy.to_string())?)
+}

@@ -1,0 +1,44 @@
+//! Loopback addresses of a cluster's own: several clusters, of several runs, do not meet.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+
+use anyhow::Context;
+
+/// `127.77.N.0/24`, for as long as it is held.
+#[derive(Debug)]
+pub(super) struct Place {
+    number: u8,
+    /// Whoever listens here holds the place.
+    _held: TcpListener,
+}
+
+impl Place {
+    /// The first that is free.
+    pub(super) fn take() -> anyhow::Result<Place> {
+        let held = (1..=250).find_map(|number| {
+            let listener = TcpListener::bind((Ipv4Addr::new(127, 77, number, 1), 7077)).ok()?;
+            Some(Place { number, _held: listener })
+        });
+        held.context("cannot listen on 127.77.0.0/16: the suite needs addresses of Linux' loopback")
+    }
+
+    pub(super) fn etcd(&self) -> SocketAddr {
+        SocketAddr::new(self.address(2), 2379)
+    }
+
+    pub(super) fn etcd_peers(&self) -> SocketAddr {
+        SocketAddr::new(self.address(2), 2380)
+    }
+
+    pub(super) fn client(&self) -> IpAddr {
+        self.address(200)
+    }
+
+    pub(super) fn server(&self, index: usize) -> IpAddr {
+        self.address(u8::try_from(index).unwrap_or_default().saturating_add(11))
+    }
+
+    fn address(&self, host: u8) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::new(127, 77, self.number, host))
+    }
+}

@@ -1,0 +1,234 @@
+//! One member: a kube-apiserver, and the gateway beside it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use serde_json::Value;
+
+use crate::client::Client;
+use crate::pki::Pki;
+use crate::process::{Process, until};
+use crate::programs::{Minor, Programs};
+
+/// kube-apiserver listens here, the gateway on the port that clients know.
+const OWN_PORT: u16 = 6444;
+const GATEWAY_PORT: u16 = 6443;
+const ADMIN_PORT: u16 = 6480;
+
+/// What a member is.
+#[derive(Debug, Clone)]
+pub(crate) struct ServerSpec {
+    pub(crate) name: &'static str,
+    pub(crate) minor: Minor,
+    /// Further flags of kube-apiserver.
+    pub(crate) flags: Vec<String>,
+}
+
+impl ServerSpec {
+    /// A server with these APIs on or off, as `--runtime-config` takes them.
+    pub(crate) fn new(name: &'static str, minor: Minor, apis: &str) -> ServerSpec {
+        ServerSpec { name, minor, flags: vec![format!("--runtime-config={apis}")] }
+    }
+}
+
+/// A member of a cluster under test.
+pub(crate) struct Server {
+    pub(crate) spec: ServerSpec,
+    /// Flags of the gateway beside what it always has.
+    pub(crate) gateway_flags: Vec<String>,
+    address: IpAddr,
+    process: Option<Process>,
+    gateway: Option<Process>,
+    audit: PathBuf,
+}
+
+impl Server {
+    pub(super) fn new(spec: ServerSpec, address: IpAddr) -> Server {
+        let (process, gateway) = (None, None);
+        Server { spec, address, process, gateway, gateway_flags: Vec::new(), audit: PathBuf::new() }
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.spec.name
+    }
+
+    /// The ID by which its peers know it.
+    pub(crate) fn id(&self) -> String {
+        format!("server-{}", self.spec.name)
+    }
+
+    /// kube-apiserver itself: as it is without `mvp`.
+    pub(crate) fn direct(&self) -> SocketAddr {
+        SocketAddr::new(self.address, OWN_PORT)
+    }
+
+    /// The gateway beside it.
+    pub(crate) fn through(&self) -> SocketAddr {
+        SocketAddr::new(self.address, GATEWAY_PORT)
+    }
+
+    /// Where the gateway tells of itself.
+    pub(crate) fn gateway_admin(&self) -> SocketAddr {
+        SocketAddr::new(self.address, ADMIN_PORT)
+    }
+
+    /// Kubernetes' own proxy, beside ours.
+    pub(super) fn join_native_proxy(&mut self, ca: &Path) {
+        self.spec.flags.extend([
+            "--feature-gates=UnknownVersionInteroperabilityProxy=true".to_owned(),
+            format!("--peer-ca-file={}", ca.display()),
+            format!("--peer-advertise-ip={}", self.address),
+            format!("--peer-advertise-port={OWN_PORT}"),
+        ]);
+    }
+
+    pub(super) fn start(
+        &mut self,
+        programs: &Programs,
+        pki: &Pki,
+        folder: &Path,
+        etcd: SocketAddr,
+    ) -> anyhow::Result<()> {
+        if runs(&mut self.process) {
+            return Ok(());
+        }
+        let name = self.spec.name;
+        self.audit = folder.join(format!("{name}.audit.jsonl"));
+        let (server, proxy) = (pki.server(), pki.front_proxy());
+        let address = self.address;
+        let arguments = [
+            format!("--etcd-servers=http://{etcd}"),
+            format!("--bind-address={address}"),
+            format!("--advertise-address={address}"),
+            format!("--secure-port={OWN_PORT}"),
+            format!("--tls-cert-file={}", server.certificate.display()),
+            format!("--tls-private-key-file={}", server.key.display()),
+            format!("--client-ca-file={}", pki.ca().display()),
+            format!("--service-account-key-file={}", pki.service_accounts().display()),
+            format!("--service-account-signing-key-file={}", pki.service_accounts().display()),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+            // Endpoints refuse loopback addresses.
+            "--endpoint-reconciler-type=none".to_owned(),
+            "--authorization-mode=RBAC".to_owned(),
+            format!("--requestheader-client-ca-file={}", pki.front_proxy_ca().display()),
+            "--requestheader-allowed-names=front-proxy-client".to_owned(),
+            "--requestheader-username-headers=X-Remote-User".to_owned(),
+            "--requestheader-group-headers=X-Remote-Group".to_owned(),
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+            format!("--proxy-client-cert-file={}", proxy.certificate.display()),
+            format!("--proxy-client-key-file={}", proxy.key.display()),
+            format!("--audit-policy-file={}", folder.join("audit-policy.json").display()),
+            format!("--audit-log-path={}", self.audit.display()),
+        ];
+        let arguments = arguments.iter().chain(&self.spec.flags);
+        let log = folder.join(format!("{name}.kube-apiserver.log"));
+        let program = programs.kube_apiserver(self.spec.minor);
+        self.process = Some(Process::start(name, &log, &program, arguments)?);
+        Ok(())
+    }
+
+    pub(super) fn start_gateway(
+        &mut self,
+        programs: &Programs,
+        pki: &Pki,
+        folder: &Path,
+        members: &[(String, SocketAddr)],
+    ) -> anyhow::Result<()> {
+        if runs(&mut self.gateway) {
+            return Ok(());
+        }
+        let (server, proxy) = (pki.server(), pki.front_proxy());
+        let mut arguments = vec![
+            "serve".to_owned(),
+            format!("--bind-address={}", self.address),
+            format!("--secure-port={GATEWAY_PORT}"),
+            format!("--admin-bind-address={}", self.gateway_admin()),
+            format!("--local-server=https://{}", self.direct()),
+            format!("--server-id={}", self.id()),
+            format!("--tls-cert-file={}", server.certificate.display()),
+            format!("--tls-private-key-file={}", server.key.display()),
+            format!("--client-ca-file={}", pki.ca().display()),
+            format!("--peer-ca-file={}", pki.ca().display()),
+            format!("--requestheader-client-ca-file={}", pki.front_proxy_ca().display()),
+            "--requestheader-allowed-names=front-proxy-client".to_owned(),
+            format!("--proxy-client-cert-file={}", proxy.certificate.display()),
+            format!("--proxy-client-key-file={}", proxy.key.display()),
+        ];
+        let peers = members.iter().filter(|(id, _)| *id != self.id());
+        arguments.extend(peers.map(|(id, address)| format!("--peer={id}=https://{address}")));
+        arguments.extend(self.gateway_flags.iter().cloned());
+        let log = folder.join(format!("{}.mvp.log", self.spec.name));
+        let name = format!("mvp-{}", self.spec.name);
+        self.gateway = Some(Process::start(&name, &log, &programs.mvp, arguments)?);
+        Ok(())
+    }
+
+    /// Waits until kube-apiserver says that it is ready.
+    pub(crate) async fn ready(&mut self, admin: &Client, within: Duration) -> anyhow::Result<()> {
+        let to = self.direct();
+        let process = self.process.as_mut().context("it was not started")?;
+        let what = format!("kube-apiserver {} is ready", self.spec.name);
+        until(&what, within, async || {
+            process.check()?;
+            let answer = admin.get(to, "/readyz").await?;
+            answer.expect(200).map(Some)
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Waits until the gateway says that it is ready.
+    pub(crate) async fn gateway_ready(&mut self, within: Duration) -> anyhow::Result<()> {
+        let to = self.gateway_admin();
+        let gateway = self.gateway.as_mut().context("it was not started")?;
+        let what = format!("the gateway of {} is ready", self.spec.name);
+        until(&what, within, async || {
+            gateway.check()?;
+            Ok(crate::client::plain(to, "/readyz").await?.status.is_success().then_some(()))
+        })
+        .await
+    }
+
+    /// kube-apiserver's process.
+    pub(crate) fn process(&mut self) -> anyhow::Result<&mut Process> {
+        self.process.as_mut().context("kube-apiserver does not run")
+    }
+
+    /// The gateway's process.
+    pub(crate) fn gateway(&mut self) -> anyhow::Result<&mut Process> {
+        self.gateway.as_mut().context("the gateway does not run")
+    }
+
+    /// `kill -9` of the whole node.
+    pub(crate) fn kill(&mut self) {
+        self.gateway = None;
+        self.process = None;
+    }
+
+    /// The audit log's entries so far.
+    pub(crate) fn audit(&self) -> anyhow::Result<Vec<Value>> {
+        let text = std::fs::read_to_string(&self.audit)?;
+        Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    }
+
+    /// A figure of the gateway's metrics, summed over its labels.
+    pub(crate) async fn metric(&self, name: &str) -> anyhow::Result<f64> {
+        let answer = crate::client::plain(self.gateway_admin(), "/metrics").await?;
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        let of_name =
+            |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
+        let values = text.lines().filter(of_name).filter_map(|line| line.rsplit(' ').next());
+        Ok(values.filter_map(|value| value.parse::<f64>().ok()).sum())
+    }
+}
+
+/// Whether it runs; what has ended is put away.
+fn runs(process: &mut Option<Process>) -> bool {
+    if process.as_mut().is_some_and(|process| process.check().is_err()) {
+        *process = None;
+    }
+    process.is_some()
+}

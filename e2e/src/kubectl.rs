@@ -1,0 +1,82 @@
+//! The real kubectl, as a user would call it.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// kubectl with a kubeconfig, and with no cache of another server.
+#[derive(Debug)]
+pub(crate) struct Kubectl {
+    program: PathBuf,
+    kubeconfig: PathBuf,
+    cache: tempfile::TempDir,
+}
+
+/// What it printed.
+#[derive(Debug)]
+pub(crate) struct Printed {
+    pub(crate) ok: bool,
+    pub(crate) out: String,
+    pub(crate) errors: String,
+}
+
+impl Kubectl {
+    pub(crate) fn new(program: &Path, kubeconfig: &Path, folder: &Path) -> anyhow::Result<Kubectl> {
+        let cache = tempfile::tempdir_in(folder)?;
+        Ok(Kubectl { program: program.to_owned(), kubeconfig: kubeconfig.to_owned(), cache })
+    }
+
+    /// Runs it, and fails with what it said where it failed.
+    pub(crate) async fn run<A: AsRef<OsStr>>(
+        &self,
+        arguments: impl IntoIterator<Item = A>,
+        input: Option<&str>,
+    ) -> anyhow::Result<String> {
+        let arguments: Vec<_> = arguments.into_iter().collect();
+        let words: Vec<_> = arguments.iter().map(|word| word.as_ref().to_string_lossy()).collect();
+        let what = format!("kubectl {}", words.join(" "));
+        let printed = self.try_run(&arguments, input).await.with_context(|| what.clone())?;
+        if !printed.ok {
+            bail!("{what}: {}", printed.errors.trim());
+        }
+        Ok(printed.out)
+    }
+
+    /// Runs it, whatever comes of it.
+    pub(crate) async fn try_run<A: AsRef<OsStr>>(
+        &self,
+        arguments: &[A],
+        input: Option<&str>,
+    ) -> anyhow::Result<Printed> {
+        let mut child = Command::new(&self.program)
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .arg("--cache-dir")
+            .arg(self.cache.path())
+            .args(arguments)
+            .env("HOME", self.cache.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("cannot run {:?}", self.program))?;
+        if let Some(mut stdin) = child.stdin.take() {
+            stdin.write_all(input.unwrap_or_default().as_bytes()).await?;
+        }
+        let output = timeout(DEADLINE, child.wait_with_output()).await.context("it hangs")??;
+        Ok(Printed {
+            ok: output.status.success(),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            errors: String::from_utf8_lossy(&output.stderr).into_owned(),
+        })
+    }
+}

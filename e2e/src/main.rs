@@ -1,0 +1,100 @@
+//! Real control planes under test: kube-apiservers of different versions on one etcd, `mvp` beside
+//! each, real clients. `suite` runs `cases` on a `cluster` made of `programs`.
+
+mod cases;
+mod client;
+mod cluster;
+mod kubectl;
+mod pki;
+mod process;
+mod programs;
+mod record;
+mod report;
+mod suite;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::programs::Programs;
+
+/// The suite on real control planes.
+#[derive(Debug, Parser)]
+#[command(
+    name = "e2e",
+    after_help = "\
+Examples:
+  cargo run -p e2e -- run                 every case; writes e2e/report.md
+  cargo run -p e2e -- run routing crd     the cases whose names start so
+  cargo run -p e2e -- list                what there is
+  cargo run -p e2e -- up                  a cluster to play with, until Ctrl-C
+
+Programs are built once with Go into ~/.cache/mvp-e2e (MVP_E2E_CACHE names another folder).
+MVP_TEST_BINARY=PATH tests that mvp instead of the one of this tree."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run cases, all of them or those whose names start with one of the words
+    Run {
+        /// How names of cases start, such as `routing` or `killed/two-can-serve`
+        cases: Vec<String>,
+        /// Where to write the report; by default e2e/report.md, when every case is run
+        #[arg(long)]
+        report: Option<PathBuf>,
+    },
+    /// List the cases
+    List,
+    /// Build the programs under test, and say where they are
+    Programs,
+    /// Start the cluster of mixed versions, and keep it until Ctrl-C
+    Up,
+    /// Record the discovery documents of each version, for the tests of mvp-core
+    Record {
+        /// The folder for `vX.Y.Z.json`
+        #[arg(default_value = "crates/mvp-core/tests/fixtures/recorded")]
+        folder: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    // One thread: what the suite starts is tied to the life of this one.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let outcome = runtime
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| runtime.block_on(run(arguments.command)));
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("e2e: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether all went well.
+async fn run(command: Command) -> anyhow::Result<bool> {
+    match command {
+        Command::Run { cases, report } => suite::run(&cases, report).await,
+        Command::List => {
+            for case in cases::all() {
+                println!("{:32} {}", case.name, case.about);
+            }
+            Ok(true)
+        }
+        Command::Programs => {
+            let programs = Programs::get()?;
+            println!("{}\n{programs}", programs.described());
+            Ok(true)
+        }
+        Command::Up => suite::up().await,
+        Command::Record { folder } => record::record(&folder).await,
+    }
+}

@@ -1,0 +1,297 @@
+//! The programs under test, built from the Go module registry by version, once, into a cache
+//! outside the tree. Entry item: [`Programs::get`].
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use sha2::{Digest, Sha256};
+
+/// What is built: each in a module of its own under `e2e/programs`, which pins all that it is made
+/// of.
+const BUILDS: [Build; 3] = [
+    Build {
+        folder: "etcd",
+        main_module: "go.etcd.io/etcd/server/v3",
+        programs: &[("etcd", "go.etcd.io/etcd/server/v3")],
+    },
+    Build {
+        folder: "v1.36",
+        main_module: "k8s.io/kubernetes",
+        programs: &[
+            ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
+            ("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
+            ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
+        ],
+    },
+    Build {
+        folder: "v1.34",
+        main_module: "k8s.io/kubernetes",
+        programs: &[("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver")],
+    },
+];
+
+struct Build {
+    folder: &'static str,
+    /// The module whose version is that of the programs.
+    main_module: &'static str,
+    programs: &'static [(&'static str, &'static str)],
+}
+
+/// A minor version of Kubernetes that the suite runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Minor {
+    V1_34,
+    V1_36,
+}
+
+impl Minor {
+    pub(crate) fn folder(self) -> &'static str {
+        match self {
+            Minor::V1_34 => "v1.34",
+            Minor::V1_36 => "v1.36",
+        }
+    }
+}
+
+/// Programs that are ready to be run.
+#[derive(Debug, Clone)]
+pub(crate) struct Programs {
+    /// By module folder: the version, and where its programs are.
+    built: BTreeMap<&'static str, (String, PathBuf)>,
+    /// The gateway under test.
+    pub(crate) mvp: PathBuf,
+}
+
+impl Programs {
+    /// Finds the programs in the cache, or builds what is not there.
+    pub(crate) fn get() -> anyhow::Result<Programs> {
+        let cache = cache()?;
+        let mut built = BTreeMap::new();
+        for build in &BUILDS {
+            built.insert(build.folder, build.get(&cache)?);
+        }
+        Ok(Programs { built, mvp: build_mvp()? })
+    }
+
+    pub(crate) fn etcd(&self) -> PathBuf {
+        self.program("etcd", "etcd")
+    }
+
+    pub(crate) fn kube_apiserver(&self, minor: Minor) -> PathBuf {
+        self.program(minor.folder(), "kube-apiserver")
+    }
+
+    pub(crate) fn kube_controller_manager(&self) -> PathBuf {
+        self.program("v1.36", "kube-controller-manager")
+    }
+
+    pub(crate) fn kubectl(&self) -> PathBuf {
+        self.program("v1.36", "kubectl")
+    }
+
+    /// As the server itself says it, such as `v1.36.4`.
+    pub(crate) fn version(&self, minor: Minor) -> &str {
+        self.built.get(minor.folder()).map_or("", |(version, _)| version)
+    }
+
+    /// `etcd v3.6.8, Kubernetes v1.34.10, …`
+    pub(crate) fn described(&self) -> String {
+        let name = |folder: &str| if folder == "etcd" { "etcd" } else { "Kubernetes" };
+        let built = self.built.iter();
+        let all: Vec<String> =
+            built.map(|(folder, (version, _))| format!("{} {version}", name(folder))).collect();
+        all.join(", ")
+    }
+
+    fn program(&self, folder: &str, name: &str) -> PathBuf {
+        self.built.get(folder).map_or_else(PathBuf::new, |(_, folder)| folder.join(name))
+    }
+}
+
+impl std::fmt::Display for Programs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (_, folder) in self.built.values() {
+            writeln!(f, "{}", folder.display())?;
+        }
+        write!(f, "{}", self.mvp.display())
+    }
+}
+
+impl Build {
+    fn get(&self, cache: &Path) -> anyhow::Result<(String, PathBuf)> {
+        let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(self.folder);
+        let version = self.version(&module)?;
+        let folder = cache.join(format!("{version}-{}", self.key(&module)?));
+        if self.programs.iter().all(|(name, _)| folder.join(name).is_file()) {
+            return Ok((version, folder));
+        }
+        let go = go_version()?;
+        // Into a folder beside it first: one that was cut off half-way is never taken for whole.
+        std::fs::create_dir_all(cache).with_context(|| format!("cannot make {cache:?}"))?;
+        let beside = tempfile::tempdir_in(cache)?;
+        for (name, package) in self.programs {
+            let flags = linker_flags(&version);
+            let mut command = Command::new("go");
+            command.current_dir(&module);
+            command.args(["build", "-v", "-ldflags", &flags, "-o"]);
+            command.arg(beside.path().join(name)).arg(package);
+            compile(&mut command, &format!("{name} {version} ({go})"))?;
+        }
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::rename(beside.path(), &folder)
+            .with_context(|| format!("cannot put the programs into {folder:?}"))?;
+        Ok((version, folder))
+    }
+
+    /// The version that the module requires.
+    fn version(&self, module: &Path) -> anyhow::Result<String> {
+        let file = module.join("go.mod");
+        let text =
+            std::fs::read_to_string(&file).with_context(|| format!("cannot read {file:?}"))?;
+        let required = text.lines().find_map(|line| {
+            let mut words = line.split_whitespace().skip_while(|word| *word == "require");
+            let version = (words.next()? == self.main_module).then(|| words.next())?;
+            version.filter(|version| version.starts_with('v'))
+        });
+        required
+            .map(str::to_owned)
+            .with_context(|| format!("{file:?} requires no {}", self.main_module))
+    }
+
+    /// Other sources, other flags or another place: another key.
+    fn key(&self, module: &Path) -> anyhow::Result<String> {
+        let mut hash = Sha256::new();
+        for file in ["go.mod", "go.sum"] {
+            let file = module.join(file);
+            hash.update(std::fs::read(&file).with_context(|| format!("cannot read {file:?}"))?);
+        }
+        hash.update(linker_flags(""));
+        Ok(hash.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect())
+    }
+}
+
+/// Kubernetes learns its version from the linker.
+fn linker_flags(version: &str) -> String {
+    let mut parts = version.trim_start_matches('v').split('.');
+    let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let package = "k8s.io/component-base/version";
+    format!(
+        "-s -w -X {package}.gitVersion={version} -X {package}.gitMajor={major} \
+         -X {package}.gitMinor={minor}"
+    )
+}
+
+/// `$MVP_E2E_CACHE`, or `mvp-e2e` where the user's caches are.
+fn cache() -> anyhow::Result<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(folder) = set("MVP_E2E_CACHE") {
+        return Ok(std::path::absolute(folder)?);
+    }
+    let caches = set("XDG_CACHE_HOME").map(PathBuf::from);
+    let caches = caches.or_else(|| set("HOME").map(|home| Path::new(&home).join(".cache")));
+    let caches =
+        caches.context("neither MVP_E2E_CACHE nor HOME is set: where to keep programs?")?;
+    Ok(caches.join("mvp-e2e"))
+}
+
+fn go_version() -> anyhow::Result<String> {
+    let output = Command::new("go").arg("version").output();
+    let output = output.ok().filter(|output| output.status.success()).context(
+        "Go is missing: the suite builds kube-apiserver, kubectl and etcd with it; install Go 1.26 \
+         or newer",
+    )?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    Ok(said.split(' ').nth(2).unwrap_or("go").to_owned())
+}
+
+/// Runs a compiler that names each package as it is done, and shows how far it is.
+fn compile(command: &mut Command, what: &str) -> anyhow::Result<()> {
+    let started = Instant::now();
+    eprintln!("building {what}");
+    let mut child = command.stderr(Stdio::piped()).spawn().context("cannot run go")?;
+    let errors = child.stderr.take().context("go has no standard error")?;
+    let compiled = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&compiled);
+    let (done, ended) = mpsc::channel();
+    // The last lines are what went wrong, where something did.
+    let reader = std::thread::spawn(move || {
+        let mut last = Vec::new();
+        for line in BufReader::new(errors).lines().map_while(Result::ok) {
+            counter.fetch_add(1, Ordering::Relaxed);
+            last.push(line);
+            if last.len() > 20 {
+                last.remove(0);
+            }
+        }
+        let _ = done.send(());
+        last
+    });
+    let terminal = std::io::stderr().is_terminal();
+    let pause = Duration::from_secs(if terminal { 1 } else { 30 });
+    while ended.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Timeout) {
+        let (packages, seconds) = (compiled.load(Ordering::Relaxed), started.elapsed().as_secs());
+        let line = format!("  {packages} packages, {} min {:02} s", seconds / 60, seconds % 60);
+        if terminal { eprint!("\r{line}") } else { eprintln!("{line}") }
+    }
+    let status = child.wait()?;
+    let last = reader.join().unwrap_or_default();
+    let seconds = started.elapsed().as_secs();
+    if !status.success() {
+        bail!("cannot build {what}:\n{}", last.join("\n"));
+    }
+    let packages = compiled.load(Ordering::Relaxed);
+    let line_start = if terminal { "\r" } else { "" };
+    eprintln!("{line_start}built {what}: {packages} packages in {seconds} s");
+    Ok(())
+}
+
+/// The gateway as users get it. `MVP_TEST_BINARY` names another.
+fn build_mvp() -> anyhow::Result<PathBuf> {
+    if let Some(binary) = std::env::var_os("MVP_TEST_BINARY") {
+        return Ok(std::path::absolute(binary)?);
+    }
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no workspace")?;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .current_dir(workspace)
+        .args(["build", "--release", "--bin", "mvp", "--message-format=json-render-diagnostics"])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot run cargo to build mvp")?;
+    ensure!(output.status.success(), "cannot build mvp; cargo says why above");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let made = said.lines().filter_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        let is_mvp = message.pointer("/target/name")?.as_str()? == "mvp";
+        is_mvp.then(|| message.get("executable")?.as_str().map(PathBuf::from))?
+    });
+    made.last().context("cargo did not say where it put mvp")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_module_pins_one_version() {
+        let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
+        for (build, prefix) in BUILDS.iter().zip(["v3.6.", "v1.36.", "v1.34."]) {
+            let version = build.version(&programs.join(build.folder)).expect("a version");
+            assert!(version.starts_with(prefix), "{version}");
+        }
+    }
+
+    #[test]
+    fn the_version_is_stamped_in() {
+        let flags = linker_flags("v1.36.4");
+        for part in ["gitVersion=v1.36.4", "gitMajor=1", "gitMinor=36"] {
+            assert!(flags.split('.').count() > 1 && flags.contains(part), "{flags}");
+        }
+    }
+}

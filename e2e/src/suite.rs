@@ -1,0 +1,174 @@
+//! Running cases: each on the cluster that it needs, which it shares with others. Entry item:
+//! [`run`].
+
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
+
+use crate::cases;
+use crate::cluster::{Cluster, ClusterSpec, ServerSpec};
+use crate::process::tail;
+use crate::programs::{Minor, Programs};
+use crate::report::{Report, Row};
+
+/// The longest that a case may take.
+const CASE_DEADLINE: Duration = Duration::from_secs(300);
+
+/// Something that must be so on a real control plane.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) setting: Setting,
+    /// Gives the figures for the report.
+    pub(crate) run: fn(&mut Cluster) -> LocalBoxFuture<'_, anyhow::Result<String>>,
+}
+
+/// The cluster that a case needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Setting {
+    /// Three servers of two versions, each of which lacks what the others have.
+    Mixed,
+    /// The same, with Kubernetes' own proxy on in every server.
+    Native,
+}
+
+impl Setting {
+    const ALL: [Setting; 2] = [Setting::Mixed, Setting::Native];
+
+    pub(crate) fn spec(self) -> ClusterSpec {
+        match self {
+            Setting::Mixed => ClusterSpec {
+                name: "mixed",
+                servers: vec![
+                    ServerSpec::new("a", Minor::V1_36, "api/all=true,autoscaling/v2=false"),
+                    ServerSpec::new("b", Minor::V1_34, "batch/v1=false"),
+                    ServerSpec::new("c", Minor::V1_36, "policy/v1=false"),
+                ],
+                native_proxy: false,
+            },
+            Setting::Native => ClusterSpec {
+                name: "native",
+                servers: vec![
+                    ServerSpec::new("a", Minor::V1_36, "api/all=true,autoscaling/v2=false"),
+                    ServerSpec::new("b", Minor::V1_36, "batch/v1=false"),
+                    ServerSpec::new("c", Minor::V1_34, "policy/v1=false"),
+                ],
+                native_proxy: true,
+            },
+        }
+    }
+}
+
+/// Runs the cases whose names start with one of these, or all. Whether all passed.
+pub(crate) async fn run(wanted: &[String], report: Option<PathBuf>) -> anyhow::Result<bool> {
+    let is_wanted = |case: &Case| {
+        wanted.is_empty() || wanted.iter().any(|word| case.name.starts_with(word.as_str()))
+    };
+    let (cases, others): (Vec<Case>, Vec<Case>) = cases::all().into_iter().partition(is_wanted);
+    ensure!(!cases.is_empty(), "no case has a name that starts so; `list` shows them");
+    let whole = others.is_empty();
+    let programs = Programs::get()?;
+    let folder = tempfile::Builder::new().prefix("mvp-e2e-").tempdir()?;
+    let mut rows = Vec::new();
+
+    for setting in Setting::ALL {
+        let cases: Vec<&Case> = cases.iter().filter(|case| case.setting == setting).collect();
+        if !cases.is_empty() {
+            run_on(setting, &cases, &programs, folder.path(), &mut rows).await;
+        }
+    }
+    let report_of_run = Report { rows, programs: programs.described() };
+    print!("\n{}", report_of_run.table());
+    let file =
+        report.or_else(|| whole.then(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("report.md")));
+    if let Some(file) = file {
+        std::fs::write(&file, report_of_run.markdown())
+            .with_context(|| format!("cannot write {file:?}"))?;
+    }
+    let passed = report_of_run.passed();
+    if !passed {
+        eprintln!("e2e: logs and audit logs are in {}", folder.keep().display());
+    }
+    Ok(passed)
+}
+
+async fn run_on(
+    setting: Setting,
+    cases: &[&Case],
+    programs: &Programs,
+    folder: &Path,
+    rows: &mut Vec<Row>,
+) {
+    let spec = setting.spec();
+    let folder = folder.join(spec.name);
+    let started = Instant::now();
+    eprintln!("starting the cluster `{}`", spec.name);
+    let mut cluster = match Cluster::start(&spec, programs, &folder).await {
+        Ok(cluster) => cluster,
+        Err(error) => {
+            let failed = |case: &&Case| Row::failed(case.name, &error);
+            rows.extend(cases.iter().map(failed));
+            eprintln!("fail  the cluster did not come up: {error:#}");
+            return;
+        }
+    };
+    eprintln!("it is up after {:.0} s", started.elapsed().as_secs_f64());
+    for case in cases {
+        let started = Instant::now();
+        let outcome = run_case(case, &mut cluster).await;
+        let took = started.elapsed().as_secs_f64();
+        match outcome {
+            Ok(figures) => {
+                eprintln!("pass  {:30} {took:5.1} s  {figures}", case.name);
+                rows.push(Row::passed(case.name, figures));
+            }
+            Err(error) => {
+                eprintln!("fail  {:30} {took:5.1} s  {error:#}", case.name);
+                for server in &cluster.servers {
+                    let log = folder.join(format!("{}.mvp.log", server.name()));
+                    eprintln!("-- gateway {}:\n{}", server.name(), tail(&log, 10));
+                }
+                rows.push(Row::failed(case.name, &error));
+            }
+        }
+    }
+}
+
+/// A case that panics or hangs has failed, and no more.
+async fn run_case(case: &Case, cluster: &mut Cluster) -> anyhow::Result<String> {
+    cluster.heal().await.context("the cluster did not recover from the case before")?;
+    let run = AssertUnwindSafe((case.run)(cluster)).catch_unwind();
+    match tokio::time::timeout(CASE_DEADLINE, run).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(_)) => anyhow::bail!("it panicked"),
+        Err(_) => anyhow::bail!("it took more than {} s", CASE_DEADLINE.as_secs()),
+    }
+}
+
+/// A cluster to play with.
+pub(crate) async fn up() -> anyhow::Result<bool> {
+    let programs = Programs::get()?;
+    let folder = tempfile::Builder::new().prefix("mvp-e2e-").tempdir()?;
+    let spec = Setting::Mixed.spec();
+    let cluster = Cluster::start(&spec, &programs, folder.path()).await?;
+    for server in &cluster.servers {
+        let version = programs.version(server.spec.minor);
+        println!("{} {version} {}", server.name(), server.spec.flags.join(" "));
+        for (what, to) in [("through mvp", server.through()), ("directly", server.direct())] {
+            let kubeconfig = cluster.kubeconfig("admin", to)?;
+            println!(
+                "  {what:12} {} --kubeconfig {}",
+                programs.kubectl().display(),
+                kubeconfig.display()
+            );
+        }
+        println!("  {:12} http://{}/readyz?verbose", "admin", server.gateway_admin());
+    }
+    println!("Logs are in {}. Ctrl-C ends it.", cluster.folder().display());
+    tokio::signal::ctrl_c().await?;
+    Ok(true)
+}
