@@ -38,7 +38,9 @@ impl Pki {
         };
         fs::write(pki.ca(), pki.cluster.pem())?;
         fs::write(pki.front_proxy_ca(), pki.front_proxy.pem())?;
-        fs::write(pki.service_accounts(), KeyPair::generate()?.serialize_pem())?;
+        let tokens = KeyPair::generate()?;
+        fs::write(pki.service_accounts().key, tokens.serialize_pem())?;
+        fs::write(pki.service_accounts().certificate, tokens.public_key_pem())?;
         pki.renew_server(addresses)?;
         pki.renew_front_proxy()?;
         Ok(pki)
@@ -52,8 +54,9 @@ impl Pki {
         self.folder.join("front-proxy-ca.crt")
     }
 
-    pub(crate) fn service_accounts(&self) -> PathBuf {
-        self.folder.join("sa.key")
+    /// The key that signs the tokens of service accounts, and the public one that proves them.
+    pub(crate) fn service_accounts(&self) -> Pair {
+        self.pair("sa")
     }
 
     /// What servers present.
@@ -78,7 +81,7 @@ impl Pki {
         self.speaker("front-proxy-client").map(drop)
     }
 
-    /// A user by certificate.
+    /// A user by certificate, in two groups at most.
     pub(crate) fn user(&self, name: &str, groups: &[&str]) -> anyhow::Result<Pair> {
         let params = CertificateParams::default();
         let client = ExtendedKeyUsagePurpose::ClientAuth;
@@ -119,8 +122,10 @@ impl Pki {
         usage: ExtendedKeyUsagePurpose,
     ) -> anyhow::Result<()> {
         params.distinguished_name = rcgen::DistinguishedName::new();
-        for group in groups {
-            params.distinguished_name.push(DnType::OrganizationName, *group);
+        // A name holds each type of entry once; by its number, O is another type.
+        let organisation = DnType::CustomDnType(vec![2, 5, 4, 10]);
+        for (group, entry) in groups.iter().zip([DnType::OrganizationName, organisation]) {
+            params.distinguished_name.push(entry, *group);
         }
         params.distinguished_name.push(DnType::CommonName, name);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];

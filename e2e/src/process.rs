@@ -52,7 +52,8 @@ impl Process {
         match self.child.try_wait()? {
             None => Ok(()),
             Some(status) => {
-                bail!("{} ended by itself, {status}:\n{}", self.name, tail(&self.log, 15))
+                let (name, last) = (&self.name, tail(&self.log, 15));
+                Err(Ended(format!("{name} ended by itself, {status}:\n{last}")).into())
             }
         }
     }
@@ -95,8 +96,20 @@ impl Drop for Process {
     }
 }
 
+/// A program ended that should run: there is nothing to wait for.
+#[derive(Debug)]
+struct Ended(String);
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Ended {}
+
 /// The last lines of a file.
-pub(crate) fn tail(file: &Path, lines: usize) -> String {
+fn tail(file: &Path, lines: usize) -> String {
     let text = std::fs::read(file).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let all: Vec<&str> = text.lines().collect();
@@ -114,6 +127,7 @@ pub(crate) async fn until<T>(
         let last = match attempt().await {
             Ok(Some(value)) => return Ok(value),
             Ok(None) => None,
+            Err(error) if error.is::<Ended>() => return Err(error.context(what.to_owned())),
             Err(error) => Some(error),
         };
         if started.elapsed() > deadline {

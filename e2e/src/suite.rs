@@ -11,7 +11,6 @@ use futures_util::future::LocalBoxFuture;
 
 use crate::cases;
 use crate::cluster::{Cluster, ClusterSpec, ServerSpec};
-use crate::process::tail;
 use crate::programs::{Minor, Programs};
 use crate::report::{Report, Row};
 
@@ -130,7 +129,7 @@ async fn run_on(
                 eprintln!("fail  {:30} {took:5.1} s  {error:#}", case.name);
                 for server in &cluster.servers {
                     let log = folder.join(format!("{}.mvp.log", server.name()));
-                    eprintln!("-- gateway {}:\n{}", server.name(), tail(&log, 10));
+                    eprint!("{}", warnings(server.name(), &log, 10));
                 }
                 rows.push(Row::failed(case.name, &error));
             }
@@ -147,6 +146,15 @@ async fn run_case(case: &Case, cluster: &mut Cluster) -> anyhow::Result<String> 
         Ok(Err(_)) => anyhow::bail!("it panicked"),
         Err(_) => anyhow::bail!("it took more than {} s", CASE_DEADLINE.as_secs()),
     }
+}
+
+/// The last warnings of a gateway.
+fn warnings(name: &str, log: &Path, count: usize) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let is_warning = |line: &&str| line.contains(" WARN ") || line.contains(" ERROR ");
+    let mut last: Vec<&str> = text.lines().rev().filter(is_warning).take(count).collect();
+    last.reverse();
+    last.iter().map(|line| format!("      {name}: {line}\n")).collect()
 }
 
 /// A cluster to play with.

@@ -105,7 +105,9 @@ async fn life(client: &Client, to: SocketAddr, kind: &Kind) -> anyhow::Result<us
     let stale = client.send(to, Method::PUT, &one, Some(("application/json", &update))).await?;
     stale.expect(409).context("update of a stale object")?;
 
-    client.delete(to, &one).await?.expect(200).context("delete")?;
+    // Without a word on dependents, a Job would wait for the garbage collector.
+    let delete = format!("{one}?propagationPolicy=Background");
+    client.delete(to, &delete).await?.expect(200).context("delete")?;
     let change = watch.next_change().await?;
     ensure!(change == format!("DELETED {name}"), "the watch says {change}");
     let missing = client.get(to, &one).await?.expect(404).context("get of what is gone")?;

@@ -96,7 +96,7 @@ impl Server {
         }
         let name = self.spec.name;
         self.audit = folder.join(format!("{name}.audit.jsonl"));
-        let (server, proxy) = (pki.server(), pki.front_proxy());
+        let (server, proxy, tokens) = (pki.server(), pki.front_proxy(), pki.service_accounts());
         let address = self.address;
         let arguments = [
             format!("--etcd-servers=http://{etcd}"),
@@ -106,8 +106,8 @@ impl Server {
             format!("--tls-cert-file={}", server.certificate.display()),
             format!("--tls-private-key-file={}", server.key.display()),
             format!("--client-ca-file={}", pki.ca().display()),
-            format!("--service-account-key-file={}", pki.service_accounts().display()),
-            format!("--service-account-signing-key-file={}", pki.service_accounts().display()),
+            format!("--service-account-key-file={}", tokens.certificate.display()),
+            format!("--service-account-signing-key-file={}", tokens.key.display()),
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
             // Endpoints refuse loopback addresses.
