@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::client::Answer;
 use crate::cluster::{Cluster, ClusterSpec, ServerSpec};
 use crate::process::until;
 use crate::programs::{Minor, Programs};
@@ -28,15 +31,26 @@ pub(crate) async fn record(folder: &Path) -> anyhow::Result<bool> {
         };
         let cluster = Cluster::start(&spec, &programs, scratch.path()).await?;
         let recorded = documents(&cluster, &version).await?;
-        let count = recorded.get("legacy").and_then(Value::as_object).map_or(0, |map| map.len());
-        std::fs::write(&file, format!("{recorded}\n"))
+        let count = recorded.legacy.len();
+        std::fs::write(&file, serde_json::to_string(&recorded)?)
             .with_context(|| format!("cannot write {file:?}"))?;
         println!("{}: {count} older documents beside the aggregated ones", file.display());
     }
     Ok(true)
 }
 
-async fn documents(cluster: &Cluster, version: &str) -> anyhow::Result<Value> {
+/// What one server said, byte for byte.
+#[derive(Debug, Serialize)]
+struct Recorded {
+    provenance: Value,
+    aggregated: Documents,
+    legacy: Documents,
+}
+
+/// By path.
+type Documents = BTreeMap<String, Box<RawValue>>;
+
+async fn documents(cluster: &Cluster, version: &str) -> anyhow::Result<Recorded> {
     let to = cluster.server("recorded")?.direct();
     let client = cluster.admin.with_header("user-agent", "mvp")?;
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -50,43 +64,49 @@ async fn documents(cluster: &Cluster, version: &str) -> anyhow::Result<Value> {
     })
     .await?;
 
-    let mut aggregated = BTreeMap::new();
-    let mut legacy = BTreeMap::new();
+    let (mut aggregated, mut legacy) = (Documents::new(), Documents::new());
+    let mut groups = Value::Null;
     for path in ["/api", "/apis"] {
-        aggregated.insert(path.to_owned(), client.get_as(to, path, V2).await?.expect(200)?);
+        let answer = client.get_as(to, path, V2).await?;
+        groups = answer.expect(200)?;
+        aggregated.insert(path.to_owned(), raw(&answer)?);
     }
     let mut paths = vec!["/api".to_owned(), "/apis".to_owned(), "/api/v1".to_owned()];
-    for group in items(aggregated.get("/apis"), "/items") {
+    for group in items(&groups, "/items") {
         let name = group.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         paths.push(format!("/apis/{name}"));
-        for version in items(Some(group), "/versions") {
+        for version in items(group, "/versions") {
             let version = version.get("version").and_then(Value::as_str).unwrap_or_default();
             paths.push(format!("/apis/{name}/{version}"));
         }
     }
     for path in paths {
-        let document = client.get(to, &path).await?.expect(200)?;
-        legacy.insert(path, document);
+        let answer = client.get(to, &path).await?;
+        answer.expect(200)?;
+        legacy.insert(path, raw(&answer)?);
     }
     let said = client.get(to, "/version").await?.expect(200)?;
     let git_version = said.get("gitVersion").and_then(Value::as_str).unwrap_or_default();
     ensure!(git_version == version, "the server says that it is {git_version}, not {version}");
-    Ok(json!({
-        "provenance": {
-            "server": format!("kube-apiserver {version}, --runtime-config={APIS}, alone on a fresh etcd"),
-            "beside": "a CustomResourceDefinition widgets.example.com: versions v1 and v2, status and scale subresources",
-            "asked_as": "system:masters by client certificate, User-Agent mvp",
-            "recorded_by": "cargo run -p e2e -- record",
-            "recorded": crate::report::date(),
-            "gitVersion": git_version,
-        },
-        "aggregated": aggregated,
-        "legacy": legacy,
-    }))
+    let provenance = json!({
+        "server": format!("kube-apiserver {version}, --runtime-config={APIS}, alone on a fresh etcd"),
+        "beside": "a CustomResourceDefinition widgets.example.com: versions v1 and v2, status and \
+                   scale subresources",
+        "asked_as": "system:masters by client certificate, User-Agent mvp",
+        "recorded": crate::report::date(),
+        "recorded_by": "cargo run -p e2e -- record",
+        "gitVersion": git_version,
+    });
+    Ok(Recorded { provenance, aggregated, legacy })
 }
 
-fn items<'a>(value: Option<&'a Value>, pointer: &str) -> impl Iterator<Item = &'a Value> {
-    value.and_then(|value| value.pointer(pointer)).and_then(Value::as_array).into_iter().flatten()
+fn raw(answer: &Answer) -> anyhow::Result<Box<RawValue>> {
+    let text = std::str::from_utf8(&answer.body)?.trim().to_owned();
+    Ok(RawValue::from_string(text)?)
+}
+
+fn items<'a>(value: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+    value.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
 }
 
 fn custom_resource() -> Value {
