@@ -15,20 +15,22 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// What is read at a time: a TLS record has no more.
 const PIECE: usize = 16 << 10;
 
-/// Copies until both sides have ended, or one of them fails. The end of one is passed on to the
-/// other, which may go on.
+/// Copies until both directions have ended. The end of one side is passed on to the other, which may
+/// go on. A side that takes nothing any more may still have something to say, and is heard to its
+/// end; one that can no longer be heard ends it all.
 pub(crate) async fn copy_both_ways<A, B>(mut a: A, mut b: B) -> io::Result<()>
 where
     A: AsyncRead + AsyncWrite + Unpin,
     B: AsyncRead + AsyncWrite + Unpin,
 {
     let (mut there, mut back) = (Way::default(), Way::default());
-    poll_fn(|cx| {
+    let both = poll_fn(|cx| -> Poll<io::Result<()>> {
         let there = there.poll(cx, &mut a, &mut b)?;
         let back = back.poll(cx, &mut b, &mut a)?;
         if there.is_ready() && back.is_ready() { Poll::Ready(Ok(())) } else { Poll::Pending }
-    })
-    .await
+    });
+    both.await?;
+    there.broken.or(back.broken).map_or(Ok(()), Err)
 }
 
 /// One of the two directions.
@@ -37,19 +39,41 @@ struct Way {
     /// Read, and not yet written.
     kept: Bytes,
     state: State,
+    /// Why the sink takes nothing any more.
+    broken: Option<io::Error>,
 }
 
-#[derive(Default, PartialEq, Eq)]
+#[derive(Default)]
 enum State {
     #[default]
     Open,
     /// The source has ended; the sink has to be told.
     Ending,
+    /// The source failed; what it said before is still for the sink.
+    Failing(io::Error),
     Ended,
 }
 
 impl Way {
+    /// Ready when it is done; an error is one of the source.
     fn poll<R, W>(&mut self, cx: &mut Context<'_>, from: &mut R, to: &mut W) -> Poll<io::Result<()>>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        let sink = ready!(self.fill(cx, from, to));
+        match std::mem::replace(&mut self.state, State::Ended) {
+            State::Failing(error) => return Poll::Ready(Err(error)),
+            _ => self.kept = Bytes::new(),
+        }
+        if let Err(error) = sink {
+            self.broken = Some(error);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ready when nothing more goes into the sink; an error is one of the sink.
+    fn fill<R, W>(&mut self, cx: &mut Context<'_>, from: &mut R, to: &mut W) -> Poll<io::Result<()>>
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
@@ -65,8 +89,9 @@ impl Way {
                 State::Open => ready!(self.pass(cx, from, to))?,
                 State::Ending => {
                     ready!(Pin::new(&mut *to).poll_shutdown(cx))?;
-                    self.state = State::Ended;
+                    return Poll::Ready(Ok(()));
                 }
+                State::Failing(_) => return Pin::new(to).poll_flush(cx),
                 State::Ended => return Poll::Ready(Ok(())),
             }
         }
@@ -80,16 +105,18 @@ impl Way {
     {
         let mut space = [MaybeUninit::<u8>::uninit(); PIECE];
         let mut piece = ReadBuf::uninit(&mut space);
-        if Pin::new(from).poll_read(cx, &mut piece)?.is_pending() {
-            // TLS may hold back what was written. This also looks whether the sink was cut, which a
-            // direction that is alone would not hear of otherwise.
-            let _ = Pin::new(to).poll_flush(cx)?;
-            return Poll::Pending;
+        match Pin::new(from).poll_read(cx, &mut piece) {
+            Poll::Ready(Ok(())) if piece.filled().is_empty() => self.state = State::Ending,
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(error)) => self.state = State::Failing(error),
+            Poll::Pending => {
+                // TLS may hold back what was written. This also looks whether the sink was cut,
+                // which a direction that is alone would not hear of otherwise.
+                let _ = Pin::new(to).poll_flush(cx)?;
+                return Poll::Pending;
+            }
         }
         let mut rest = piece.filled();
-        if rest.is_empty() {
-            self.state = State::Ending;
-        }
         while !rest.is_empty() {
             match write(cx, to, rest)? {
                 Poll::Ready(written) => rest = rest.get(written..).unwrap_or_default(),
@@ -168,5 +195,40 @@ mod tests {
         server.shutdown().await.unwrap();
         assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
         copying.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn who_takes_nothing_any_more_is_heard_to_the_end() {
+        let (mut client, mut server, copying) = joined();
+        server.write_all(b"enough").await.unwrap();
+        drop(server);
+        // Into the void, until it is known to be one.
+        let _ = client.write_all(&[7; 4 * PIPE]).await;
+        let mut heard = Vec::new();
+        client.read_to_end(&mut heard).await.unwrap();
+        assert_eq!(heard, b"enough");
+        drop(client);
+        assert_eq!(copying.await.unwrap().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[tokio::test]
+    async fn what_was_said_before_a_failure_arrives() {
+        let last_words = vec![7; PIPE + 100];
+        let failing = reset_after(&last_words);
+        let (far, mut server) = duplex(PIPE);
+        let copying = tokio::spawn(copy_both_ways(failing, far));
+        let mut heard = Vec::new();
+        server.read_to_end(&mut heard).await.unwrap();
+        assert_eq!(heard, last_words);
+        assert_eq!(copying.await.unwrap().unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+    }
+
+    /// Says this, and is reset.
+    fn reset_after(words: &[u8]) -> impl AsyncRead + AsyncWrite + Unpin + use<> {
+        let reads = tokio_util::io::StreamReader::new(futures_util::stream::iter([
+            Ok(Bytes::copy_from_slice(words)),
+            Err(io::Error::from(io::ErrorKind::ConnectionReset)),
+        ]));
+        tokio::io::join(reads, tokio::io::sink())
     }
 }
