@@ -28,6 +28,7 @@ async fn tunnel(address: SocketAddr, path: &str) -> TlsStream<TcpStream> {
              Upgrade: websocket\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
         let mut answer = Vec::new();
         while !answer.ends_with(b"\r\n\r\n") {
             answer.push(stream.read_u8().await.unwrap());
@@ -42,6 +43,7 @@ async fn tunnel(address: SocketAddr, path: &str) -> TlsStream<TcpStream> {
 async fn echoes(stream: &mut TlsStream<TcpStream>) {
     let mut word = [0; 4];
     soon(stream.write_all(b"word")).await.unwrap();
+    soon(stream.flush()).await.unwrap();
     soon(stream.read_exact(&mut word)).await.unwrap();
     assert_eq!(&word, b"word");
 }
@@ -65,7 +67,7 @@ async fn a_thousand_idle_tunnels() {
     let busy = b.gateway.memory();
     let cost = busy.now.saturating_sub(idle.now);
     println!("1000 idle tunnels, KiB: idle {idle:?}, with them {busy:?}, cost {cost}");
-    assert!(cost <= 3 * 64 * MIB, "{cost} KiB: idle {idle:?}, with tunnels {busy:?}");
+    assert!(cost <= 64 * MIB, "{cost} KiB: idle {idle:?}, with tunnels {busy:?}");
     let metrics = b.gateway.page("/metrics").await;
     assert!(metrics.contains("\nmvp_tunnels 1000\n"), "{metrics}");
     assert!(metrics.contains("code=\"101\""), "{metrics}");
