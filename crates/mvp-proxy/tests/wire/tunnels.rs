@@ -290,4 +290,7 @@ async fn inside_the_server_takes_the_connection_over_itself() {
     }
     let (mut client, _) = tunnel(address, Some(&pki().alice), websocket(peers)).await;
     is_open(&mut client, &mut served.next().await).await;
+    // Discovery is answered by the layer; the probe by which the server consents is no upgrade.
+    let mut client = Client::connect(address, Protocol::Http1, Some(&pki().alice)).await;
+    assert_eq!(client.send(websocket("/apis")).await.status, http::StatusCode::OK);
 }

@@ -1,13 +1,10 @@
 //! Requests for an upgrade: who asks, who agrees, and what is never sent twice.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use http::{HeaderValue, Method, StatusCode, Version};
 
 use crate::broken::{Front, Mode};
 use crate::client::{BOTH, Client, Protocol, ask, full, get, request, with};
-use crate::double::{Double, NOT_ROUTED, answer};
+use crate::double::{Double, NOT_ROUTED};
 use crate::gateway::Gateway;
 use crate::pki::{Pair, pki};
 use crate::switched::{is_open, switching, try_tunnel, tunnel, websocket};
@@ -279,18 +276,25 @@ async fn a_404_of_routing_is_doubted_before_an_upgrade() {
 }
 
 #[tokio::test]
-async fn a_404_about_an_object_is_not_asked_for_again() {
+async fn a_404_about_an_object_proves_nothing_and_is_not_asked_for_again() {
+    const NEW: &str = "/apis/new.example/v1/namespaces/default/things/one/status";
+    let missing = "{\"kind\":\"Status\",\"details\":{\"name\":\"one\"},\"code\":404}";
     let world = World::start().await;
-    let exec = "/apis/local.example/v1/namespaces/default/things/one/exec";
-    let asked = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&asked);
-    world.local.rule(exec, move |_| {
-        counted.fetch_add(1, Ordering::SeqCst);
-        let body = "{\"kind\":\"Status\",\"details\":{\"name\":\"one\"},\"code\":404}";
-        std::future::ready(answer(StatusCode::NOT_FOUND, full(body)))
-    });
+    world.local.says(NEW, 404, "application/json", missing);
     let alice = Some(&pki().alice);
-    let answer = try_tunnel(world.gateway.address, alice, websocket(exec)).await.unwrap_err();
+    // Nobody else has it: it is the answer.
+    let answer = try_tunnel(world.gateway.address, alice, websocket(NEW)).await.unwrap_err();
     assert_eq!(answer.status, StatusCode::NOT_FOUND, "{}", answer.text());
-    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    assert_eq!(world.local.requests.of(NEW).len(), 1);
+    // Somebody has it, as it turns out; but what was begun here must not be begun there too.
+    world.bare.becomes("v1.36.0", &[("bare.example", "things"), ("new.example", "things")]);
+    let mut served = world.bare.upgrades(NEW);
+    let answer = try_tunnel(world.gateway.address, alice, websocket(NEW)).await.unwrap_err();
+    answer.assert_refusal();
+    assert_eq!(world.local.requests.of(NEW).len(), 2);
+    assert!(world.bare.requests.of(NEW).is_empty());
+    // The next time it goes there at once.
+    let (mut client, _) = tunnel(world.gateway.address, alice, websocket(NEW)).await;
+    is_open(&mut client, &mut served.next().await).await;
+    assert_eq!(world.local.requests.of(NEW).len(), 2);
 }
