@@ -1,12 +1,14 @@
 //! Accepts connections, serves each on a task of its own, and drains. Entry: [`serve`].
 //!
 //! Beneath it: `connection` takes one socket from handshake to end, `request` hands each request
-//! to the service, `head` bounds how long a request may take to arrive.
+//! to the service, `head` bounds how long a request may take to arrive, `tracked` knows who still
+//! has a connection.
 
 mod accept;
 mod connection;
 mod head;
 mod request;
+mod tracked;
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -24,12 +26,13 @@ use tower_service::Service;
 
 use self::accept::Acceptor;
 use self::connection::{Shared, serve_connection};
+use self::tracked::Streams;
 use crate::{Limits, ReloadableTls};
 
 /// How a drain ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
-    /// Connections that were still busy when the grace was over, and were cut.
+    /// Connections that were still busy when the grace was over, upgraded ones too, and were cut.
     pub cut: usize,
 }
 
@@ -38,8 +41,9 @@ pub struct Drained {
 /// ALPN chooses between HTTP/2 and HTTP/1.1 (also without ALPN). Every request carries a
 /// [`ConnectionInfo`](crate::ConnectionInfo). A failure of one connection ends that one alone.
 /// Draining: the listener is closed, connections end after the requests they have, and what is
-/// left after `limits.grace` is cut. An upgraded connection belongs to the service: its tasks end
-/// it.
+/// left after `limits.grace` is cut. An upgraded connection belongs to the service, whose tasks end
+/// it; but the drain waits for it as for others, and when the grace is over, its reads and writes
+/// fail. Nobody has to register anything for that.
 pub async fn serve<S, B>(
     listener: TcpListener,
     tls: ReloadableTls,
@@ -58,7 +62,11 @@ where
 {
     // A token of our own: every wake-up of a connection looks at it, and workers must not meet
     // at one lock.
-    let shared = Arc::new(Shared { tls, limits, shutdown: shutdown.child_token() });
+    let cut = CancellationToken::new();
+    let streams = Streams::new(cut.clone());
+    // However this ends, no stream outlives it.
+    let _cut = cut.drop_guard();
+    let shared = Arc::new(Shared { tls, limits, shutdown: shutdown.child_token(), streams });
     let mut acceptor = Acceptor::new(listener);
     let mut connections = JoinSet::new();
     loop {
@@ -77,22 +85,25 @@ where
         }
     }
     drop(acceptor);
-    drain(connections, &shared.limits).await
+    drain(connections, &shared).await
 }
 
-async fn drain(mut connections: JoinSet<()>, limits: &Limits) -> Drained {
+async fn drain(mut connections: JoinSet<()>, shared: &Shared) -> Drained {
     let all_ended = async {
         while let Some(ended) = connections.join_next().await {
             report(ended);
         }
+        shared.streams.all_ended().await;
     };
-    if timeout(limits.grace, all_ended).await.is_ok() {
+    if timeout(shared.limits.grace, all_ended).await.is_ok() {
         return Drained { cut: 0 };
     }
-    let cut = connections.len();
+    let busy = connections.len();
     connections.shutdown().await;
-    tracing::warn!(connections = cut, "the grace is over: cut connections that were still busy");
-    Drained { cut }
+    // Those that are left were upgraded: they fail when `serve` ends.
+    let tunnels = shared.streams.open();
+    tracing::warn!(connections = busy, tunnels, "the grace is over: cut what was still busy");
+    Drained { cut: busy + tunnels }
 }
 
 fn report(ended: Result<(), tokio::task::JoinError>) {

@@ -50,7 +50,8 @@ impl<M: Membership> Embed<M> {
         let (writer, reader) = channel(clock, control::first_snapshot(&settings, clock));
         let metrics = Arc::new(Metrics::new(log_local));
         let slot = LocalSlot::default();
-        let forwarder = Arc::new(Forwarder::new(outbound.clone(), outbound));
+        let forwarder = Forwarder::new(outbound.clone(), outbound).with_metrics(&metrics);
+        let forwarder = Arc::new(forwarder);
         let peers = Peers::new(Arc::clone(&forwarder), Arc::clone(&metrics));
         let layer =
             MixedVersionLayer::new(reader.clone(), Some(peers), slot.clone(), Arc::clone(&metrics));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::future::{Either, Ready, ready};
-use http::header::{AUTHORIZATION, HeaderName};
+use http::header::{AUTHORIZATION, HeaderName, SEC_WEBSOCKET_PROTOCOL};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use mvp_core::decide::Origin;
 use mvp_net::{CertificateUser, ConnectionInfo};
@@ -17,7 +17,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::body::Body;
-use crate::data::remove_named_by_connection;
+use crate::data::{asks_for_websocket, items, remove_named_by_connection};
 use crate::status;
 
 /// The header that a request carries from one member to another.
@@ -26,6 +26,9 @@ pub const PEER_PROXIED: HeaderName = HeaderName::from_static("x-kubernetes-peer-
 const REMOTE_USER: HeaderName = HeaderName::from_static("x-remote-user");
 const REMOTE_GROUP: HeaderName = HeaderName::from_static("x-remote-group");
 const REMOTE_UID: HeaderName = HeaderName::from_static("x-remote-uid");
+/// Browsers cannot set headers of a WebSocket, but for the names of protocols: one that begins so
+/// is a token.
+const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 const REMOTE_EXTRA: &str = "x-remote-extra-";
 
 /// Who the caller is, as far as we know.
@@ -167,7 +170,7 @@ fn authenticate(
         Some(Err(_)) => return Err("a name in the client certificate is padded or unsafe"),
         None => {}
     }
-    if headers.contains_key(AUTHORIZATION) {
+    if headers.contains_key(AUTHORIZATION) || has_token_protocol(headers) {
         return Ok((Identity::Token, origin));
     }
     let untrusted = judgement.is_some_and(|judgement| judgement.presented && !judgement.trusted);
@@ -175,6 +178,14 @@ fn authenticate(
         return Err("the client certificate is of no trusted authority, and there is no token");
     }
     Ok((Identity::Anonymous, origin))
+}
+
+/// Whether there is a token among the protocols of a WebSocket, where kube-apiserver looks too.
+fn has_token_protocol(headers: &HeaderMap) -> bool {
+    let is_token = |protocol: &str| {
+        protocol.strip_prefix(TOKEN_PROTOCOL).is_some_and(|token| !token.is_empty())
+    };
+    items(headers, &SEC_WEBSOCKET_PROTOCOL).any(is_token) && asks_for_websocket(headers)
 }
 
 impl RemoteHeaders {

@@ -22,6 +22,7 @@ use tower_service::Service;
 
 use crate::body::{Body, BodyError};
 use crate::control::SnapshotReader;
+use crate::data::tunnel::is_asked_for;
 use crate::data::{Inspected, Replay, Unreachable, answer, inspect_not_found, refuse};
 use crate::error::Stage;
 use crate::identity::{Identity, RemoteHeaders};
@@ -206,7 +207,7 @@ impl Exchange<'_> {
                 Doubt::NotFound { response, of_routing } => {
                     held_back = Some(response);
                     // Only a 404 of routing proves that nothing was processed.
-                    sent_for_good = !of_routing && !reads(&info);
+                    sent_for_good = !of_routing && (!reads(&info) || is_asked_for(&self.parts));
                 }
             }
 

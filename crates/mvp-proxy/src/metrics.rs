@@ -17,6 +17,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::data::refuse::described;
+use crate::data::tunnel::Tunnels;
 
 /// What is counted.
 #[derive(Debug)]
@@ -29,6 +30,7 @@ pub struct Metrics {
     merged_hits: Counter,
     hop: Histogram,
     in_flight: Gauge,
+    tunnels: Gauge,
     view_age: Family<MemberLabels, Gauge<f64, AtomicU64>>,
     log_local: bool,
 }
@@ -138,6 +140,12 @@ impl Metrics {
             "Requests that are passed on to a peer right now, their responses not yet at an end",
             in_flight.clone(),
         );
+        let tunnels = Gauge::default();
+        registry.register(
+            "mvp_tunnels",
+            "Connections that were upgraded (exec, attach, port-forward, WebSocket) and are open",
+            tunnels.clone(),
+        );
         let view_age = Family::<MemberLabels, Gauge<f64, AtomicU64>>::default();
         registry.register(
             "mvp_view_age_seconds",
@@ -153,6 +161,7 @@ impl Metrics {
             merged_hits,
             hop,
             in_flight,
+            tunnels,
             view_age,
             log_local,
         }
@@ -173,6 +182,11 @@ impl Metrics {
     pub(crate) fn passed_on(&self) -> PassedOn {
         self.in_flight.inc();
         PassedOn(self.in_flight.clone())
+    }
+
+    /// Where tunnels are counted while they are open.
+    pub(crate) fn tunnels(&self) -> Tunnels {
+        Tunnels::counted_by(self.tunnels.clone())
     }
 
     pub(crate) fn observe_snapshot(&self, snapshot: &Snapshot, now: Timestamp) {

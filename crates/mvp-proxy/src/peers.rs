@@ -11,6 +11,7 @@ use mvp_core::{RequestInfo, Snapshot};
 
 use crate::body::Body;
 use crate::control::{Ask, MemberRecord, Reach};
+use crate::data::tunnel::is_asked_for;
 use crate::data::{Forwarder, Replay, Target, server_name};
 use crate::error::{SendError, Stage};
 use crate::local::{LocalSlot, SharedLocal};
@@ -46,7 +47,8 @@ impl Peers {
             let turn = self.next.fetch_add(1, Ordering::Relaxed) % members.len();
             members.rotate_left(turn);
         }
-        self.send_to(members, replayable(info), parts, body).await
+        let replayable = replayable(info) && !is_asked_for(parts);
+        self.send_to(members, replayable, parts, body).await
     }
 
     /// Sends a request to any member at all.

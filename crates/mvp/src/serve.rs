@@ -179,8 +179,9 @@ impl Gateway {
     fn layer(&self, slot: LocalSlot) -> (Arc<Forwarder>, MixedVersionLayer) {
         let peers = self.outbound_peers.clone().unwrap_or_else(|| self.outbound_local.clone());
         let forwarder = Forwarder::new(self.outbound_local.clone(), peers);
-        let forwarder = Arc::new(forwarder.with_remote_headers(self.headers.clone()));
         let metrics = Arc::clone(&self.metrics);
+        let forwarder = forwarder.with_remote_headers(self.headers.clone()).with_metrics(&metrics);
+        let forwarder = Arc::new(forwarder);
         let peers = self
             .outbound_peers
             .as_ref()

@@ -25,6 +25,7 @@ use tower_service::Service;
 
 use super::head::HeadTimeout;
 use super::request::{Activity, Client, RequestService};
+use super::tracked::{Streams, Tracked};
 use crate::ReloadableTls;
 use crate::limits::{Limits, deadline};
 
@@ -33,13 +34,14 @@ use crate::limits::{Limits, deadline};
 const TCP_KEEPALIVE: TcpKeepalive =
     TcpKeepalive::new().with_time(Duration::from_secs(30)).with_interval(Duration::from_secs(15));
 
-type Stream = TokioIo<HeadTimeout<TlsStream<TcpStream>>>;
+type Stream = TokioIo<Tracked<HeadTimeout<TlsStream<TcpStream>>>>;
 
 /// What all connections of a listener have in common.
 pub(crate) struct Shared {
     pub(crate) tls: ReloadableTls,
     pub(crate) limits: Limits,
     pub(crate) shutdown: CancellationToken,
+    pub(crate) streams: Streams,
 }
 
 /// Ends when the connection does; a drain ends it after the requests it has.
@@ -88,7 +90,7 @@ pub(crate) async fn serve_connection<S, B>(
     drop(tls);
     let service = RequestService::new(service, client, Arc::clone(&activity));
     let stream = HeadTimeout::new(stream, http2, limits.header_read_timeout, Arc::clone(&activity));
-    let stream = TokioIo::new(stream);
+    let stream = TokioIo::new(shared.streams.track(stream, Arc::clone(&activity)));
     let outcome = if http2 {
         drive(http2_builder(limits).serve_connection(stream, service), &activity, &shared).await
     } else {

@@ -18,3 +18,4 @@ mod setup;
 mod sockets;
 mod support;
 mod trust;
+mod tunnels;

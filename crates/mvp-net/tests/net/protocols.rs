@@ -4,11 +4,10 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{Request, Response, StatusCode, Version};
-use http_body_util::{BodyExt, Empty};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
+
 use mvp_net::Limits;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ProtocolVersion, RootCertStore, SupportedProtocolVersion};
@@ -113,40 +112,4 @@ async fn a_body_is_asked_for_when_the_service_wants_it() {
         answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nbody"),
         "{answer}"
     );
-}
-
-#[tokio::test]
-async fn an_upgraded_connection_belongs_to_the_service() {
-    let service = service_fn(async |request: Request<Incoming>| {
-        tokio::spawn(async move {
-            let mut stream = TokioIo::new(hyper::upgrade::on(request).await.unwrap());
-            let mut word = [0; 4];
-            stream.read_exact(&mut word).await.unwrap();
-            word.reverse();
-            stream.write_all(&word).await.unwrap();
-            stream.shutdown().await.unwrap();
-        });
-        let response = Response::builder()
-            .status(StatusCode::SWITCHING_PROTOCOLS)
-            .header("connection", "upgrade")
-            .header("upgrade", "reverse")
-            .body(Empty::<Bytes>::new().boxed())
-            .unwrap();
-        Ok::<_, Infallible>(response)
-    });
-    let gateway = Gateway::with_service(Limits::default(), BoxCloneService::new(service));
-    let mut sender = gateway.http1(None).await;
-    let mut request = get("/");
-    request.headers_mut().insert("connection", "upgrade".parse().unwrap());
-    request.headers_mut().insert("upgrade", "reverse".parse().unwrap());
-    let response = soon(sender.send_request(request)).await.unwrap();
-    assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS);
-    let mut stream = TokioIo::new(soon(hyper::upgrade::on(response)).await.unwrap());
-    // The drain of HTTP does not wait for it, nor end it.
-    gateway.shutdown.cancel();
-    assert_eq!(soon(gateway.task).await.unwrap().cut, 0);
-    soon(stream.write_all(b"stop")).await.unwrap();
-    let mut answer = Vec::new();
-    soon(stream.read_to_end(&mut answer)).await.unwrap();
-    assert_eq!(answer, b"pots");
 }

@@ -3,10 +3,11 @@
 use bytes::Bytes;
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG,
-    IF_NONE_MATCH, VARY,
+    IF_NONE_MATCH, UPGRADE, VARY,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use hyper::upgrade::OnUpgrade;
 use mvp_core::Snapshot;
 use mvp_core::discovery::Part;
 use mvp_core::discovery::negotiate::{Encoding, Form, Negotiated, Offer, negotiate};
@@ -39,10 +40,13 @@ pub(crate) fn probe(parts: &Parts, path: &DiscoveryPath<'_>, snapshot: &Snapshot
     *request.uri_mut() = parts.uri.clone();
     *request.headers_mut() = parts.headers.clone();
     *request.extensions_mut() = parts.extensions.clone();
+    // The client's connection is not the probe's to take over.
+    request.extensions_mut().remove::<OnUpgrade>();
     let headers = request.headers_mut();
     headers.remove(ACCEPT_ENCODING);
     headers.remove(CONTENT_LENGTH);
     headers.remove(IF_NONE_MATCH);
+    headers.remove(UPGRADE);
     headers.insert(ACCEPT, PROBE_ACCEPT);
     let part = match path {
         DiscoveryPath::Api => Some(Part::Api),

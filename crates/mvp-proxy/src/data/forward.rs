@@ -6,7 +6,7 @@ use std::error::Error as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::uri::{Authority, Scheme};
-use http::{HeaderValue, Request, Response, Uri, Version};
+use http::{HeaderValue, Request, Response, StatusCode, Uri, Version};
 use mvp_core::decide::Origin;
 use mvp_core::member::MemberKind;
 use mvp_net::{ClientTls, ConnectionInfo, TlsError};
@@ -15,9 +15,11 @@ use rustls_pki_types::ServerName;
 use super::connect::Endpoint;
 use super::headers;
 use super::pool::{Http1Pool, Http2Pool, Pool, PoolError};
+use super::tunnel::{SingleUse, Tunnels, Upgrade};
 use crate::body::Body;
 use crate::error::{SendError, Stage};
 use crate::identity::{Identity, PEER_PROXIED, RemoteHeaders};
+use crate::metrics::Metrics;
 
 /// The name that every API server's certificate is for, whatever its address.
 pub fn server_name() -> ServerName<'static> {
@@ -66,6 +68,7 @@ pub struct Forwarder {
     peers: OutboundTls,
     headers: RemoteHeaders,
     pools: Mutex<HashMap<PoolKey, Arc<Pool>>>,
+    tunnels: Tunnels,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -73,6 +76,7 @@ struct PoolKey {
     address: Arc<str>,
     local: bool,
     credential: Credential,
+    upgrades: bool,
 }
 
 /// On what kind of connection a request travels.
@@ -90,7 +94,14 @@ enum Credential {
 impl Forwarder {
     /// Trusts servers so, the local one and peers.
     pub fn new(local: OutboundTls, peers: OutboundTls) -> Forwarder {
-        Forwarder { local, peers, headers: RemoteHeaders::default(), pools: Mutex::default() }
+        let (headers, pools) = (RemoteHeaders::default(), Mutex::default());
+        Forwarder { local, peers, headers, pools, tunnels: Tunnels::default() }
+    }
+
+    /// Counts its tunnels there.
+    #[must_use]
+    pub fn with_metrics(self, metrics: &Metrics) -> Forwarder {
+        Forwarder { tunnels: metrics.tunnels(), ..self }
     }
 
     /// Says who users are in these headers; servers must be set up to hear them.
@@ -99,7 +110,8 @@ impl Forwarder {
         Forwarder { headers, ..self }
     }
 
-    /// Sends a request. Identity, origin and connection are read from its extensions.
+    /// Sends a request. Identity, origin and connection are read from its extensions; so is the way
+    /// to take the connection over, which is used if the server agrees to an upgrade.
     pub async fn send(
         &self,
         target: &Target,
@@ -109,10 +121,21 @@ impl Forwarder {
             return Err(SendError::new(target, Stage::Identity, "the request has no identity"));
         };
         let credential = credential(&identity, target.kind);
-        let pool = self.pool(target, credential)?;
+        let upgrade = Upgrade::take(&mut request);
+        let pool = self.pool(target, credential, upgrade.is_some())?;
         prepare(&mut request, target, &identity, &self.headers, matches!(*pool, Pool::Http2(_)));
+        if let Some(upgrade) = &upgrade {
+            upgrade.write(request.headers_mut());
+        }
 
         match pool.send(request).await {
+            Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                let opened = upgrade.and_then(|upgrade| self.tunnels.open(upgrade, response));
+                opened.ok_or_else(|| {
+                    let cause = "it switched to a protocol that nobody asked for";
+                    SendError::new(target, Stage::Exchange, cause)
+                })
+            }
             Ok(mut response) => {
                 headers::remove_hop_by_hop(response.headers_mut());
                 Ok(response)
@@ -128,9 +151,14 @@ impl Forwarder {
         }
     }
 
-    fn pool(&self, target: &Target, credential: Credential) -> Result<Arc<Pool>, SendError> {
+    fn pool(
+        &self,
+        target: &Target,
+        credential: Credential,
+        upgrades: bool,
+    ) -> Result<Arc<Pool>, SendError> {
         let address = Arc::clone(&target.address);
-        let key = PoolKey { address, local: target.local, credential };
+        let key = PoolKey { address, local: target.local, credential, upgrades };
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pool) = pools.get(&key) {
             return Ok(Arc::clone(pool));
@@ -142,14 +170,16 @@ impl Forwarder {
             })?,
             Credential::Token | Credential::Anonymous => &tls.plain,
         };
-        let http1 = credential == Credential::Anonymous;
+        let http1 = upgrades || credential == Credential::Anonymous;
         let protocol: &[u8] = if http1 { b"http/1.1" } else { b"h2" };
         let endpoint = Endpoint {
             address: Arc::clone(&target.address),
             server_name: target.server_name.clone(),
             tls: tls.config(&[protocol]),
         };
-        let pool = Arc::new(if http1 {
+        let pool = Arc::new(if upgrades {
+            Pool::SingleUse(SingleUse(endpoint))
+        } else if http1 {
             Pool::Http1(Http1Pool::new(endpoint))
         } else {
             Pool::Http2(Http2Pool::new(endpoint))

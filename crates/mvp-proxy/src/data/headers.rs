@@ -2,11 +2,14 @@
 //! needs to know is added.
 
 use http::header::{
-    AUTHORIZATION, CONNECTION, HOST, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
-    TRANSFER_ENCODING, UPGRADE,
+    AUTHORIZATION, CONNECTION, HOST, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
+    SEC_WEBSOCKET_PROTOCOL, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, HeaderValue};
 use std::net::IpAddr;
+
+/// What connections are handed over to; for all else `Upgrade` stays behind.
+const TUNNELLED: [&str; 2] = ["websocket", "SPDY/3.1"];
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -31,7 +34,8 @@ pub(crate) fn remove_named_by_connection(
         .filter_map(|name| name.trim().parse().ok())
         .filter(|name: &HeaderName| *name != UPGRADE && *name != TE)
         .filter(|name| {
-            *name != AUTHORIZATION && !name.as_str().starts_with("impersonate-") && !says_who(name)
+            let is_credential = *name == AUTHORIZATION || *name == SEC_WEBSOCKET_PROTOCOL;
+            !is_credential && !name.as_str().starts_with("impersonate-") && !says_who(name)
         })
         .collect();
     for name in named {
@@ -59,6 +63,44 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     if wants_trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
+}
+
+/// The protocols that a connection shall be handed over to, of those that can be tunnelled.
+pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
+    // Looked at for every request: most have none.
+    let upgrade = headers.get(UPGRADE)?;
+    let is_upgrade = |name: &str| name.eq_ignore_ascii_case(UPGRADE.as_str());
+    if !items(headers, &CONNECTION).any(is_upgrade) {
+        return None;
+    }
+    let tunnelled = |name: &&str| TUNNELLED.iter().any(|known| name.eq_ignore_ascii_case(known));
+    let protocols: Vec<&str> = items(headers, &UPGRADE).filter(tunnelled).collect();
+    match protocols.as_slice() {
+        [] => None,
+        [only] if *only == upgrade => Some(upgrade.clone()),
+        _ => HeaderValue::try_from(protocols.join(", ")).ok(),
+    }
+}
+
+/// Whether it is a WebSocket that is asked for, as kube-apiserver looks at it.
+pub(crate) fn asks_for_websocket(headers: &HeaderMap) -> bool {
+    upgrade(headers).is_some()
+        && items(headers, &UPGRADE).any(|name| name.eq_ignore_ascii_case("websocket"))
+}
+
+/// Hands the connection over, or asks for it.
+pub(crate) fn set_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(UPGRADE, protocol);
+}
+
+/// The items of a header that is a list.
+pub(crate) fn items<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = &'a str> {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(str::trim)
 }
 
 /// Says to the next server where a request came from, and gives it an ID to be found by.

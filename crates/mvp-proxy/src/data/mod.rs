@@ -2,6 +2,7 @@
 
 pub(crate) mod answer;
 mod connect;
+mod copy;
 pub(crate) mod forward;
 mod headers;
 mod inspect;
@@ -9,9 +10,10 @@ mod pool;
 pub(crate) mod refuse;
 mod remote;
 mod replay;
+pub(crate) mod tunnel;
 
 pub use forward::{Forwarder, OutboundTls, Target, server_name};
-pub(crate) use headers::remove_named_by_connection;
+pub(crate) use headers::{asks_for_websocket, items, remove_named_by_connection};
 pub(crate) use inspect::{Inspected, inspect_not_found};
 
 pub use remote::{Remote, Unreachable};

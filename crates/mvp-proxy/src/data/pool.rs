@@ -16,6 +16,7 @@ use hyper::client::conn::{TrySendError, http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::connect::Endpoint;
+use super::tunnel::SingleUse;
 use crate::body::Body;
 
 /// A stream window times a hundred streams stays below the connection's window, so that slow
@@ -46,6 +47,8 @@ pub(crate) enum PoolError {
 pub(crate) enum Pool {
     Http1(Http1Pool),
     Http2(Http2Pool),
+    /// None of them: each request has a connection of its own.
+    SingleUse(SingleUse),
 }
 
 impl Pool {
@@ -53,6 +56,7 @@ impl Pool {
         match self {
             Pool::Http1(pool) => pool.send(request).await,
             Pool::Http2(pool) => pool.send(request).await,
+            Pool::SingleUse(connections) => connections.send(request).await,
         }
     }
 }
@@ -254,7 +258,7 @@ async fn send_on(
     Ok((sender, response))
 }
 
-fn given_back(mut error: TrySendError<Request<Body>>) -> PoolError {
+pub(crate) fn given_back(mut error: TrySendError<Request<Body>>) -> PoolError {
     let request = error.take_message().map(Box::new);
     PoolError::Exchange(error.into_error(), request)
 }

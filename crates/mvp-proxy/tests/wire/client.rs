@@ -54,7 +54,7 @@ impl Client {
             Protocol::Http1 => {
                 let stream = TokioIo::new(tls(address, b"http/1.1", who).await);
                 let (sender, connection) = soon(http1::handshake(stream)).await.unwrap();
-                tokio::spawn(connection);
+                tokio::spawn(connection.with_upgrades());
                 Client::Http1(sender)
             }
             Protocol::Http2 => {

@@ -35,6 +35,8 @@ pub struct Gateway {
     /// What it was asked, before it looked at it.
     pub requests: Requests,
     pub reader: SnapshotReader,
+    pub metrics: Arc<Metrics>,
+    stop: CancellationToken,
     _stop: DropGuard,
 }
 
@@ -44,6 +46,7 @@ pub struct Plan {
     local: (Arc<str>, SocketAddr),
     members: Vec<MemberRecord>,
     headers: RemoteHeaders,
+    limits: Limits,
 }
 
 impl Gateway {
@@ -59,7 +62,13 @@ impl Gateway {
             local: (id.into(), local),
             members: Vec::new(),
             headers: RemoteHeaders::default(),
+            limits: Limits::default(),
         }
+    }
+
+    /// Tells it to end, after the requests that it has.
+    pub fn stop(&self) {
+        self.stop.cancel();
     }
 
     /// Waits until it has seen all that these members serve.
@@ -103,6 +112,12 @@ impl Plan {
         self
     }
 
+    /// Bounds its clients so.
+    pub fn limits(mut self, limits: Limits) -> Plan {
+        self.limits = limits;
+        self
+    }
+
     /// Starts it, and waits until it has seen every member.
     pub async fn start(self) -> Gateway {
         let ids: Vec<Arc<str>> = self.members.iter().map(|member| Arc::clone(&member.id)).collect();
@@ -133,7 +148,8 @@ impl Plan {
         };
         let metrics = Arc::new(Metrics::new(false));
         let layer = |slot| {
-            let forwarder = Arc::new(Forwarder::new(pki().outbound(), pki().outbound()));
+            let forwarder = Forwarder::new(pki().outbound(), pki().outbound());
+            let forwarder = Arc::new(forwarder.with_metrics(&metrics));
             let peers = Some(Peers::new(Arc::clone(&forwarder), Arc::clone(&metrics)));
             let layer = MixedVersionLayer::new(reader.clone(), peers, slot, Arc::clone(&metrics));
             (forwarder, layer)
@@ -146,15 +162,17 @@ impl Plan {
         let requests = Requests::default();
         let service = requests.record(boxed(service));
         let tls = pki().server_tls();
-        tokio::spawn(mvp_net::serve(self.listener, tls, Limits::default(), service, stop.clone()));
+        tokio::spawn(mvp_net::serve(self.listener, tls, self.limits, service, stop.clone()));
 
         let slot = LocalSlot::default();
         let (forwarder, control) = layer(slot.clone());
         let _local = control.layer(Remote::new(Arc::clone(&forwarder), target));
         let reach = Reachable { local: Some((id, slot)), forwarder: Some(forwarder) };
         let membership = StaticMembership::new(self.members);
-        tokio::spawn(control::run(membership, reach, settings, writer, metrics, stop.clone()));
-        Gateway { address, requests, reader, _stop: stop.drop_guard() }
+        let counted = Arc::clone(&metrics);
+        tokio::spawn(control::run(membership, reach, settings, writer, counted, stop.clone()));
+        let _stop = stop.clone().drop_guard();
+        Gateway { address, requests, reader, metrics, stop, _stop }
     }
 }
 

@@ -28,7 +28,7 @@ use crate::pki::pki;
 use crate::soon;
 
 /// A layer and its running control loop.
-fn layer(id: &str, peers: Vec<MemberRecord>) -> (MixedVersionLayer, SnapshotReader, DropGuard) {
+pub fn layer(id: &str, peers: Vec<MemberRecord>) -> (MixedVersionLayer, SnapshotReader, DropGuard) {
     let settings = ControlSettings {
         local: Some(id.into()),
         interval: Duration::from_secs(3600),
@@ -52,7 +52,7 @@ fn layer(id: &str, peers: Vec<MemberRecord>) -> (MixedVersionLayer, SnapshotRead
     (layer, reader, stop.drop_guard())
 }
 
-fn api_server(id: &str, group: &str) -> ApiServer {
+pub fn api_server(id: &str, group: &str) -> ApiServer {
     let things = ResourceSpec::namespaced("things", "Thing");
     let groups = vec![
         GroupSpec::new("").version("v1", [ResourceSpec::namespaced("configmaps", "ConfigMap")]),
@@ -62,7 +62,7 @@ fn api_server(id: &str, group: &str) -> ApiServer {
     ApiServer::new(spec, Storage::default())
 }
 
-async fn seen(reader: &SnapshotReader, members: &[&str]) {
+pub async fn seen(reader: &SnapshotReader, members: &[&str]) {
     let property = |snapshot: &mvp_core::Snapshot| {
         members.iter().all(|id| {
             let view = snapshot.member_by_id(id).map(|member| &member.view);

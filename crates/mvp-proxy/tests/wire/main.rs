@@ -3,7 +3,7 @@
 //!
 //! The harness: `pki` makes certificates, `double` is an API server that remembers (`record`)
 //! what it was asked, `broken` is one that misbehaves below HTTP, `gateway` is put together as `mvp serve` does
-//! it, `client` speaks HTTP/1.1 and HTTP/2.
+//! it, `client` speaks HTTP/1.1 and HTTP/2, `switched` is what becomes of a connection after a 101.
 #![allow(
     missing_docs,
     unreachable_pub,
@@ -19,6 +19,7 @@ mod double;
 mod gateway;
 mod pki;
 mod record;
+mod switched;
 mod world;
 
 mod bodies;
@@ -33,6 +34,8 @@ mod objects;
 mod rows;
 mod spoofs;
 mod streaming;
+mod tunnels;
+mod upgrades;
 
 use std::time::Duration;
 

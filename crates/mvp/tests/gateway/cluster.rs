@@ -11,9 +11,11 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
 use mvp_apiserver::{ApiServer, GroupSpec, ResourceSpec, ServerSpec, Storage};
 use mvp_net::Judgement;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 use tower::ServiceExt;
 
@@ -137,6 +139,9 @@ async fn answer(api: ApiServer, bulk: Bulk, request: Request<Incoming>) -> Respo
             }),
         );
     }
+    if request.headers().contains_key("upgrade") {
+        return echo(request);
+    }
     let name = request.uri().path().strip_prefix(BULKS).map(|rest| rest.trim_matches('/'));
     match name.and_then(|name| name.parse().ok()) {
         Some(bytes) => Response::new(bulk.body(bytes)),
@@ -145,6 +150,22 @@ async fn answer(api: ApiServer, bulk: Bulk, request: Request<Incoming>) -> Respo
             Err(never) => match never {},
         },
     }
+}
+
+/// Takes the connection over, and says what it hears.
+fn echo(request: Request<Incoming>) -> Response<Body> {
+    let response = Response::builder()
+        .status(StatusCode::SWITCHING_PROTOCOLS)
+        .header("connection", "Upgrade")
+        .header("upgrade", request.headers()["upgrade"].clone());
+    tokio::spawn(async move {
+        let Ok(stream) = hyper::upgrade::on(request).await else { return };
+        let (mut reads, mut writes) = tokio::io::split(TokioIo::new(stream));
+        if tokio::io::copy(&mut reads, &mut writes).await.is_ok() {
+            let _ = writes.shutdown().await;
+        }
+    });
+    response.body(Full::default().boxed_unsync()).unwrap()
 }
 
 pub(crate) fn json_response(code: StatusCode, body: &Value) -> Response<Body> {

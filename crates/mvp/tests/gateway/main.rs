@@ -20,4 +20,5 @@ mod slow_readers;
 mod smoke;
 mod startup;
 mod tokens;
+mod tunnels;
 mod watches;

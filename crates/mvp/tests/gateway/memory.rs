@@ -9,7 +9,7 @@ use crate::cluster::{BULKS, WIDGETS, beside_bare_peer, make};
 use crate::support::client::{Client, Watch};
 use crate::support::soon;
 
-const MIB: u64 = 1 << 10;
+pub(crate) const MIB: u64 = 1 << 10;
 
 #[tokio::test]
 async fn a_response_of_a_gibibyte_passes_in_constant_memory() {
@@ -72,7 +72,7 @@ async fn idle_watches(connections: usize, each: usize, bound: u64) {
 }
 
 /// A limit too low would make this test one of something else.
-fn enough_files(needed: u64) {
+pub(crate) fn enough_files(needed: u64) {
     let most = rlimit::increase_nofile_limit(needed).expect("the limit of open files");
     assert!(
         most >= needed,

@@ -58,7 +58,7 @@ async fn a_second_signal_ends_it_at_once() {
 }
 
 /// The exit code, in time.
-async fn ends(gateway: &mut Gateway) -> Option<i32> {
+pub(crate) async fn ends(gateway: &mut Gateway) -> Option<i32> {
     let end = Instant::now() + FEW_SECONDS;
     loop {
         if let Some(status) = gateway.ended() {

@@ -121,7 +121,7 @@ async fn connection(
     });
     let stream = TokioIo::new(stream);
     if !http2 {
-        let _ = http1::Builder::new().serve_connection(stream, service).await;
+        let _ = http1::Builder::new().serve_connection(stream, service).with_upgrades().await;
         return;
     }
     let mut builder = http2::Builder::new(TokioExecutor::new());
