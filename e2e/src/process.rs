@@ -5,10 +5,11 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use rustix::process::{Pid, Signal, getuid, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// A program that is running. Dropped, it is killed.
 #[derive(Debug)]
@@ -32,10 +33,7 @@ impl Process {
         let open = || File::options().create(true).append(true).open(log);
         let file = open().with_context(|| format!("cannot open {log:?}"))?;
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", "unshare", "--uts"]);
-        if !getuid().is_root() {
-            command.arg("--map-root-user");
-        }
+        command.args(["--pdeathsig", "KILL", "unshare"]).args(own_host_name()?);
         command.args(["sh", "-c", "hostname \"$0\" && exec \"$@\"", name]).arg(program);
         let child = command
             .args(arguments)
@@ -43,7 +41,7 @@ impl Process {
             .stdout(file.try_clone()?)
             .stderr(file)
             .spawn()
-            .context("cannot run setpriv and unshare, of util-linux")?;
+            .context("cannot run setpriv, of util-linux")?;
         Ok(Process { name: name.to_owned(), child, log: log.to_owned() })
     }
 
@@ -94,6 +92,24 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// The flags of `unshare` with which a program can have a host name of its own here:
+/// kube-apiservers make their IDs of it.
+fn own_host_name() -> anyhow::Result<&'static [&'static str]> {
+    static FLAGS: OnceLock<Option<&[&str]>> = OnceLock::new();
+    let found = FLAGS.get_or_init(|| {
+        let works = |flags: &&&[&str]| {
+            let mut command = Command::new("unshare");
+            let output = command.args(**flags).args(["hostname", "e2e"]).output();
+            output.is_ok_and(|output| output.status.success())
+        };
+        [&["--uts"][..], &["--map-root-user", "--uts"]].iter().find(works).copied()
+    });
+    found.context(
+        "cannot give a program a host name of its own: run as root, or where `unshare \
+         --map-root-user --uts` of util-linux works",
+    )
 }
 
 /// A program ended that should run: there is nothing to wait for.
