@@ -223,6 +223,14 @@ impl Watch {
         timeout(DEADLINE, self.next_line()).await.context("no event came")?
     }
 
+    /// The next event; nothing when the watch ended, or when nothing came for so long.
+    pub(crate) async fn next_or_silence(
+        &mut self,
+        silence: Duration,
+    ) -> anyhow::Result<Option<Value>> {
+        timeout(silence, self.next_line()).await.unwrap_or(Ok(None))
+    }
+
     async fn next_line(&mut self) -> anyhow::Result<Option<Value>> {
         loop {
             if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {

@@ -1,6 +1,7 @@
 //! A control plane under test: etcd, kube-apiservers, and a gateway beside each. Entry item:
 //! [`Cluster::start`].
 
+mod cable;
 mod place;
 mod server;
 
@@ -11,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use serde_json::json;
 
+pub(crate) use cable::{Cable, ISOLATED};
 pub(crate) use server::{Server, ServerSpec};
 
 use crate::client::Client;
@@ -30,6 +32,8 @@ pub(crate) struct ClusterSpec {
     pub(crate) servers: Vec<ServerSpec>,
     /// Whether kube-apiservers run their own proxy, too.
     pub(crate) native_proxy: bool,
+    /// Whether the last server is on a host of its own, whose cable can be cut.
+    pub(crate) cable: bool,
 }
 
 /// A control plane that is running.
@@ -38,6 +42,8 @@ pub(crate) struct Cluster {
     pub(crate) programs: Programs,
     pub(crate) pki: Pki,
     pub(crate) admin: Client,
+    /// The way to the last server, where it can be cut.
+    pub(crate) cable: Option<Cable>,
     folder: PathBuf,
     place: Place,
     etcd: Process,
@@ -51,9 +57,13 @@ impl Cluster {
         folder: &Path,
     ) -> anyhow::Result<Cluster> {
         std::fs::create_dir_all(folder)?;
-        let place = Place::take()?;
+        let place = if spec.cable { Place::on_a_cable() } else { Place::take()? };
         let mut addresses = vec![place.etcd().ip()];
         addresses.extend((0..spec.servers.len()).map(|index| place.server(index)));
+        let cable = match addresses.split_last().filter(|_| spec.cable) {
+            Some((far, near)) => Some(Cable::lay(near, *far, folder).await?),
+            None => None,
+        };
         let pki = Pki::new(&folder.join("pki"), &addresses)?;
         let admin = pki.user("admin", &["system:masters"])?;
         let admin = Client::with_certificate(&pki.ca(), &admin)?;
@@ -66,11 +76,15 @@ impl Cluster {
             folder: folder.to_owned(),
             pki,
             admin,
+            cable,
             place,
         };
         for (index, server) in spec.servers.iter().enumerate() {
             let server = Server::new(server.clone(), cluster.place.server(index));
             cluster.servers.push(server);
+        }
+        if let (Some(cable), Some(last)) = (&cluster.cable, cluster.servers.last_mut()) {
+            last.move_to(cable.namespace());
         }
         if spec.native_proxy {
             let ca = cluster.pki.ca();
@@ -195,6 +209,10 @@ impl Cluster {
         let answer = self.admin.create(server.direct(), "/api/v1/namespaces", &object).await?;
         ensure!(matches!(answer.status.as_u16(), 201 | 409), "cannot make {name}: {answer}");
         Ok(())
+    }
+
+    pub(crate) fn etcd(&self) -> &Process {
+        &self.etcd
     }
 
     pub(crate) fn folder(&self) -> &Path {

@@ -5,12 +5,14 @@ mod cases;
 mod client;
 mod cluster;
 mod kubectl;
+mod load;
 mod pki;
 mod process;
 mod programs;
 mod record;
 mod report;
 mod suite;
+mod tally;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -30,10 +30,25 @@ impl Process {
         program: &Path,
         arguments: impl IntoIterator<Item = A>,
     ) -> anyhow::Result<Process> {
+        Process::start_in(None, name, log, program, arguments)
+    }
+
+    /// The same in another network namespace.
+    pub(crate) fn start_in<A: AsRef<OsStr>>(
+        network: Option<&Path>,
+        name: &str,
+        log: &Path,
+        program: &Path,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> anyhow::Result<Process> {
         let open = || File::options().create(true).append(true).open(log);
         let file = open().with_context(|| format!("cannot open {log:?}"))?;
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", "unshare"]).args(own_host_name()?);
+        command.args(["--pdeathsig", "KILL"]);
+        if let Some(network) = network {
+            command.args(["nsenter", &format!("--net={}", network.display())]);
+        }
+        command.arg("unshare").args(own_host_name()?);
         command.args(["sh", "-c", "hostname \"$0\" && exec \"$@\"", name]).arg(program);
         let child = command
             .args(arguments)
@@ -81,6 +96,10 @@ impl Process {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     pub(crate) fn log(&self) -> &Path {

@@ -28,6 +28,7 @@ pub(crate) async fn record(folder: &Path) -> anyhow::Result<bool> {
             name: "recorded",
             servers: vec![ServerSpec::new("recorded", minor, APIS)],
             native_proxy: false,
+            cable: false,
         };
         let cluster = Cluster::start(&spec, &programs, scratch.path()).await?;
         let recorded = documents(&cluster, &version).await?;

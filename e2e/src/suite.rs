@@ -3,6 +3,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -10,7 +11,7 @@ use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 
 use crate::cases;
-use crate::cluster::{Cluster, ClusterSpec, ServerSpec};
+use crate::cluster::{Cluster, ClusterSpec, ISOLATED, ServerSpec};
 use crate::programs::{Minor, Programs};
 use crate::report::{Report, Row};
 
@@ -33,10 +34,12 @@ pub(crate) enum Setting {
     Mixed,
     /// The same, with Kubernetes' own proxy on in every server.
     Native,
+    /// The last server is on a host of its own, whose cable can be cut.
+    Cable,
 }
 
 impl Setting {
-    const ALL: [Setting; 2] = [Setting::Mixed, Setting::Native];
+    const ALL: [Setting; 3] = [Setting::Mixed, Setting::Cable, Setting::Native];
 
     pub(crate) fn spec(self) -> ClusterSpec {
         match self {
@@ -48,6 +51,17 @@ impl Setting {
                     ServerSpec::new("c", Minor::V1_36, "policy/v1=false"),
                 ],
                 native_proxy: false,
+                cable: false,
+            },
+            Setting::Cable => ClusterSpec {
+                name: "cable",
+                servers: vec![
+                    ServerSpec::new("c", Minor::V1_36, "policy/v1=false"),
+                    ServerSpec::new("b", Minor::V1_34, "batch/v1=false"),
+                    ServerSpec::new("a", Minor::V1_36, "api/all=true,autoscaling/v2=false"),
+                ],
+                native_proxy: false,
+                cable: true,
             },
             Setting::Native => ClusterSpec {
                 name: "native",
@@ -57,6 +71,7 @@ impl Setting {
                     ServerSpec::new("c", Minor::V1_34, "policy/v1=false"),
                 ],
                 native_proxy: true,
+                cable: false,
             },
         }
     }
@@ -71,6 +86,9 @@ pub(crate) async fn run(wanted: &[String], report: Option<PathBuf>) -> anyhow::R
     ensure!(!cases.is_empty(), "no case has a name that starts so; `list` shows them");
     let whole = others.is_empty();
     let programs = Programs::get()?;
+    if let Some(status) = isolate(&programs)? {
+        return Ok(status.success());
+    }
     let folder = tempfile::Builder::new().prefix("mvp-e2e-").tempdir()?;
     let mut rows = Vec::new();
 
@@ -93,6 +111,30 @@ pub(crate) async fn run(wanted: &[String], report: Option<PathBuf>) -> anyhow::R
         eprintln!("e2e: logs and audit logs are in {}", folder.keep().display());
     }
     Ok(passed)
+}
+
+/// Runs the suite in a network of its own, where that can be had: nothing of it is seen outside,
+/// and cables can be laid and cut.
+fn isolate(programs: &Programs) -> anyhow::Result<Option<ExitStatus>> {
+    if std::env::var_os(ISOLATED).is_some() {
+        return Ok(None);
+    }
+    let unshare = |script: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "unshare", "--net", "sh", "-c", script]);
+        command
+    };
+    if !unshare("ip link set lo up").output().is_ok_and(|output| output.status.success()) {
+        eprintln!("no network of its own for the suite: it needs root and `ip` of iproute2");
+        return Ok(None);
+    }
+    let status = unshare("ip link set lo up && exec \"$0\" \"$@\"")
+        .arg(std::env::current_exe()?)
+        .args(std::env::args_os().skip(1))
+        .env(ISOLATED, "1")
+        .env("MVP_TEST_BINARY", &programs.mvp)
+        .status()?;
+    Ok(Some(status))
 }
 
 async fn run_on(

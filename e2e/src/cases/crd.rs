@@ -7,10 +7,10 @@ use futures_util::future::try_join_all;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::Tally;
 use crate::client::Client;
 use crate::cluster::Cluster;
 use crate::process::until;
+use crate::tally::Tally;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 

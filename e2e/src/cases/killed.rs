@@ -7,9 +7,9 @@ use anyhow::{Context, ensure};
 use serde_json::json;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::Tally;
 use crate::client::Client;
 use crate::cluster::Cluster;
+use crate::tally::Tally;
 
 const JOBS: &str = "/apis/batch/v1/jobs";
 /// Only `a` has every alpha API on.

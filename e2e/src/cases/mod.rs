@@ -7,14 +7,12 @@ mod identity;
 mod killed;
 mod namespace;
 mod objects;
+mod restart;
 mod routing;
 mod spoofs;
+mod stopped;
+mod upgrade;
 
-use std::collections::BTreeMap;
-
-use anyhow::ensure;
-
-use crate::client::Answer;
 use crate::suite::{Case, Setting};
 
 /// Every case, in the order in which they run.
@@ -106,6 +104,31 @@ pub(crate) fn all() -> Vec<Case> {
         ),
         case!(
             Mixed,
+            "stopped/two-can-serve",
+            stopped::two_can_serve,
+            "SIGSTOP of a peer while another can serve: no failed read"
+        ),
+        case!(
+            Mixed,
+            "stopped/only-it-can",
+            stopped::only_it_can,
+            "SIGSTOP of the only peer that can: 503 Status, never 404, never silence"
+        ),
+        case!(Mixed, "stopped/slow-list", stopped::slow_list, "a LIST of 5 s is sent once"),
+        case!(
+            Mixed,
+            "restart/local-server",
+            restart::local_server,
+            "restart of the local server under reads, writes and watches through its gateway"
+        ),
+        case!(
+            Mixed,
+            "upgrade/websocket-watch",
+            upgrade::websocket_watch,
+            "a watch over WebSocket of an API that only peers have"
+        ),
+        case!(
+            Mixed,
             "namespace/without-mvp",
             namespace::without_mvp,
             "the harm: a namespace is deleted, its Job is left behind"
@@ -115,6 +138,18 @@ pub(crate) fn all() -> Vec<Case> {
             "namespace/with-mvp",
             namespace::with_mvp,
             "the same with mvp: the Job is gone"
+        ),
+        case!(
+            Cable,
+            "cut/two-can-serve",
+            stopped::cut_two_can_serve,
+            "the cable of a peer is cut while another can serve: no failed read"
+        ),
+        case!(
+            Cable,
+            "cut/only-it-can",
+            stopped::cut_only_it_can,
+            "the cable of the only peer that can is cut: 503 Status, never 404, never silence"
         ),
         case!(
             Native,
@@ -128,47 +163,11 @@ pub(crate) fn all() -> Vec<Case> {
             killed::kubernetes_own,
             "the harm: the same kill -9 with Kubernetes' own proxy"
         ),
+        case!(
+            Native,
+            "upgrade/kubernetes-own",
+            upgrade::kubernetes_own,
+            "the harm: the same watch over WebSocket with Kubernetes' own proxy"
+        ),
     ]
-}
-
-/// How often each status came, and what else went wrong.
-#[derive(Debug, Default)]
-pub(crate) struct Tally(BTreeMap<String, usize>);
-
-impl Tally {
-    pub(crate) fn count(&mut self, outcome: &anyhow::Result<Answer>) {
-        let key = match outcome {
-            Ok(answer) => answer.status.as_u16().to_string(),
-            Err(_) => "no answer".to_owned(),
-        };
-        *self.0.entry(key).or_default() += 1;
-    }
-
-    pub(crate) fn add(&mut self, other: &Tally) {
-        for (key, count) in &other.0 {
-            *self.0.entry(key.clone()).or_default() += count;
-        }
-    }
-
-    pub(crate) fn of(&self, key: &str) -> usize {
-        self.0.get(key).copied().unwrap_or_default()
-    }
-
-    pub(crate) fn total(&self) -> usize {
-        self.0.values().sum()
-    }
-
-    /// Fails if anything but these came.
-    pub(crate) fn only(&self, allowed: &[&str]) -> anyhow::Result<()> {
-        let others = self.0.keys().any(|key| !allowed.contains(&key.as_str()));
-        ensure!(!others, "only {} may come, but there were {self}", allowed.join(", "));
-        Ok(())
-    }
-}
-
-impl std::fmt::Display for Tally {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let counts: Vec<String> = self.0.iter().map(|(key, n)| format!("{n} × {key}")).collect();
-        f.write_str(&counts.join(", "))
-    }
 }

@@ -4,12 +4,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
 use anyhow::Context;
 
-/// `127.77.N.0/24`, for as long as it is held.
+/// `127.77.N.0/24`, for as long as it is held; or a network that can be cut.
 #[derive(Debug)]
 pub(super) struct Place {
-    number: u8,
+    network: [u8; 3],
     /// Whoever listens here holds the place.
-    _held: TcpListener,
+    _held: Option<TcpListener>,
 }
 
 impl Place {
@@ -17,9 +17,14 @@ impl Place {
     pub(super) fn take() -> anyhow::Result<Place> {
         let held = (1..=250).find_map(|number| {
             let listener = TcpListener::bind((Ipv4Addr::new(127, 77, number, 1), 7077)).ok()?;
-            Some(Place { number, _held: listener })
+            Some(Place { network: [127, 77, number], _held: Some(listener) })
         });
         held.context("cannot listen on 127.77.0.0/16: the suite needs addresses of Linux' loopback")
+    }
+
+    /// In a network of the suite's own, whose addresses are no loopback's.
+    pub(super) fn on_a_cable() -> Place {
+        Place { network: [10, 77, 7], _held: None }
     }
 
     pub(super) fn etcd(&self) -> SocketAddr {
@@ -39,6 +44,7 @@ impl Place {
     }
 
     fn address(&self, host: u8) -> IpAddr {
-        IpAddr::V4(Ipv4Addr::new(127, 77, self.number, host))
+        let [a, b, c] = self.network;
+        IpAddr::V4(Ipv4Addr::new(a, b, c, host))
     }
 }

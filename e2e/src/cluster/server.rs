@@ -36,18 +36,19 @@ impl ServerSpec {
 /// A member of a cluster under test.
 pub(crate) struct Server {
     pub(crate) spec: ServerSpec,
-    /// Flags of the gateway beside what it always has.
-    pub(crate) gateway_flags: Vec<String>,
     address: IpAddr,
     process: Option<Process>,
     gateway: Option<Process>,
     audit: PathBuf,
+    /// The network of its host, if that is not ours.
+    network: Option<PathBuf>,
 }
 
 impl Server {
     pub(super) fn new(spec: ServerSpec, address: IpAddr) -> Server {
         let (process, gateway) = (None, None);
-        Server { spec, address, process, gateway, gateway_flags: Vec::new(), audit: PathBuf::new() }
+        let (audit, network) = (PathBuf::new(), None);
+        Server { spec, address, process, gateway, audit, network }
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -72,6 +73,11 @@ impl Server {
     /// Where the gateway tells of itself.
     pub(crate) fn gateway_admin(&self) -> SocketAddr {
         SocketAddr::new(self.address, ADMIN_PORT)
+    }
+
+    /// Runs on another host from its next start on.
+    pub(super) fn move_to(&mut self, network: PathBuf) {
+        self.network = Some(network);
     }
 
     /// Kubernetes' own proxy, beside ours.
@@ -126,7 +132,8 @@ impl Server {
         let arguments = arguments.iter().chain(&self.spec.flags);
         let log = folder.join(format!("{name}.kube-apiserver.log"));
         let program = programs.kube_apiserver(self.spec.minor);
-        self.process = Some(Process::start(name, &log, &program, arguments)?);
+        self.process =
+            Some(Process::start_in(self.network.as_deref(), name, &log, &program, arguments)?);
         Ok(())
     }
 
@@ -159,10 +166,15 @@ impl Server {
         ];
         let peers = members.iter().filter(|(id, _)| *id != self.id());
         arguments.extend(peers.map(|(id, address)| format!("--peer={id}=https://{address}")));
-        arguments.extend(self.gateway_flags.iter().cloned());
         let log = folder.join(format!("{}.mvp.log", self.spec.name));
         let name = format!("mvp-{}", self.spec.name);
-        self.gateway = Some(Process::start(&name, &log, &programs.mvp, arguments)?);
+        self.gateway = Some(Process::start_in(
+            self.network.as_deref(),
+            &name,
+            &log,
+            &programs.mvp,
+            arguments,
+        )?);
         Ok(())
     }
 
@@ -212,16 +224,6 @@ impl Server {
     pub(crate) fn audit(&self) -> anyhow::Result<Vec<Value>> {
         let text = std::fs::read_to_string(&self.audit)?;
         Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
-    }
-
-    /// A figure of the gateway's metrics, summed over its labels.
-    pub(crate) async fn metric(&self, name: &str) -> anyhow::Result<f64> {
-        let answer = crate::client::plain(self.gateway_admin(), "/metrics").await?;
-        let text = String::from_utf8_lossy(&answer.body).into_owned();
-        let of_name =
-            |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
-        let values = text.lines().filter(of_name).filter_map(|line| line.rsplit(' ').next());
-        Ok(values.filter_map(|value| value.parse::<f64>().ok()).sum())
     }
 }
 

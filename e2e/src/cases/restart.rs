@@ -1,0 +1,52 @@
+//! The local server goes away and comes back, as it does for its own upgrade: clients of its
+//! gateway go on.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use rustix::process::Signal;
+
+use crate::cluster::Cluster;
+use crate::load::Load;
+
+pub(super) async fn local_server(cluster: &mut Cluster) -> anyhow::Result<String> {
+    let admin = cluster.admin.clone();
+    let mut figures = Vec::new();
+    for (how, namespace) in [("SIGTERM", "restart-term"), ("kill -9", "restart-kill")] {
+        cluster.namespace(namespace).await?;
+        let through = cluster.server("b")?.through();
+        let load = Load::start(&admin, &[through], namespace);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+
+        let server = cluster.server_mut("b")?;
+        let stopped = Instant::now();
+        if how == "SIGTERM" {
+            server.process()?.signal(Signal::TERM)?;
+            server.process()?.ended(Duration::from_secs(60)).await?;
+        } else {
+            server.process()?.kill();
+        }
+        // Long enough down to be seen, as an upgrade would be.
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let answer = admin.get(through, "/readyz").await?;
+        ensure!(answer.status == 503, "/readyz of a server that is down: {answer}");
+        let index = cluster.index("b")?;
+        cluster.start_server(index)?;
+        let server = cluster.server_mut("b")?;
+        server.ready(&admin, Duration::from_secs(120)).await?;
+        let down = stopped.elapsed().as_secs_f64();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+
+        let at = cluster.server("a")?.direct();
+        let outcome = load.end(&admin, at).await.with_context(|| format!("after {how}"))?;
+        ensure!(outcome.reads.of("404") + outcome.writes.of("404") == 0, "a false 404 after {how}");
+        // Whoever asks again after a refusal gets on; but a silence is no answer.
+        outcome.reads.only(&["200", "503"]).with_context(|| format!("reads after {how}"))?;
+        outcome.writes.only(&["201", "503"]).with_context(|| format!("writes after {how}"))?;
+        figures.push(format!(
+            "{how}, {down:.0} s down: reads {}, writes {}, {} watches, none lost, doubled or missed",
+            outcome.reads, outcome.writes, outcome.watches
+        ));
+    }
+    Ok(figures.join("; "))
+}
