@@ -33,6 +33,9 @@ use crate::limits::{Limits, deadline};
 const TCP_KEEPALIVE: TcpKeepalive =
     TcpKeepalive::new().with_time(Duration::from_secs(30)).with_interval(Duration::from_secs(15));
 
+/// Once all is to end: how long a client that has just come may take to say what it wants.
+const LAST_WORD: Duration = Duration::from_secs(2);
+
 type Stream = TokioIo<HeadTimeout<TlsStream<TcpStream>>>;
 
 /// What all connections of a listener have in common.
@@ -64,9 +67,13 @@ pub(crate) async fn serve_connection<S, B>(
     }
     let tls = shared.tls.current();
     let handshake = TlsAcceptor::from(Arc::clone(tls.config())).accept(stream);
+    let too_late = async {
+        shared.shutdown.cancelled().await;
+        sleep(LAST_WORD).await;
+    };
     let stream = tokio::select! {
         biased;
-        () = shared.shutdown.cancelled() => return,
+        () = too_late => return,
         outcome = timeout(limits.handshake_timeout, handshake) => match outcome {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
@@ -162,7 +169,7 @@ async fn drive<C: Graceful>(
             ending = true;
         }
         before = activity.counts();
-        let pause = if ending { header_read_timeout } else { idle_timeout };
+        let pause = if ending { header_read_timeout.min(LAST_WORD) } else { idle_timeout };
         timer.as_mut().reset(deadline(pause));
     }
 }

@@ -10,7 +10,7 @@ pub(crate) mod refuse;
 mod remote;
 mod replay;
 
-pub use forward::{Forwarder, OutboundTls, Target, server_name};
+pub use forward::{Forwarder, OutboundTls, ReloadableOutbound, Target, server_name};
 pub(crate) use headers::remove_named_by_connection;
 pub(crate) use inspect::{Inspected, inspect_not_found};
 
