@@ -67,9 +67,12 @@ where
     let shared = Arc::new(Shared { tls, limits, shutdown: CancellationToken::new() });
     let mut acceptor = Acceptor::new(listener);
     let mut connections = JoinSet::new();
-    let begin = |connections: &mut JoinSet<()>, (stream, remote)| {
-        let (service, shared) = (service.clone(), Arc::clone(&shared));
-        connections.spawn(serve_connection(stream, remote, service, shared));
+    let begin = {
+        let shared = Arc::clone(&shared);
+        move |connections: &mut JoinSet<()>, (stream, remote)| {
+            let (service, shared) = (service.clone(), Arc::clone(&shared));
+            connections.spawn(serve_connection(stream, remote, service, shared));
+        }
     };
     loop {
         tokio::select! {

@@ -17,4 +17,5 @@ mod reload;
 mod setup;
 mod sockets;
 mod support;
+mod takeover;
 mod trust;
