@@ -15,6 +15,11 @@ pub(crate) fn shutdown(leaving: bool) -> Check {
     Check { name: "shutdown".to_owned(), problem }
 }
 
+/// Whether no member has to be seen for the first time any more.
+pub(crate) fn is_settled(snapshot: &Snapshot) -> bool {
+    Part::ALL.into_iter().all(|part| !snapshot.is_incomplete_start(part))
+}
+
 /// Ready when the local server and every member that is alive were seen once.
 pub(crate) fn readiness(reader: &SnapshotReader) -> Vec<Check> {
     let snapshot = reader.load();

@@ -33,6 +33,8 @@ use crate::shutdown::Shutdown;
 use crate::signals::Signals;
 use crate::tls;
 
+/// How long clients may wait for a process that takes over from another.
+const SETTLES_WITHIN: Duration = Duration::from_secs(3);
 /// How often connections are let go that nobody needs.
 const LET_GO_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -167,6 +169,9 @@ impl Gateway {
                     tokio::spawn(let_go(Arc::clone(&forwarder), gateway.reader.clone()));
                     let service = AuthenticateLayer::new(gateway.headers.clone())
                         .layer(layer.layer(Remote::new(forwarder, gateway.local.clone())));
+                    if gateway.share_port {
+                        gateway.settles().await;
+                    }
                     let tls = gateway.in_force.tls.clone();
                     let limits = Limits { grace: gateway.shutdown.grace, ..Limits::default() };
                     mvp_net::serve(listener, tls, limits, service, stop.clone()).await;
@@ -180,6 +185,15 @@ impl Gateway {
         };
         let name = format!("worker-{index}");
         thread::Builder::new().name(name).spawn(worker).context("cannot start a worker thread")
+    }
+
+    /// Who takes over from another has clients from its first moment: they may wait for a little,
+    /// in the queue of the listener, where the old one would have had an answer for them.
+    async fn settles(&self) {
+        if self.in_force.outbound_peers.is_some() {
+            let ready = self.reader.wait_for(inside::is_settled);
+            let _ = tokio::time::timeout(SETTLES_WITHIN, ready).await;
+        }
     }
 
     /// Connections, and the layer that sends over them.
