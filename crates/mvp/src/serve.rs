@@ -36,7 +36,7 @@ use crate::tls;
 /// How long clients may wait for a process that takes over from another.
 const SETTLES_WITHIN: Duration = Duration::from_secs(3);
 /// How often connections are let go that nobody needs.
-const LET_GO_INTERVAL: Duration = Duration::from_secs(30);
+const LET_GO_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Serves until told to stop.
 pub(crate) fn run(config: ServeConfig) -> anyhow::Result<()> {

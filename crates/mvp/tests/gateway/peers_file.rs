@@ -47,3 +47,24 @@ async fn members_come_and_go() {
     folder.swap(&[("peers.yaml", &text)]);
     becomes(WIDGETS, StatusCode::OK).await;
 }
+
+#[tokio::test]
+async fn connections_to_who_was_forgotten_are_let_go() {
+    let storage = Storage::new();
+    let local = serve(any(), api_server("b", storage.clone())).await;
+    let peer = serve(any(), api_server("a", storage)).await;
+    let text = format!("peers: [{{id: a, address: 'https://{}', kind: bare}}]", peer.address);
+    let mut folder = Folder::new(&[("peers.yaml", &text)]);
+    let flags = [folder.flag("peers-file", "peers.yaml"), "--forget-after=1s".to_owned()];
+    let gateway = Gateway::start(free_address(), "b", local.address, &flags).ready().await;
+    let client = Client::user(gateway.address).await;
+    assert_eq!(client.get(WIDGETS).await.0, StatusCode::OK);
+    assert!(!peer.shown().is_empty());
+    folder.swap(&[("peers.yaml", "peers: []")]);
+    eventually("nobody is connected any more", async || match peer.shown().len() {
+        0 => Ok(()),
+        other => Err(other),
+    })
+    .await;
+    assert_eq!(client.get(WIDGETS).await.0, StatusCode::NOT_FOUND);
+}
