@@ -2,8 +2,8 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tower::service_fn;
 
 use crate::pki::SERVER_NAME;
-use crate::support::{Authorities, H1, H2, get, soon};
+use crate::support::{Authorities, H1, H2, TestBody, get, soon};
 
 const WORKERS: usize = 2;
 const CLIENTS: usize = 8;
@@ -70,18 +70,11 @@ async fn nobody_notices_that_a_port_changes_hands() {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let (mut current, address) = Generation::start(any, &authorities);
     let over = Arc::new(AtomicBool::new(false));
-    let failures = Arc::new(Mutex::new(Vec::new()));
     let clients: Vec<_> = (0..CLIENTS)
         .map(|number| {
             let (authorities, over) = (Arc::clone(&authorities), Arc::clone(&over));
-            let failures = Arc::clone(&failures);
-            tokio::spawn(async move {
-                while !over.load(Ordering::SeqCst) {
-                    if let Err(error) = once(address, &authorities, number % 2 == 0).await {
-                        failures.lock().unwrap().push(format!("{error:?}"));
-                    }
-                }
-            })
+            let kind = (number % 2 == 0, number % 4 < 2);
+            tokio::spawn(async move { ask(address, &authorities, kind, &over).await })
         })
         .collect();
 
@@ -96,32 +89,89 @@ async fn nobody_notices_that_a_port_changes_hands() {
     }
     current.answers().await;
     over.store(true, Ordering::SeqCst);
+    let mut failures = Vec::new();
     for client in clients {
-        soon(client).await.unwrap();
+        failures.extend(soon(client).await.unwrap());
     }
-    let failures = failures.lock().unwrap();
     assert!(failures.is_empty(), "{} failed: {failures:#?}", failures.len());
 }
 
-/// One request over a connection of its own.
-async fn once(
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// A connection over HTTP/1.1, to be used again, or one over HTTP/2.
+enum Connection {
+    Http1(http1::SendRequest<TestBody>),
+    Http2(http2::SendRequest<TestBody>),
+}
+
+impl Connection {
+    async fn open(
+        address: SocketAddr,
+        authorities: &Authorities,
+        http2: bool,
+    ) -> Result<Connection, Failure> {
+        let stream = TcpStream::connect(address).await?;
+        let config = authorities.client_tls(None).config(&[if http2 { H2 } else { H1 }]);
+        let name = ServerName::try_from(SERVER_NAME).unwrap();
+        let stream = TokioIo::new(TlsConnector::from(config).connect(name, stream).await?);
+        if http2 {
+            let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await?;
+            tokio::spawn(connection);
+            return Ok(Connection::Http2(sender));
+        }
+        let (sender, connection) = http1::handshake(stream).await?;
+        tokio::spawn(connection);
+        Ok(Connection::Http1(sender))
+    }
+
+    /// Whether the server has not said that it ends.
+    async fn lasts(&mut self) -> bool {
+        match self {
+            Connection::Http1(sender) => sender.ready().await.is_ok(),
+            Connection::Http2(sender) => sender.ready().await.is_ok(),
+        }
+    }
+
+    /// One request; nothing where it was given back unsent.
+    async fn ask(&mut self) -> Result<Option<()>, Failure> {
+        let answer = match self {
+            Connection::Http1(sender) => sender.try_send_request(get("/")).await,
+            Connection::Http2(sender) => sender.try_send_request(get("/")).await,
+        };
+        let response = match answer {
+            Ok(response) => response,
+            Err(error) if error.message().is_some() => return Ok(None),
+            Err(error) => return Err(error.into_error().into()),
+        };
+        assert_eq!(response.into_body().collect().await?.to_bytes(), "well");
+        Ok(Some(()))
+    }
+}
+
+/// Asks without a pause, over connections that are kept or over new ones.
+async fn ask(
     address: SocketAddr,
     authorities: &Authorities,
-    http2: bool,
-) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let stream = TcpStream::connect(address).await?;
-    let config = authorities.client_tls(None).config(&[if http2 { H2 } else { H1 }]);
-    let name = ServerName::try_from(SERVER_NAME).unwrap();
-    let stream = TokioIo::new(TlsConnector::from(config).connect(name, stream).await?);
-    let response = if http2 {
-        let (mut sender, connection) = http2::handshake(TokioExecutor::new(), stream).await?;
-        tokio::spawn(connection);
-        sender.send_request(get("/")).await?
-    } else {
-        let (mut sender, connection) = http1::handshake(stream).await?;
-        tokio::spawn(connection);
-        sender.send_request(get("/")).await?
-    };
-    assert_eq!(response.into_body().collect().await?.to_bytes(), "well");
-    Ok(())
+    (http2, keeps): (bool, bool),
+    over: &AtomicBool,
+) -> Vec<String> {
+    let mut failures = Vec::new();
+    let mut kept: Option<Connection> = None;
+    while !over.load(Ordering::SeqCst) {
+        let outcome = async {
+            let mut connection = match kept.take() {
+                Some(connection) => connection,
+                None => Connection::open(address, authorities, http2).await?,
+            };
+            let answered = connection.ask().await?.is_some();
+            if keeps && answered && connection.lasts().await {
+                kept = Some(connection);
+            }
+            Ok::<_, Failure>(())
+        };
+        if let Err(error) = outcome.await {
+            failures.push(format!("http2 {http2}, kept {keeps}: {error:?}"));
+        }
+    }
+    failures
 }
