@@ -1,6 +1,7 @@
 //! A port changes hands, and no client is refused, reset or left without an answer.
 
 use std::convert::Infallible;
+use std::error::Error as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -132,7 +133,7 @@ impl Connection {
         }
     }
 
-    /// One request; nothing where it was given back unsent.
+    /// One request; nothing where it is to be sent again.
     async fn ask(&mut self) -> Result<Option<()>, Failure> {
         let answer = match self {
             Connection::Http1(sender) => sender.try_send_request(get("/")).await,
@@ -140,7 +141,9 @@ impl Connection {
         };
         let response = match answer {
             Ok(response) => response,
-            Err(error) if error.message().is_some() => return Ok(None),
+            Err(error) if error.message().is_some() || is_unprocessed(error.error()) => {
+                return Ok(None);
+            }
             Err(error) => return Err(error.into_error().into()),
         };
         assert_eq!(response.into_body().collect().await?.to_bytes(), "well");
@@ -174,4 +177,12 @@ async fn ask(
         }
     }
     failures
+}
+
+/// The server ends the connection, and has not looked at the request: every client sends it again.
+fn is_unprocessed(error: &hyper::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
+    cause.is_some_and(|cause| {
+        cause.is_remote() && cause.is_go_away() && cause.reason() == Some(h2::Reason::NO_ERROR)
+    })
 }

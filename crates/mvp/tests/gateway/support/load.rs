@@ -1,5 +1,6 @@
 //! Requests without a pause, and each that is not answered as it should be.
 
+use std::error::Error as _;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -110,8 +111,17 @@ async fn ask(
         match client.try_get(path).await {
             Ok(StatusCode::OK) => drop(shared.answered.fetch_add(1, Ordering::SeqCst)),
             Ok(code) => failed(format!("{path}: {code}")),
+            Err(error) if is_unprocessed(&error) => continue,
             Err(error) => failed(format!("{path}: {error:?}")),
         }
         kept = keeps.then_some(client);
     }
+}
+
+/// The server ends the connection, and has not looked at the request: every client sends it again.
+fn is_unprocessed(error: &hyper::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
+    cause.is_some_and(|cause| {
+        cause.is_remote() && cause.is_go_away() && cause.reason() == Some(h2::Reason::NO_ERROR)
+    })
 }
