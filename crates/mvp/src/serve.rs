@@ -190,9 +190,13 @@ impl Gateway {
     /// Who takes over from another has clients from its first moment: they may wait for a little,
     /// in the queue of the listener, where the old one would have had an answer for them.
     async fn settles(&self) {
-        if self.in_force.outbound_peers.is_some() {
-            let ready = self.reader.wait_for(inside::is_settled);
-            let _ = tokio::time::timeout(SETTLES_WITHIN, ready).await;
+        if self.in_force.outbound_peers.is_none() {
+            return;
+        }
+        tokio::select! {
+            _ = self.reader.wait_for(inside::is_settled) => {}
+            () = tokio::time::sleep(SETTLES_WITHIN) => {}
+            () = self.shutdown.stop.cancelled() => {}
         }
     }
 

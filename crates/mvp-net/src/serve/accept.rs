@@ -73,7 +73,8 @@ impl Acceptor<TcpListener> {
     /// From now on nobody new comes; who is in the queue, or half way, still does.
     ///
     /// The first packet of a connection is passed over in silence. The client repeats it after a
-    /// second, and then meets whoever has the port by then, or is refused if nobody has.
+    /// second, and then meets whoever has the port by then, or is refused if nobody has. (Who is let
+    /// in from now on inherits the filter, to which it has nothing more to show.)
     pub(crate) fn turn_away(&self) {
         #[cfg(target_os = "linux")]
         if let Err(error) = socket2::SockRef::from(&self.source).attach_filter(&no_new_connection())
