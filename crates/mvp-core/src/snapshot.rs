@@ -233,7 +233,7 @@ impl Snapshot {
     }
 
     /// Whether a merged document would lack a member that is still being asked for the first time.
-    pub(crate) fn is_incomplete_start(&self, part: Part) -> bool {
+    pub fn is_incomplete_start(&self, part: Part) -> bool {
         let unseen = |member: &Member| member.view.part(part).is_none();
         let local_unseen = self.local().is_some_and(unseen);
         self.starting && (local_unseen || self.blocking(part).any(unseen))

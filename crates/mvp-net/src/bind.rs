@@ -19,17 +19,22 @@ pub fn bind(address: SocketAddr, reuse_port: bool) -> io::Result<TcpListener> {
 
 /// One listening socket for each of `workers` (at least one), all on one address.
 ///
-/// Fails when the port is in use, by whomever: that is tried first without sharing. With port 0
-/// the kernel picks one port for all.
-pub fn bind_workers(mut address: SocketAddr, workers: usize) -> io::Result<Vec<TcpListener>> {
-    if workers <= 1 {
+/// Fails when the port is in use, by whomever: that is tried first without sharing. With `shared`
+/// it is not tried: a process that was bound so, and this one, then have the port together, which
+/// is how a new one takes over from an old one. With port 0 the kernel picks one port for all.
+pub fn bind_workers(
+    mut address: SocketAddr,
+    workers: usize,
+    shared: bool,
+) -> io::Result<Vec<TcpListener>> {
+    if workers <= 1 && !shared {
         return Ok(vec![bind(address, false)?]);
     }
-    if address.port() != 0 {
+    if address.port() != 0 && !shared {
         drop(open(address, false)?);
     }
     let mut listeners = Vec::with_capacity(workers);
-    for _ in 0..workers {
+    for _ in 0..workers.max(1) {
         let listener = bind(address, true)?;
         address = listener.local_addr()?;
         listeners.push(listener);

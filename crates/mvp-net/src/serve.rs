@@ -12,7 +12,9 @@ mod tracked;
 
 use std::convert::Infallible;
 use std::error::Error;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -20,7 +22,7 @@ use http_body::Body;
 use hyper::body::Incoming;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
@@ -28,6 +30,9 @@ use self::accept::Acceptor;
 use self::connection::{Shared, serve_connection};
 use self::tracked::Streams;
 use crate::{Limits, ReloadableTls};
+
+/// How long a connection whose first packet came may take to stand: some round trips.
+const LAST_CALL: Duration = Duration::from_millis(200);
 
 /// How a drain ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +45,8 @@ pub struct Drained {
 ///
 /// ALPN chooses between HTTP/2 and HTTP/1.1 (also without ALPN). Every request carries a
 /// [`ConnectionInfo`](crate::ConnectionInfo). A failure of one connection ends that one alone.
-/// Draining: the listener is closed, connections end after the requests they have, and what is
+/// Draining: nobody new comes, who is half way in is let in, the listener is closed; connections
+/// are told to end (GOAWAY, `Connection: close`) and end after the requests they have, and what is
 /// left after `limits.grace` is cut. An upgraded connection belongs to the service, whose tasks end
 /// it; but the drain waits for it as for others, and when the grace is over, its reads and writes
 /// fail. Nobody has to register anything for that.
@@ -66,25 +72,37 @@ where
     let streams = Streams::new(cut.clone());
     // However this ends, no stream outlives it.
     let _cut = cut.drop_guard();
-    let shared = Arc::new(Shared { tls, limits, shutdown: shutdown.child_token(), streams });
+    let shared = Arc::new(Shared { tls, limits, shutdown: CancellationToken::new(), streams });
     let mut acceptor = Acceptor::new(listener);
     let mut connections = JoinSet::new();
+    let begin = {
+        let shared = Arc::clone(&shared);
+        move |connections: &mut JoinSet<()>, (stream, remote)| {
+            let (service, shared) = (service.clone(), Arc::clone(&shared));
+            connections.spawn(serve_connection(stream, remote, service, shared));
+        }
+    };
     loop {
         tokio::select! {
             biased;
             () = shutdown.cancelled() => break,
             Some(ended) = connections.join_next(), if !connections.is_empty() => report(ended),
-            (stream, remote) = acceptor.accept() => {
-                connections.spawn(serve_connection(
-                    stream,
-                    remote,
-                    service.clone(),
-                    Arc::clone(&shared),
-                ));
-            }
+            accepted = acceptor.accept() => begin(&mut connections, accepted),
         }
     }
-    drop(acceptor);
+    acceptor.turn_away();
+    let mut last_call = pin!(sleep(LAST_CALL));
+    loop {
+        tokio::select! {
+            accepted = acceptor.accept() => begin(&mut connections, accepted),
+            () = last_call.as_mut() => break,
+        }
+    }
+    for accepted in acceptor.last() {
+        begin(&mut connections, accepted);
+    }
+    // Only now: whoever is told to end comes back at once, and must not come to this listener.
+    shared.shutdown.cancel();
     drain(connections, &shared).await
 }
 

@@ -9,7 +9,7 @@ use mvp_core::decide::{Action, Decision};
 use mvp_core::{RequestInfo, Snapshot, Timestamp};
 use mvp_net::ConnectionInfo;
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::text::{encode, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -169,7 +169,13 @@ impl Metrics {
 
     /// All of it, as text.
     pub fn encode(&self, text: &mut String) {
-        if encode(text, &self.registry).is_err() {
+        self.encode_beside(text, &Registry::default());
+    }
+
+    /// All of it, and what others count beside it, as text.
+    pub fn encode_beside(&self, text: &mut String, others: &Registry) {
+        let written = encode_registry(text, &self.registry).and_then(|()| encode(text, others));
+        if written.is_err() {
             let _ = writeln!(text, "# the metrics could not be written");
         }
     }

@@ -17,7 +17,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub(crate) use file::Origins;
 pub(crate) use serve_args::ServeArgs;
-pub(crate) use url::{Peer, ServerUrl};
+pub(crate) use url::{Peer, ServerUrl, server_url};
 pub(crate) use values::{FeatureGate, MAX_WORKERS, MembershipSource, server_id};
 
 use crate::mistake::Mistake;

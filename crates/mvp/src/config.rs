@@ -5,7 +5,8 @@
 //! The first mistake found is told, in the order of the help page.
 
 mod address;
-mod pem;
+pub(crate) mod peers_file;
+pub(crate) mod pem;
 mod server_id;
 
 use std::net::SocketAddr;
@@ -14,9 +15,11 @@ use std::time::{Duration, SystemTime};
 use http::HeaderName;
 
 pub(crate) use crate::cli::{MembershipSource, Peer, ServerUrl};
+pub(crate) use peers_file::PeersFile;
 pub(crate) use pem::{CertificateFile, KeyPair};
 
 use crate::cli::{self, FeatureGate, Origins, ServeArgs};
+use crate::files;
 use crate::logging::{LogFilter, LogFormat};
 use crate::mistake::Mistake;
 
@@ -25,6 +28,12 @@ use crate::mistake::Mistake;
 pub(crate) struct ServeConfig {
     /// Where to listen; port 0 for any free one.
     pub listen: SocketAddr,
+    /// Whether another process may listen there too.
+    pub share_port: bool,
+    /// How long all is served after the signal to end.
+    pub shutdown_delay: Duration,
+    /// How long requests may go on after that.
+    pub shutdown_grace: Duration,
     /// What to serve with.
     pub serving: KeyPair,
     /// Where peers reach us, if it can be known; its port is 0 where that of `listen` is.
@@ -55,6 +64,8 @@ pub(crate) struct ServeConfig {
     pub log_local_requests: bool,
     /// What is no mistake but should be known; one sentence each, for the log.
     pub warnings: Vec<String>,
+    /// Where the settings came from, to name them when a file goes bad later.
+    pub origins: Origins,
 }
 
 /// The server we stand beside.
@@ -77,6 +88,8 @@ pub(crate) struct Peers {
     pub membership: MembershipSource,
     /// Those that flags name; IDs differ from each other and from ours.
     pub named: Vec<Peer>,
+    /// Those that a file names, which may change.
+    pub file: Option<PeersFile>,
     /// How long one that left is remembered.
     pub forget_after: Duration,
 }
@@ -106,7 +119,7 @@ impl ServeConfig {
         origins: &Origins,
         now: SystemTime,
     ) -> Result<Self, Mistake> {
-        let mut files = pem::Files::new(origins, now);
+        let mut files = pem::Files::new(origins, now, &files::read);
         let listen = SocketAddr::new(args.bind_address, args.secure_port);
         let serving = files
             .pair(
@@ -141,6 +154,13 @@ impl ServeConfig {
             None => server_id::of_this_host()?,
         };
         distinct(&id, &args.peer, origins)?;
+        let peers_file = match args.peers_file {
+            Some(path) => {
+                let bytes = files::read(&path);
+                Some(PeersFile::check(path, bytes, &id, &args.peer, origins)?)
+            }
+            None => None,
+        };
         let client_ca = files.authorities("client-ca-file", args.client_ca_file)?;
         let request_header = RequestHeader {
             ca: files
@@ -162,6 +182,9 @@ impl ServeConfig {
         });
         let mut config = Self {
             listen,
+            share_port: args.permit_port_sharing,
+            shutdown_delay: args.shutdown_delay_duration,
+            shutdown_grace: args.shutdown_grace_period,
             serving,
             advertise: address::advertised(
                 args.peer_advertise_ip.or(args.advertise_address),
@@ -173,6 +196,7 @@ impl ServeConfig {
                 ca: peer_ca,
                 membership: args.membership,
                 named: args.peer,
+                file: peers_file,
                 forget_after: args.forget_after,
             },
             client_ca,
@@ -186,6 +210,7 @@ impl ServeConfig {
             log_filter: args.log_level,
             log_local_requests: args.log_local_requests,
             warnings: files.into_warnings(),
+            origins: origins.clone(),
         };
         config.needs_identity()?;
         config.warn();
@@ -227,9 +252,10 @@ impl ServeConfig {
                     .to_owned(),
             );
         } else if self.peers.ca.is_none() {
-            let ignored = match self.peers.named.len() {
-                0 => String::new(),
-                count => format!(", {count} named by --peer ignored"),
+            let ignored = match (self.peers.named.len(), &self.peers.file) {
+                (0, None) => String::new(),
+                (count, None) => format!(", {count} named by --peer ignored"),
+                (_, Some(file)) => format!(", {} ignored", file.path.display()),
             };
             self.warnings.push(format!(
                 "no --peer-ca-file: the local server's APIs only, nothing is merged or sent to \
@@ -265,7 +291,7 @@ fn distinct(own: &str, peers: &[Peer], origins: &Origins) -> Result<(), Mistake>
 }
 
 /// With a certificate in both bundles and no allowed names, every user could pose as any other.
-fn not_everyone(
+pub(crate) fn not_everyone(
     client_ca: Option<&CertificateFile>,
     request_header: &RequestHeader,
     origins: &Origins,

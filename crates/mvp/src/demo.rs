@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::{DemoArgs, Output};
 use crate::mistake::Mistake;
-use crate::serve::Signals;
+use crate::signals::Signals;
 use certificates::Certificates;
 use check::Check;
 use cluster::Cluster;

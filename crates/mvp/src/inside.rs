@@ -5,13 +5,29 @@ use mvp_core::member::{MemberKind, Presence, ViewState};
 use mvp_core::{Snapshot, Timestamp};
 use serde_json::{Value, json};
 
+use mvp_proxy::control::SnapshotReader;
+
 use crate::admin::Check;
 
+/// Fails from the signal to end on, whatever else there is to say.
+pub(crate) fn shutdown(leaving: bool) -> Check {
+    let problem = leaving.then(|| "the process is shutting down".to_owned());
+    Check { name: "shutdown".to_owned(), problem }
+}
+
+/// Whether no member has to be seen for the first time any more.
+pub(crate) fn is_settled(snapshot: &Snapshot) -> bool {
+    Part::ALL.into_iter().all(|part| !snapshot.is_incomplete_start(part))
+}
+
 /// Ready when the local server and every member that is alive were seen once.
-pub(crate) fn readiness(snapshot: &Snapshot) -> Vec<Check> {
+pub(crate) fn readiness(reader: &SnapshotReader) -> Vec<Check> {
+    let snapshot = reader.load();
+    let because = |id: &str| reader.trouble(id).map_or_else(String::new, |why| format!(" ({why})"));
     let local = snapshot.local().and_then(|local| {
         let unseen = Part::ALL.into_iter().find(|part| local.view.part(*part).is_none())?;
-        Some(format!("{} of the local server was not seen yet", unseen.path()))
+        let why = because(&local.id);
+        Some(format!("{} of the local server was not seen yet{why}", unseen.path()))
     });
     let local = match snapshot.local() {
         None => Some("the local server was not asked yet".to_owned()),
@@ -21,7 +37,9 @@ pub(crate) fn readiness(snapshot: &Snapshot) -> Vec<Check> {
         .into_iter()
         .flat_map(|part| {
             let unseen = snapshot.blocking(part).filter(move |m| m.view.part(part).is_none());
-            unseen.map(move |member| format!("{} of {}", part.path(), member.id))
+            unseen.map(move |member| {
+                format!("{} of {}{}", part.path(), member.id, because(&member.id))
+            })
         })
         .collect();
     let members = (!unseen.is_empty()).then(|| format!("not seen yet: {}", unseen.join(", ")));

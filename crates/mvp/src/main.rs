@@ -12,7 +12,11 @@ mod files;
 mod inside;
 mod logging;
 mod mistake;
+mod reload;
 mod serve;
+mod shutdown;
+mod signals;
+mod tls;
 
 use std::fmt;
 use std::io::{self, Write};

@@ -5,33 +5,38 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
-use mvp_core::member::MemberKind;
-use mvp_net::{ClientTrust, Limits, ReloadableTls, ServerTls, UnixTime, bind, bind_workers};
+use mvp_core::member::{Member, MemberKind};
+use mvp_net::{Limits, ReloadableTls, bind, bind_workers};
 use mvp_proxy::control::{
-    self, Clock, ControlSettings, MemberRecord, SnapshotReader, StaticMembership, channel,
+    self, Clock, ControlSettings, SnapshotReader, WatchedMembership, channel,
 };
-use mvp_proxy::data::{Forwarder, OutboundTls, Remote, Target, server_name};
+use mvp_proxy::data::{Forwarder, Remote, Target, server_name};
 use mvp_proxy::identity::{AuthenticateLayer, RemoteHeaders};
 use mvp_proxy::metrics::Metrics;
 use mvp_proxy::peers::{Peers, Reachable};
 use mvp_proxy::{LocalSlot, MixedVersionLayer};
 use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tower_layer::Layer;
 
 use crate::admin::{self, Admin};
-use crate::config::{KeyPair, ServeConfig};
+use crate::config::ServeConfig;
 use crate::inside;
-use crate::mistake::Mistake;
+use crate::reload::{self, InForce, ReloadMetrics, Reloader};
+use crate::shutdown::Shutdown;
+use crate::signals::Signals;
+use crate::tls;
 
-/// How long watches may go on once we were told to stop.
-const GRACE: Duration = Duration::from_secs(5);
+/// How long clients may wait for a process that takes over from another.
+const SETTLES_WITHIN: Duration = Duration::from_secs(3);
+/// How often connections are let go that nobody needs.
+const LET_GO_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Serves until told to stop.
 pub(crate) fn run(config: ServeConfig) -> anyhow::Result<()> {
@@ -39,21 +44,21 @@ pub(crate) fn run(config: ServeConfig) -> anyhow::Result<()> {
     if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
-    let listeners = bind_workers(config.listen, config.workers).map_err(|error| {
-        cannot_listen(config.listen, "--bind-address and --secure-port", &error)
-    })?;
-    let admin_listener = bind(config.admin, false)
+    let gateway = Arc::new(Gateway::new(&config)?);
+    let listeners =
+        bind_workers(config.listen, config.workers, config.share_port).map_err(|error| {
+            cannot_listen(config.listen, "--bind-address and --secure-port", &error)
+        })?;
+    let admin_listener = bind(config.admin, config.share_port)
         .map_err(|error| cannot_listen(config.admin, "--admin-bind-address", &error))?;
     // With port 0 the system chose.
     let listen = listeners.first().map_or(Ok(config.listen), TcpListener::local_addr)?;
     let admin = admin_listener.local_addr()?;
-    let gateway = Arc::new(Gateway::new(&config)?);
-    let stop = CancellationToken::new();
 
     let workers: Vec<JoinHandle<bool>> = listeners
         .into_iter()
         .enumerate()
-        .map(|(index, listener)| gateway.spawn_worker(index, listener, &stop))
+        .map(|(index, listener)| gateway.spawn_worker(index, listener))
         .collect::<anyhow::Result<_>>()?;
     tracing::info!(
         listen = %listen,
@@ -62,33 +67,26 @@ pub(crate) fn run(config: ServeConfig) -> anyhow::Result<()> {
         id = %gateway.settings.local.as_deref().unwrap_or_default(),
         advertise = config.advertise.map(|address| address.to_string()),
         membership = format!("{:?}", config.peers.membership).to_lowercase(),
-        peers = gateway.members.len(),
+        peers = gateway.in_force.members.borrow().len(),
         workers = workers.len(),
         "serving"
     );
-    runtime()?.block_on(async {
-        gateway.control(admin_listener, stop).await?;
-        // Here, so that a second signal is heard meanwhile.
-        let join = move || workers.into_iter().all(|worker| worker.join().unwrap_or(false));
-        let joined = tokio::task::spawn_blocking(join).await?;
-        anyhow::ensure!(joined, "a worker ended by itself; the log has the reason");
-        Ok(())
-    })
+    let reload = gateway.spawn_reloader(config)?;
+    runtime()?.block_on(gateway.control(admin_listener, reload, workers))
 }
 
 /// All that workers and the control loop are made of.
 struct Gateway {
-    tls: ReloadableTls,
-    outbound_local: OutboundTls,
-    /// Nothing without a CA for peers, or with the gate off: then only the local server is asked.
-    outbound_peers: Option<OutboundTls>,
+    in_force: InForce,
     headers: RemoteHeaders,
     local: Target,
-    members: Vec<MemberRecord>,
     settings: ControlSettings,
     metrics: Arc<Metrics>,
+    reload_metrics: ReloadMetrics,
     reader: SnapshotReader,
     writer: std::sync::Mutex<Option<control::SnapshotWriter>>,
+    shutdown: Shutdown,
+    share_port: bool,
 }
 
 impl Gateway {
@@ -102,21 +100,17 @@ impl Gateway {
         };
         let clock = Clock::start();
         let (writer, reader) = channel(clock, control::first_snapshot(&settings, clock));
-        let proxies = config.peers.ca.as_ref().filter(|_| config.serves_peers());
-        let members = config.peers.named.iter().map(|peer| MemberRecord {
-            id: peer.id.as_str().into(),
-            address: Some(peer.url.authority().into()),
-            kind: peer.kind,
-            heard: None,
-        });
+        let server = tls::server(config)?;
+        tls::check_proxy_identity(config)?;
+        let peers_ca = config.peers.ca.as_ref().filter(|_| config.serves_peers());
+        let outbound_peers = peers_ca.map(|ca| tls::outbound(config, ca)).transpose()?;
         Ok(Gateway {
-            tls: ReloadableTls::new(server_tls(config)?),
-            outbound_local: outbound(&config.local.ca.pem, config.proxy_client.as_ref())
-                .context("--local-ca-file and --proxy-client-cert-file")?,
-            outbound_peers: proxies
-                .map(|ca| outbound(&ca.pem, config.proxy_client.as_ref()))
-                .transpose()
-                .context("--peer-ca-file and --proxy-client-cert-file")?,
+            in_force: InForce {
+                tls: ReloadableTls::new(server),
+                outbound_local: tls::outbound(config, &config.local.ca)?.into(),
+                outbound_peers: outbound_peers.map(Into::into),
+                members: watch::Sender::new(reload::members(config)),
+            },
             headers: RemoteHeaders {
                 username: config.request_header.username.clone(),
                 group: config.request_header.group.clone(),
@@ -135,12 +129,26 @@ impl Gateway {
                 kind: MemberKind::Bare,
                 local: true,
             },
-            members: if proxies.is_some() { members.collect() } else { Vec::new() },
             settings,
             metrics: Arc::new(Metrics::new(config.log_local_requests)),
+            reload_metrics: ReloadMetrics::default(),
             reader,
             writer: std::sync::Mutex::new(Some(writer)),
+            shutdown: Shutdown::new(config),
+            share_port: config.share_port,
         })
+    }
+
+    /// Looks at the files for as long as the process lives; sooner when it is woken.
+    fn spawn_reloader(&self, config: ServeConfig) -> anyhow::Result<mpsc::Sender<()>> {
+        let (wake, woken) = mpsc::channel();
+        let (in_force, metrics) = (self.in_force.clone(), self.reload_metrics.clone());
+        let reloader = Reloader::new(config, in_force, metrics, SystemTime::now());
+        thread::Builder::new()
+            .name("reload".to_owned())
+            .spawn(move || reloader.run(&woken))
+            .context("cannot start a thread")?;
+        Ok(wake)
     }
 
     /// A worker: its own thread, runtime, listener and connections.
@@ -148,20 +156,24 @@ impl Gateway {
         self: &Arc<Gateway>,
         index: usize,
         listener: TcpListener,
-        stop: &CancellationToken,
     ) -> anyhow::Result<JoinHandle<bool>> {
-        let (gateway, stop) = (Arc::clone(self), stop.clone());
+        let gateway = Arc::clone(self);
         let worker = move || {
             // However it ends, the others end too.
+            let stop = gateway.shutdown.stop.clone();
             let _stop = stop.clone().drop_guard();
             let outcome = runtime().and_then(|runtime| {
                 runtime.block_on(async {
                     let listener = tokio::net::TcpListener::from_std(listener)?;
-                    let layer = gateway.layer(LocalSlot::default());
+                    let (forwarder, layer) = gateway.layer(LocalSlot::default());
+                    tokio::spawn(let_go(Arc::clone(&forwarder), gateway.reader.clone()));
                     let service = AuthenticateLayer::new(gateway.headers.clone())
-                        .layer(layer.1.layer(Remote::new(layer.0, gateway.local.clone())));
-                    let tls = gateway.tls.clone();
-                    let limits = Limits { grace: GRACE, ..Limits::default() };
+                        .layer(layer.layer(Remote::new(forwarder, gateway.local.clone())));
+                    if gateway.share_port {
+                        gateway.settles().await;
+                    }
+                    let tls = gateway.in_force.tls.clone();
+                    let limits = Limits { grace: gateway.shutdown.grace, ..Limits::default() };
                     mvp_net::serve(listener, tls, limits, service, stop.clone()).await;
                     Ok(())
                 })
@@ -175,141 +187,108 @@ impl Gateway {
         thread::Builder::new().name(name).spawn(worker).context("cannot start a worker thread")
     }
 
+    /// Who takes over from another has clients from its first moment: they may wait for a little,
+    /// in the queue of the listener, where the old one would have had an answer for them.
+    async fn settles(&self) {
+        if self.in_force.outbound_peers.is_none() {
+            return;
+        }
+        tokio::select! {
+            _ = self.reader.wait_for(inside::is_settled) => {}
+            () = tokio::time::sleep(SETTLES_WITHIN) => {}
+            () = self.shutdown.stop.cancelled() => {}
+        }
+    }
+
     /// Connections, and the layer that sends over them.
     fn layer(&self, slot: LocalSlot) -> (Arc<Forwarder>, MixedVersionLayer) {
-        let peers = self.outbound_peers.clone().unwrap_or_else(|| self.outbound_local.clone());
-        let forwarder = Forwarder::new(self.outbound_local.clone(), peers);
+        let InForce { outbound_local: local, outbound_peers: peers, .. } = &self.in_force;
+        let forwarder = Forwarder::new(local.clone(), peers.as_ref().unwrap_or(local).clone());
         let metrics = Arc::clone(&self.metrics);
         let forwarder = forwarder.with_remote_headers(self.headers.clone()).with_metrics(&metrics);
         let forwarder = Arc::new(forwarder);
-        let peers = self
-            .outbound_peers
-            .as_ref()
-            .map(|_| Peers::new(Arc::clone(&forwarder), Arc::clone(&metrics)));
+        let peers =
+            peers.as_ref().map(|_| Peers::new(Arc::clone(&forwarder), Arc::clone(&metrics)));
         (forwarder, MixedVersionLayer::new(self.reader.clone(), peers, slot, metrics))
     }
 
-    /// The control loop and the admin endpoint, until a signal comes.
+    /// The control loop and the admin endpoint, until a signal comes and the workers have ended.
     async fn control(
         self: Arc<Gateway>,
         listener: TcpListener,
-        stop: CancellationToken,
+        reload: mpsc::Sender<()>,
+        workers: Vec<JoinHandle<bool>>,
     ) -> anyhow::Result<()> {
-        let mut signals = Signals::new()?;
+        let signals = Signals::new()?;
         let slot = LocalSlot::default();
         let (forwarder, layer) = self.layer(slot.clone());
         let _local = layer.layer(Remote::new(Arc::clone(&forwarder), self.local.clone()));
+        tokio::spawn(let_go(Arc::clone(&forwarder), self.reader.clone()));
         // A plain way through without a certificate of its own cannot ask, and need not.
-        let can_ask = self.outbound_local.vouched.is_some();
+        let can_ask = self.in_force.outbound_local.current().vouched.is_some();
         let local = can_ask.then(|| (Arc::clone(&self.local.id), slot));
         let reach = Reachable { local, forwarder: Some(forwarder) };
         let writer = self.writer.lock().ok().and_then(|mut writer| writer.take());
         let writer = writer.context("the control loop runs once")?;
+        // Both go on while the workers drain: requests that are under way need the one, and who
+        // waits for the end the other.
         let control = tokio::spawn(control::run(
-            StaticMembership::new(self.members.clone()),
+            WatchedMembership::new(self.in_force.members.subscribe()),
             reach,
             self.settings.clone(),
             writer,
             Arc::clone(&self.metrics),
-            stop.clone(),
+            CancellationToken::new(),
         ));
-
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let admin = admin::serve(listener, self.admin(), stop.clone().cancelled_owned());
+        let handed_over = CancellationToken::new();
+        let closes = handed_over.clone().cancelled_owned();
+        let admin = tokio::spawn(admin::serve(listener, self.admin(), closes));
+
         tokio::select! {
-            outcome = admin => outcome.context("the admin endpoint ended")?,
             outcome = control => outcome.context("the control loop ended")?,
-            signal = signals.next() => {
-                tracing::info!("{signal} received, draining; a second one ends it at once");
-                tokio::spawn(async move {
-                    signals.next().await;
-                    std::process::exit(1);
-                });
-            }
+            outcome = admin => outcome?.context("the admin endpoint ended")?,
+            () = self.shutdown.run(signals, reload) => {}
         }
-        stop.cancel();
+        self.shutdown.stop.cancel();
+        if self.share_port {
+            handed_over.cancel();
+        }
+        // Here, so that a second signal is heard meanwhile.
+        let join = move || workers.into_iter().all(|worker| worker.join().unwrap_or(false));
+        let joined = tokio::task::spawn_blocking(join).await?;
+        anyhow::ensure!(joined, "a worker ended by itself; the log has the reason");
         Ok(())
     }
 
     fn admin(&self) -> Admin {
         let (readiness, snapshot) = (self.reader.clone(), self.reader.clone());
-        let metrics = Arc::clone(&self.metrics);
-        let merges = self.outbound_peers.is_some();
+        let (metrics, beside) = (Arc::clone(&self.metrics), self.reload_metrics.clone());
+        let merges = self.in_force.outbound_peers.is_some();
+        let leaving = self.shutdown.leaving.clone();
         Admin {
-            readiness: Arc::new(move || match merges {
-                true => inside::readiness(&readiness.load()),
+            readiness: Arc::new(move || {
+                let mut checks = vec![inside::shutdown(leaving.is_cancelled())];
                 // A plain way through depends on nobody's discovery.
-                false => Vec::new(),
+                if merges {
+                    checks.extend(inside::readiness(&readiness));
+                }
+                checks
             }),
-            metrics: Arc::new(move |text| metrics.encode(text)),
+            metrics: Arc::new(move |text| metrics.encode_beside(text, &beside.registry)),
             snapshot: Arc::new(move || inside::described(&snapshot.load(), snapshot.now())),
         }
     }
 }
 
-/// The signals that ask us to stop, heard from now on.
-pub(crate) struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Signal,
-}
-
-impl Signals {
-    pub(crate) fn new() -> anyhow::Result<Signals> {
-        let heard = |kind| signal(kind).context("cannot listen for signals");
-        Ok(Signals {
-            terminate: heard(SignalKind::terminate())?,
-            interrupt: heard(SignalKind::interrupt())?,
-            hangup: heard(SignalKind::hangup())?,
-        })
+/// Lets go of connections to addresses that no member has any more.
+async fn let_go(forwarder: Arc<Forwarder>, reader: SnapshotReader) {
+    loop {
+        tokio::time::sleep(LET_GO_INTERVAL).await;
+        let snapshot = reader.load();
+        let has = |member: &Member, address: &str| member.address.as_deref() == Some(address);
+        forwarder.keep_peers(|address| snapshot.members().any(|member| has(member, address)));
     }
-
-    /// The name of the next one.
-    pub(crate) async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-            _ = self.hangup.recv() => "SIGHUP",
-        }
-    }
-}
-
-fn server_tls(config: &ServeConfig) -> anyhow::Result<ServerTls> {
-    let request_header = &config.request_header;
-    let trust = ClientTrust::new(
-        config.client_ca.as_ref().map(|ca| &*ca.pem),
-        request_header.ca.as_ref().map(|ca| &*ca.pem),
-        request_header.allowed_names.clone(),
-    )
-    .context("--client-ca-file and --requestheader-client-ca-file")?;
-    check_proxy_identity(config, &trust)?;
-    ServerTls::new(&config.serving.chain.pem, &config.serving.key.pem, trust)
-        .context("--tls-cert-file and --tls-private-key-file")
-}
-
-/// A server that takes our certificate for a user's would take every request for that user's.
-fn check_proxy_identity(config: &ServeConfig, trust: &ClientTrust) -> anyhow::Result<()> {
-    let Some(proxy) = &config.proxy_client else { return Ok(()) };
-    let proves = trust.judge(&proxy.chain.certificates, UnixTime::now());
-    let shown = proxy.chain.path.display();
-    let wrong = if proves.user.is_some() && !proves.front_proxy {
-        format!("{shown} is a user's, of --client-ca-file: every request would be that user's")
-    } else if config.request_header.ca.is_some() && !proves.front_proxy {
-        format!(
-            "{shown} is not of --requestheader-client-ca-file, its name is not among \
-             --requestheader-allowed-names, or it is not valid now: nobody would believe it"
-        )
-    } else {
-        return Ok(());
-    };
-    let fix = "give the one that the servers trust to speak for users, as kubeadm's \
-               front-proxy-client.crt";
-    Err(Mistake::trouble("--proxy-client-cert-file", format!("{wrong}; {fix}")).into())
-}
-
-fn outbound(roots: &[u8], proxy: Option<&KeyPair>) -> anyhow::Result<OutboundTls> {
-    let proxy = proxy.map(|proxy| (&*proxy.chain.pem, &*proxy.key.pem));
-    Ok(OutboundTls::new(roots, proxy)?)
 }
 
 fn cannot_listen(address: SocketAddr, flags: &str, error: &io::Error) -> anyhow::Error {

@@ -1,5 +1,10 @@
-//! Accepts without end: no error of the system stops it or makes it spin. Entry:
+//! Accepts until it is told to end: no error of the system stops it or makes it spin. Entry:
 //! [`Acceptor::accept`].
+//!
+//! The end has to be done with care. A listener that is closed resets whoever waits in its queue,
+//! also where another process has the port too: the kernel has chosen the listener when the first
+//! packet came. So first [`Acceptor::turn_away`], then accept what is under way, then
+//! [`Acceptor::last`].
 
 use std::io;
 use std::net::SocketAddr;
@@ -62,6 +67,55 @@ impl<L: Source> Acceptor<L> {
             }
         }
     }
+}
+
+impl Acceptor<TcpListener> {
+    /// From now on nobody new comes; who is in the queue, or half way, still does.
+    ///
+    /// The first packet of a connection is passed over in silence. The client repeats it after a
+    /// second, and then meets whoever has the port by then, or is refused if nobody has. (Who is let
+    /// in from now on inherits the filter, to which it has nothing more to show.)
+    pub(crate) fn turn_away(&self) {
+        #[cfg(target_os = "linux")]
+        if let Err(error) = socket2::SockRef::from(&self.source).attach_filter(&no_new_connection())
+        {
+            tracing::debug!(%error, "new connections cannot be turned away before the end");
+        }
+    }
+
+    /// Closes it. Gives who came at the last moment.
+    pub(crate) fn last(self) -> Vec<(TcpStream, SocketAddr)> {
+        let mut last = Vec::new();
+        // Not by tokio, which asks the kernel only after it was told that there is something.
+        if let Ok(listener) = self.source.into_std() {
+            while let Ok((stream, remote)) = listener.accept() {
+                let stream =
+                    stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
+                last.extend(stream.map(|stream| (stream, remote)));
+            }
+        }
+        last
+    }
+}
+
+/// A filter, in the kernel's terms: drops packets with SYN but without ACK, lets all others pass.
+#[cfg(target_os = "linux")]
+fn no_new_connection() -> [socket2::SockFilter; 5] {
+    use socket2::SockFilter;
+    const LOAD_BYTE: u16 = 0x30;
+    const AND: u16 = 0x54;
+    const JUMP_IF_EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    const FLAGS: u32 = 13;
+    const SYN: u32 = 0x02;
+    const ACK: u32 = 0x10;
+    [
+        SockFilter::new(LOAD_BYTE, 0, 0, FLAGS),
+        SockFilter::new(AND, 0, 0, SYN | ACK),
+        SockFilter::new(JUMP_IF_EQUAL, 0, 1, SYN),
+        SockFilter::new(RETURN, 0, 0, 0),
+        SockFilter::new(RETURN, 0, 0, u32::MAX),
+    ]
 }
 
 fn is_of_one_connection(error: &io::Error) -> bool {

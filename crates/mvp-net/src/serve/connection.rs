@@ -34,6 +34,9 @@ use crate::limits::{Limits, deadline};
 const TCP_KEEPALIVE: TcpKeepalive =
     TcpKeepalive::new().with_time(Duration::from_secs(30)).with_interval(Duration::from_secs(15));
 
+/// Once all is to end: how long a client that has just come may take to say what it wants.
+const LAST_WORD: Duration = Duration::from_secs(2);
+
 type Stream = TokioIo<Tracked<HeadTimeout<TlsStream<TcpStream>>>>;
 
 /// What all connections of a listener have in common.
@@ -66,9 +69,13 @@ pub(crate) async fn serve_connection<S, B>(
     }
     let tls = shared.tls.current();
     let handshake = TlsAcceptor::from(Arc::clone(tls.config())).accept(stream);
+    let too_late = async {
+        shared.shutdown.cancelled().await;
+        sleep(LAST_WORD).await;
+    };
     let stream = tokio::select! {
         biased;
-        () = shared.shutdown.cancelled() => return,
+        () = too_late => return,
         outcome = timeout(limits.handshake_timeout, handshake) => match outcome {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
@@ -92,10 +99,11 @@ pub(crate) async fn serve_connection<S, B>(
     let stream = HeadTimeout::new(stream, http2, limits.header_read_timeout, Arc::clone(&activity));
     let stream = TokioIo::new(shared.streams.track(stream, Arc::clone(&activity)));
     let outcome = if http2 {
-        drive(http2_builder(limits).serve_connection(stream, service), &activity, &shared).await
+        let connection = http2_builder(limits).serve_connection(stream, service);
+        drive(connection, true, &activity, &shared).await
     } else {
         let connection = http1_builder(limits).serve_connection(stream, service);
-        drive(connection.with_upgrades(), &activity, &shared).await
+        drive(connection.with_upgrades(), false, &activity, &shared).await
     };
     if let Err(error) = outcome {
         tracing::debug!(%remote, error = &error as &dyn Error, "the connection failed");
@@ -136,8 +144,13 @@ fn http2_builder(limits: &Limits) -> http2::Builder<TokioExecutor> {
 }
 
 /// Polls `connection` to its end, which comes early by a drain or by long idleness.
+///
+/// A drain tells an HTTP/2 client by GOAWAY, which leaves nothing open. HTTP/1.1 has but the header
+/// of a response for it, and a connection that is closed between two requests may be closed on a
+/// request that is on its way: so a client may come with one more.
 async fn drive<C: Graceful>(
     connection: C,
+    http2: bool,
     activity: &Activity,
     shared: &Shared,
 ) -> Result<(), hyper::Error> {
@@ -146,12 +159,12 @@ async fn drive<C: Graceful>(
     let mut shutdown = pin!(shared.shutdown.cancelled());
     let mut timer = pin!(sleep(idle_timeout));
     let mut before = activity.counts();
-    let mut ending = false;
+    let (mut leaving, mut ending) = (false, false);
     loop {
         let idle = tokio::select! {
             biased;
             ended = connection.as_mut() => return ended,
-            () = shutdown.as_mut(), if !ending => None,
+            () = shutdown.as_mut(), if !leaving => None,
             () = timer.as_mut() => Some(activity.counts() == before && activity.in_flight() == 0),
         };
         if ending && idle == Some(true) {
@@ -159,12 +172,20 @@ async fn drive<C: Graceful>(
             // sent a preface.
             return Ok(());
         }
-        if !ending && idle != Some(false) {
+        if idle.is_none() {
+            leaving = true;
+            if !http2 && !ending {
+                activity.leave();
+                timer.as_mut().reset(deadline(LAST_WORD));
+                continue;
+            }
+        }
+        if !ending && (leaving || idle != Some(false)) {
             connection.as_mut().graceful_shutdown();
             ending = true;
         }
         before = activity.counts();
-        let pause = if ending { header_read_timeout } else { idle_timeout };
+        let pause = if ending { header_read_timeout.min(LAST_WORD) } else { idle_timeout };
         timer.as_mut().reset(deadline(pause));
     }
 }

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use arc_swap::ArcSwap;
-use http::{Method, Request, Response, StatusCode};
+use http::header::CONNECTION;
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper_util::service::{TowerToHyperService, TowerToHyperServiceFuture};
@@ -102,6 +103,7 @@ pub(crate) struct Activity {
     started: AtomicUsize,
     in_flight: AtomicUsize,
     upgraded: AtomicBool,
+    leaving: AtomicBool,
 }
 
 impl Activity {
@@ -123,6 +125,17 @@ impl Activity {
     /// Whether the connection no longer speaks HTTP.
     pub(crate) fn upgraded(&self) -> bool {
         self.upgraded.load(Ordering::Acquire)
+    }
+}
+
+impl Activity {
+    /// From now on each response says that it is the last of its connection.
+    pub(crate) fn leave(&self) {
+        self.leaving.store(true, Ordering::Release);
+    }
+
+    fn leaves(&self) -> bool {
+        self.leaving.load(Ordering::Acquire)
     }
 }
 
@@ -169,7 +182,7 @@ where
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let Ok(response) = ready!(this.answer.poll(context));
+        let Ok(mut response) = ready!(this.answer.poll(context));
         let status = response.status();
         let upgrades =
             status == StatusCode::SWITCHING_PROTOCOLS || (*this.connect && status.is_success());
@@ -177,6 +190,9 @@ where
             guard.upgrades();
         }
         let guard = this.guard.take();
+        if !upgrades && guard.as_ref().is_some_and(|guard| guard.0.leaves()) {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         Poll::Ready(Ok(response.map(|body| Counted { body, guard })))
     }
 }

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tower::service_fn;
 use tower::util::BoxCloneService;
 
-use crate::support::{Gateway, get, soon};
+use crate::support::{Gateway, get, soon, text};
 
 type Feeder = Sender<Bytes, Infallible>;
 
@@ -126,4 +126,19 @@ async fn a_client_that_leaves_ends_its_response() {
         })
         .await;
     }
+}
+
+#[tokio::test]
+async fn a_client_over_http1_learns_of_the_end_from_a_response() {
+    let gateway = Gateway::start(Limits::default());
+    let mut kept = gateway.http1(None).await;
+    let response = soon(kept.send_request(get("/before"))).await.unwrap();
+    assert!(!response.headers().contains_key("connection"));
+    text(response).await;
+    gateway.shutdown.cancel();
+    refused(&gateway).await;
+    let response = soon(kept.send_request(get("/after"))).await.unwrap();
+    assert_eq!(response.headers()["connection"], "close");
+    text(response).await;
+    assert_eq!(soon(gateway.task).await.unwrap(), Drained { cut: 0 });
 }

@@ -17,5 +17,6 @@ mod reload;
 mod setup;
 mod sockets;
 mod support;
+mod takeover;
 mod trust;
 mod tunnels;

@@ -11,18 +11,18 @@ fn any_port() -> SocketAddr {
 
 #[test]
 fn a_port_in_use_is_an_error_even_between_sharers() {
-    let first = bind_workers(any_port(), 2).unwrap();
+    let first = bind_workers(any_port(), 2, false).unwrap();
     let taken = first[0].local_addr().unwrap();
-    for attempt in [bind(taken, false).map(|_| ()), bind_workers(taken, 2).map(|_| ())] {
+    for attempt in [bind(taken, false).map(|_| ()), bind_workers(taken, 2, false).map(|_| ())] {
         assert_eq!(attempt.unwrap_err().kind(), ErrorKind::AddrInUse);
     }
     drop(first);
-    assert_eq!(bind_workers(taken, 2).unwrap().len(), 2);
+    assert_eq!(bind_workers(taken, 2, false).unwrap().len(), 2);
 }
 
 #[test]
 fn workers_share_one_port() {
-    let listeners = bind_workers(any_port(), 3).unwrap();
+    let listeners = bind_workers(any_port(), 3, false).unwrap();
     let addresses: Vec<_> = listeners.iter().map(|l| l.local_addr().unwrap()).collect();
     assert_ne!(addresses[0].port(), 0);
     assert!(addresses.iter().all(|address| *address == addresses[0]));

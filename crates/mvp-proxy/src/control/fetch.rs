@@ -59,6 +59,14 @@ impl Fetched {
         let failed = || Outcome::Failed(problem.to_owned());
         Fetched { parts: [failed(), failed()], release: known.release }
     }
+
+    /// Why a document could not be had.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.parts.iter().find_map(|part| match part {
+            Outcome::Failed(problem) => Some(problem.clone()),
+            _ => None,
+        })
+    }
 }
 
 /// What a round found out about one document.
@@ -228,7 +236,19 @@ impl Answer {
         }
         let start: String =
             String::from_utf8_lossy(self.body.get(..200).unwrap_or(&self.body)).trim().to_owned();
-        Err(format!("{}: answered {}: {start}", self.path, self.status))
+        // What an operator has to mend is at the server, and not easily guessed.
+        let hint = match self.status {
+            StatusCode::FORBIDDEN => {
+                "; let user system:apiserver read it: bind ClusterRole system:discovery to group \
+                 system:authenticated, as Kubernetes does by default"
+            }
+            StatusCode::UNAUTHORIZED => {
+                "; it does not believe the proxy client certificate: see its \
+                 --requestheader-client-ca-file and --requestheader-allowed-names"
+            }
+            _ => "",
+        };
+        Err(format!("{}: answered {}: {start}{hint}", self.path, self.status))
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use mvp_core::Timestamp;
 use mvp_core::member::MemberKind;
+use tokio::sync::watch;
 
 /// A source of members.
 pub trait Membership: Send + 'static {
@@ -45,5 +46,29 @@ impl Membership for StaticMembership {
 
     async fn changed(&mut self) {
         std::future::pending().await
+    }
+}
+
+/// Members that somebody writes down anew when they change.
+#[derive(Debug, Clone)]
+pub struct WatchedMembership(watch::Receiver<Vec<MemberRecord>>);
+
+impl WatchedMembership {
+    /// Whatever was sent last.
+    pub fn new(members: watch::Receiver<Vec<MemberRecord>>) -> WatchedMembership {
+        WatchedMembership(members)
+    }
+}
+
+impl Membership for WatchedMembership {
+    fn members(&self) -> Vec<MemberRecord> {
+        self.0.borrow().clone()
+    }
+
+    async fn changed(&mut self) {
+        // Nobody writes any more: what was written last stays.
+        if self.0.changed().await.is_err() {
+            std::future::pending().await
+        }
     }
 }

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use fetch::Fetched;
 pub(crate) use fetch::gunzip;
-pub use membership::{MemberRecord, Membership, StaticMembership};
+pub use membership::{MemberRecord, Membership, StaticMembership, WatchedMembership};
 pub use publish::{Clock, SnapshotReader, SnapshotWriter, channel};
 use table::Table;
 
@@ -125,7 +125,10 @@ pub async fn run(
             () = stop.cancelled() => return,
             () = membership.changed() => {}
             () = writer.wanted() => table.want_all(clock.now(), MIN_INTERVAL),
-            Some(Ok((id, fetched))) = fetches.join_next() => table.apply(&id, fetched, &metrics),
+            Some(Ok((id, fetched))) = fetches.join_next() => {
+                writer.note(Arc::clone(&id), fetched.trouble());
+                table.apply(&id, fetched, &metrics);
+            }
             () = tokio::time::sleep(next.max(Duration::from_millis(5))) => {}
         }
     }

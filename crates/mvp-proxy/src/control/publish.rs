@@ -1,6 +1,7 @@
 //! The one place where the two pipelines meet: one writer publishes snapshots, readers pin them.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -12,8 +13,13 @@ use tokio::time::{Instant, timeout};
 pub fn channel(clock: Clock, first: Snapshot) -> (SnapshotWriter, SnapshotReader) {
     let first = Arc::new(first);
     let (published, _) = watch::channel(Arc::clone(&first));
-    let shared =
-        Arc::new(Shared { clock, current: ArcSwap::new(first), published, wanted: Notify::new() });
+    let shared = Arc::new(Shared {
+        clock,
+        current: ArcSwap::new(first),
+        published,
+        wanted: Notify::new(),
+        trouble: Mutex::default(),
+    });
     (SnapshotWriter(Arc::clone(&shared)), SnapshotReader(shared))
 }
 
@@ -23,6 +29,8 @@ struct Shared {
     current: ArcSwap<Snapshot>,
     published: watch::Sender<Arc<Snapshot>>,
     wanted: Notify,
+    /// Why members could not be asked when they last were; for people, nothing is decided by it.
+    trouble: Mutex<BTreeMap<Arc<str>, String>>,
 }
 
 /// Publishes snapshots. There is one.
@@ -47,6 +55,15 @@ impl SnapshotWriter {
         self.0.clock
     }
 
+    /// Notes why a member could not be asked, or that it could.
+    pub(crate) fn note(&self, id: Arc<str>, trouble: Option<String>) {
+        let mut troubles = self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        match trouble {
+            Some(trouble) => troubles.insert(id, trouble),
+            None => troubles.remove(&id),
+        };
+    }
+
     /// Ends when a reader wants the views to be refreshed.
     pub async fn wanted(&self) {
         self.0.wanted.notified().await;
@@ -61,6 +78,11 @@ impl SnapshotReader {
     /// The current snapshot.
     pub fn load(&self) -> Arc<Snapshot> {
         self.0.current.load_full()
+    }
+
+    /// Why a member could not be asked when it last was.
+    pub fn trouble(&self, id: &str) -> Option<String> {
+        self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
     }
 
     /// The time, on the clock of every timestamp in a snapshot.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::error::Error as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arc_swap::ArcSwap;
 use http::uri::{Authority, Scheme};
 use http::{HeaderValue, Request, Response, StatusCode, Uri, Version};
 use mvp_core::decide::Origin;
@@ -61,14 +62,46 @@ impl OutboundTls {
     }
 }
 
+/// An [`OutboundTls`] that can be replaced at any time; clones share it.
+///
+/// Requests from then on go over new connections. Those that are under way stay where they are, and
+/// a connection ends with the last of them.
+#[derive(Debug, Clone)]
+pub struct ReloadableOutbound(Arc<ArcSwap<OutboundTls>>);
+
+impl ReloadableOutbound {
+    /// From now on `tls`.
+    pub fn replace(&self, tls: OutboundTls) {
+        self.0.store(Arc::new(tls));
+    }
+
+    /// The one in force.
+    pub fn current(&self) -> Arc<OutboundTls> {
+        self.0.load_full()
+    }
+}
+
+impl From<OutboundTls> for ReloadableOutbound {
+    fn from(tls: OutboundTls) -> Self {
+        ReloadableOutbound(Arc::new(ArcSwap::from_pointee(tls)))
+    }
+}
+
 /// Sends requests to servers. Owns its connections: one for each worker.
 #[derive(Debug)]
 pub struct Forwarder {
-    local: OutboundTls,
-    peers: OutboundTls,
+    local: ReloadableOutbound,
+    peers: ReloadableOutbound,
     headers: RemoteHeaders,
-    pools: Mutex<HashMap<PoolKey, Arc<Pool>>>,
+    pools: Mutex<HashMap<PoolKey, Kept>>,
     tunnels: Tunnels,
+}
+
+/// A pool, and what its connections are made with.
+#[derive(Debug)]
+struct Kept {
+    pool: Arc<Pool>,
+    tls: Arc<OutboundTls>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -93,9 +126,17 @@ enum Credential {
 
 impl Forwarder {
     /// Trusts servers so, the local one and peers.
-    pub fn new(local: OutboundTls, peers: OutboundTls) -> Forwarder {
-        let (headers, pools) = (RemoteHeaders::default(), Mutex::default());
-        Forwarder { local, peers, headers, pools, tunnels: Tunnels::default() }
+    pub fn new(
+        local: impl Into<ReloadableOutbound>,
+        peers: impl Into<ReloadableOutbound>,
+    ) -> Forwarder {
+        Forwarder {
+            local: local.into(),
+            peers: peers.into(),
+            headers: RemoteHeaders::default(),
+            pools: Mutex::default(),
+            tunnels: Tunnels::default(),
+        }
     }
 
     /// Counts its tunnels there.
@@ -151,6 +192,13 @@ impl Forwarder {
         }
     }
 
+    /// Lets go of the connections to peers at addresses that are not wanted any more. Requests that
+    /// are under way go on.
+    pub fn keep_peers(&self, wanted: impl Fn(&str) -> bool) {
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        pools.retain(|key, _| key.local || wanted(&key.address));
+    }
+
     fn pool(
         &self,
         target: &Target,
@@ -160,15 +208,17 @@ impl Forwarder {
         let address = Arc::clone(&target.address);
         let key = PoolKey { address, local: target.local, credential, upgrades };
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pool) = pools.get(&key) {
-            return Ok(Arc::clone(pool));
+        let current = if target.local { &self.local } else { &self.peers }.0.load();
+        if let Some(kept) = pools.get(&key)
+            && Arc::ptr_eq(&kept.tls, &current)
+        {
+            return Ok(Arc::clone(&kept.pool));
         }
-        let tls = if target.local { &self.local } else { &self.peers };
         let tls = match credential {
-            Credential::Vouched => tls.vouched.as_ref().ok_or_else(|| {
+            Credential::Vouched => current.vouched.as_ref().ok_or_else(|| {
                 SendError::new(target, Stage::Identity, "there is no proxy client certificate")
             })?,
-            Credential::Token | Credential::Anonymous => &tls.plain,
+            Credential::Token | Credential::Anonymous => &current.plain,
         };
         let http1 = upgrades || credential == Credential::Anonymous;
         let protocol: &[u8] = if http1 { b"http/1.1" } else { b"h2" };
@@ -184,7 +234,7 @@ impl Forwarder {
         } else {
             Pool::Http2(Http2Pool::new(endpoint))
         });
-        pools.insert(key, Arc::clone(&pool));
+        pools.insert(key, Kept { pool: Arc::clone(&pool), tls: Arc::clone(&current) });
         Ok(pool)
     }
 }

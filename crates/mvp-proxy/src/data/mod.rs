@@ -12,7 +12,7 @@ mod remote;
 mod replay;
 pub(crate) mod tunnel;
 
-pub use forward::{Forwarder, OutboundTls, Target, server_name};
+pub use forward::{Forwarder, OutboundTls, ReloadableOutbound, Target, server_name};
 pub(crate) use headers::{asks_for_websocket, items, remove_named_by_connection};
 pub(crate) use inspect::{Inspected, inspect_not_found};
 

@@ -44,6 +44,21 @@ pub(crate) struct ServeArgs {
     /// PEM file with the private key of that certificate (required).
     #[arg(long, value_name = "FILE", help_heading = LISTENER)]
     pub tls_private_key_file: Option<PathBuf>,
+    /// Let another process with this flag listen on the same addresses, the admin endpoint's too: a
+    /// new mvp takes over from an old one, and no connection is refused.
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, help_heading = LISTENER)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(default_value = "false", hide_default_value = true, hide_possible_values = true)]
+    pub permit_port_sharing: bool,
+    /// How long all is served as before after a signal to end; only /readyz fails from the signal
+    /// on, for load balancers to see.
+    #[arg(long, value_name = "TIME", default_value = "0s", help_heading = LISTENER)]
+    #[arg(value_parser = values::shutdown_delay)]
+    pub shutdown_delay_duration: Duration,
+    /// How long requests, watches among them, may go on after that before they are cut.
+    #[arg(long, value_name = "TIME", default_value = "10s", help_heading = LISTENER)]
+    #[arg(value_parser = values::shutdown_grace)]
+    pub shutdown_grace_period: Duration,
 
     /// The API server to stand beside, as https://HOST:PORT (required).
     #[arg(long, value_name = "URL", value_parser = url::server_url, help_heading = LOCAL)]
@@ -68,7 +83,7 @@ pub(crate) struct ServeArgs {
     /// Port for peers to reach this member [default: the port it serves on].
     #[arg(long, value_name = "PORT", value_parser = values::peer_port, help_heading = PEERS)]
     pub peer_advertise_port: Option<u16>,
-    /// Where members come from; only static for now: those named by flag.
+    /// Where members come from; only static for now: those that flags and the peers file name.
     #[arg(long, value_name = "SOURCE", default_value = "static", help_heading = PEERS)]
     #[arg(value_parser = values::membership)]
     pub membership: MembershipSource,
@@ -77,6 +92,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PEER", value_parser = url::peer, help_heading = PEERS)]
     #[arg(action = ArgAction::Append)]
     pub peer: Vec<Peer>,
+    /// YAML file with more peers: "peers:" and a list of {id, address, kind}; members change when it
+    /// does.
+    #[arg(long, value_name = "FILE", help_heading = PEERS)]
+    pub peers_file: Option<PathBuf>,
     /// How long a member that left is remembered: what only it serves is 503 until then, not 404.
     #[arg(long, value_name = "TIME", default_value = "10m", help_heading = PEERS)]
     #[arg(value_parser = values::forget_after)]
@@ -215,5 +234,7 @@ Examples:
     peer:
       - apiserver-b=https://10.0.0.2:6443
       - apiserver-c=https://10.0.0.3:6443,kind=bare
+
+All certificates, keys and CAs and the peers file are read again when they change, or at SIGHUP.
 
 Exit codes: 2 for a mistake in flags or keys, 1 for any other failure, of files too.";

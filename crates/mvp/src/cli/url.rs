@@ -69,7 +69,7 @@ impl fmt::Display for ServerUrl {
 }
 
 /// Reads `https://HOST[:PORT]`; the port of https where none is given.
-pub(super) fn server_url(text: &str) -> Result<ServerUrl, String> {
+pub(crate) fn server_url(text: &str) -> Result<ServerUrl, String> {
     const FORM: &str = "write it as https://HOST:PORT";
     let wrong = |what: &str| format!("{text:?} {what}; {FORM}");
     let rest = match text.split_once("://") {

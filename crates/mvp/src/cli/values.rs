@@ -77,6 +77,16 @@ pub(super) fn forget_after(text: &str) -> Result<Duration, String> {
     within(text, Duration::ZERO, Duration::from_hours(24), "0s to 24h")
 }
 
+/// How long a shutdown may be put off.
+pub(super) fn shutdown_delay(text: &str) -> Result<Duration, String> {
+    within(text, Duration::ZERO, Duration::from_mins(10), "0s to 10m")
+}
+
+/// How long what is under way may go on.
+pub(super) fn shutdown_grace(text: &str) -> Result<Duration, String> {
+    within(text, Duration::ZERO, Duration::from_hours(1), "0s to 1h")
+}
+
 /// How often members may be asked.
 pub(super) fn refresh_interval(text: &str) -> Result<Duration, String> {
     within(text, Duration::from_millis(100), Duration::from_mins(1), "100ms to 1m")

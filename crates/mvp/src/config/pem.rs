@@ -1,7 +1,7 @@
 //! PEM files: read, and found to hold what their flags say.
 //!
 //! [`Files`] reads them all for one configuration and collects warnings. Bytes are kept beside what
-//! was parsed, so that a later reload can tell a changed file from an unchanged one.
+//! was parsed, so that a reload can tell a changed file from an unchanged one.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,21 +14,23 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::cli::Origins;
-use crate::files;
 use crate::mistake::Mistake;
 
 /// Reads the files of one configuration.
-pub(super) struct Files<'a> {
+pub(crate) struct Files<'a> {
     origins: &'a Origins,
+    read: &'a Read,
     now: i64,
     warnings: Vec<String>,
 }
 
+/// How a file is read: from the disk, or as a reload found it there a moment ago.
+pub(crate) type Read = dyn Fn(&Path) -> Result<Vec<u8>, String>;
+
 impl<'a> Files<'a> {
     /// `now` decides which certificates have expired.
-    pub(super) fn new(origins: &'a Origins, now: SystemTime) -> Self {
-        let now = now.duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
-        Self { origins, now: i64::try_from(now).unwrap_or(i64::MAX), warnings: Vec::new() }
+    pub(crate) fn new(origins: &'a Origins, now: SystemTime, read: &'a Read) -> Self {
+        Self { origins, read, now: unix_seconds(now), warnings: Vec::new() }
     }
 
     /// What was no mistake but should be known.
@@ -37,7 +39,7 @@ impl<'a> Files<'a> {
     }
 
     /// A bundle of CAs.
-    pub(super) fn authorities(
+    pub(crate) fn authorities(
         &mut self,
         key: &'static str,
         path: Option<PathBuf>,
@@ -58,7 +60,7 @@ impl<'a> Files<'a> {
     }
 
     /// A certificate chain and the key of its first certificate; both or neither.
-    pub(super) fn pair(&mut self, cert: Named, key: Named) -> Result<Option<KeyPair>, Mistake> {
+    pub(crate) fn pair(&mut self, cert: Named, key: Named) -> Result<Option<KeyPair>, Mistake> {
         let (cert_path, key_path) = match (cert.1, key.1) {
             (Some(cert_path), Some(key_path)) => (cert_path, key_path),
             (None, None) => return Ok(None),
@@ -72,7 +74,7 @@ impl<'a> Files<'a> {
     }
 
     fn certificates(&self, key: &'static str, path: PathBuf) -> Result<CertificateFile, Mistake> {
-        let pem = files::read(&path).map_err(|what| self.bad(key, what))?;
+        let pem = (self.read)(&path).map_err(|what| self.bad(key, what))?;
         let shown = path.display();
         let certificates = CertificateDer::pem_slice_iter(&pem)
             .collect::<Result<Vec<_>, _>>()
@@ -88,7 +90,7 @@ impl<'a> Files<'a> {
             X509Certificate::from_der(certificate)
                 .map_err(|error| self.bad(key, unreadable_certificate(&path, index, &error)))?;
         }
-        Ok(CertificateFile { path, pem, certificates })
+        Ok(CertificateFile { key, path, pem, certificates })
     }
 
     fn private_key(
@@ -98,7 +100,7 @@ impl<'a> Files<'a> {
         chain_path: &Path,
         chain: &[CertificateDer<'static>],
     ) -> Result<KeyFile, Mistake> {
-        let pem = files::read(&path).map_err(|what| self.bad(setting, what))?;
+        let pem = (self.read)(&path).map_err(|what| self.bad(setting, what))?;
         let (shown, chain_shown) = (path.display(), chain_path.display());
         let bad = |sentence: String| self.bad(setting, sentence);
         let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|error| {
@@ -109,7 +111,7 @@ impl<'a> Files<'a> {
         })?;
         let provider = rustls::crypto::aws_lc_rs::default_provider();
         match CertifiedKey::from_der(chain.to_vec(), key, &provider) {
-            Ok(_) => Ok(KeyFile { path, pem }),
+            Ok(_) => Ok(KeyFile { key: setting, path, pem }),
             Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
                 Err(bad(format!("{shown} is not the key of {chain_shown}; give files that fit")))
             }
@@ -156,6 +158,8 @@ type Named = (&'static str, Option<PathBuf>);
 /// A file with certificates: a chain, or a bundle of CAs. Never empty.
 #[derive(Clone)]
 pub(crate) struct CertificateFile {
+    /// The setting that names it.
+    pub key: &'static str,
     /// Where it is.
     pub path: PathBuf,
     /// What it held.
@@ -164,8 +168,22 @@ pub(crate) struct CertificateFile {
     pub certificates: Vec<CertificateDer<'static>>,
 }
 
+impl CertificateFile {
+    /// From when to when each certificate is valid, in seconds since 1970.
+    pub(crate) fn validities(&self) -> impl Iterator<Item = (i64, i64)> {
+        self.certificates.iter().filter_map(|certificate| {
+            let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+            let validity = certificate.validity();
+            Some((validity.not_before.timestamp(), validity.not_after.timestamp()))
+        })
+    }
+}
+
 /// A file with a private key.
+#[derive(Clone)]
 pub(crate) struct KeyFile {
+    /// The setting that names it.
+    pub key: &'static str,
     /// Where it is.
     pub path: PathBuf,
     /// What it held.
@@ -173,7 +191,7 @@ pub(crate) struct KeyFile {
 }
 
 /// A certificate chain and the key of its first certificate.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct KeyPair {
     /// The certificate, then its intermediates.
     pub chain: CertificateFile,
@@ -192,6 +210,12 @@ impl fmt::Debug for KeyFile {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{:?}", self.path)
     }
+}
+
+/// Seconds since 1970.
+pub(crate) fn unix_seconds(time: SystemTime) -> i64 {
+    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
+    i64::try_from(seconds).unwrap_or(i64::MAX)
 }
 
 fn unreadable_certificate(path: &Path, index: usize, error: &dyn fmt::Display) -> String {

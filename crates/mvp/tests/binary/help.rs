@@ -5,13 +5,16 @@ use std::process::Stdio;
 use crate::folder::Folder;
 
 /// All flags that DESIGN and kube-apiserver name for what works so far.
-const FLAGS: [&str; 32] = [
+const FLAGS: [&str; 36] = [
     "--help",
     "--bind-address",
     "--secure-port",
     "--advertise-address",
     "--tls-cert-file",
     "--tls-private-key-file",
+    "--permit-port-sharing",
+    "--shutdown-delay-duration",
+    "--shutdown-grace-period",
     "--local-server",
     "--local-ca-file",
     "--server-id",
@@ -20,6 +23,7 @@ const FLAGS: [&str; 32] = [
     "--peer-advertise-port",
     "--membership",
     "--peer",
+    "--peers-file",
     "--forget-after",
     "--client-ca-file",
     "--requestheader-client-ca-file",

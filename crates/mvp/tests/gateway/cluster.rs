@@ -75,16 +75,26 @@ impl Cluster {
 
 /// B alone, with A's server for a peer that has no gateway: the shortest way to a peer.
 pub(crate) async fn beside_bare_peer() -> (Member, Double) {
-    beside_bulk(Bulk::default()).await
+    beside(Bulk::default(), &[]).await
 }
 
 /// The same, with large objects of the test's.
 pub(crate) async fn beside_bulk(bulk: Bulk) -> (Member, Double) {
+    beside(bulk, &[]).await
+}
+
+/// The same, with more flags.
+pub(crate) async fn beside_with(more: &[String]) -> (Member, Double) {
+    beside(Bulk::default(), more).await
+}
+
+async fn beside(bulk: Bulk, more: &[String]) -> (Member, Double) {
     let storage = Storage::new();
     let peer = serve_bulk(any(), api_server("a", storage.clone()), bulk).await;
     let server = serve(any(), api_server("b", storage)).await;
     let flag = format!("--peer=a=https://{},kind=bare", peer.address);
-    let gateway = Gateway::start(free_address(), "b", server.address, &[flag]).ready().await;
+    let flags: Vec<String> = [flag].iter().chain(more).cloned().collect();
+    let gateway = Gateway::start(free_address(), "b", server.address, &flags).ready().await;
     (Member { gateway, server }, peer)
 }
 

@@ -1,11 +1,15 @@
 //! How it ends when it is told to.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
+use http::StatusCode;
+use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 
-use crate::cluster::{WIDGETS, beside_bare_peer};
-use crate::support::client::Client;
+use crate::cluster::{BULKS, Member, WIDGETS, beside_bare_peer, beside_with};
+use crate::support::client::{Client, read};
+use crate::support::double::Double;
 use crate::support::eventually;
 use crate::support::process::Gateway;
 
@@ -15,13 +19,66 @@ const FEW_SECONDS: Duration = Duration::from_secs(10);
 #[tokio::test]
 async fn a_signal_ends_it_though_a_watch_is_open() {
     for signal in ["TERM", "INT"] {
-        let (mut b, _peer) = beside_bare_peer().await;
+        let (mut b, _peer) = with(&["--shutdown-grace-period=1s"]).await;
         let client = Client::user(b.gateway.address).await;
         let watch = client.watch(&format!("{WIDGETS}?watch=true")).await;
         b.gateway.signal(signal);
         assert_eq!(ends(&mut b.gateway).await, Some(0), "{signal}");
         assert!(watch.has_ended().await);
     }
+}
+
+#[tokio::test]
+async fn readiness_fails_first_and_all_is_served_meanwhile() {
+    let (mut b, _peer) = with(&["--shutdown-delay-duration=3s"]).await;
+    let client = Client::user(b.gateway.address).await;
+    b.gateway.signal("TERM");
+    let told = Instant::now();
+    let reason = eventually("it is not ready", async || match b.gateway.ask("/readyz").await {
+        Some((503, reason)) => Ok(reason),
+        other => Err(other),
+    })
+    .await;
+    assert!(reason.contains("[-]shutdown failed: the process is shutting down"), "{reason}");
+    assert!(reason.contains("[+]local-server ok"), "{reason}");
+    assert_eq!(b.gateway.page("/livez").await, "ok");
+    let newcomer = Client::user(b.gateway.address).await;
+    for client in [&client, &newcomer] {
+        assert_eq!(client.get(WIDGETS).await.0, StatusCode::OK);
+    }
+    assert_eq!(ends(&mut b.gateway).await, Some(0));
+    assert!(told.elapsed() >= Duration::from_secs(3), "{:?}", told.elapsed());
+}
+
+#[tokio::test]
+async fn what_is_under_way_is_finished() {
+    let (mut b, _peer) = with(&["--shutdown-grace-period=20s"]).await;
+    let client = Client::user(b.gateway.address).await;
+    // More than all buffers on the way hold.
+    let bytes = 64_u64 << 20;
+    let response = client.open(&format!("{BULKS}/{bytes}")).await;
+    b.gateway.signal("TERM");
+    let address = b.gateway.address;
+    eventually("nobody new is let in", async || match TcpStream::connect(address).await {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(()),
+        other => Err(other),
+    })
+    .await;
+    let (code, _, body) = read(response).await;
+    assert_eq!((code, body.len() as u64), (StatusCode::OK, bytes));
+    assert_eq!(ends(&mut b.gateway).await, Some(0));
+}
+
+#[tokio::test]
+async fn a_hangup_is_no_end() {
+    let (b, _peer) = with(&[]).await;
+    let client = Client::user(b.gateway.address).await;
+    b.gateway.signal("HUP");
+    b.gateway.signal("HUP");
+    for _ in 0..10 {
+        assert_eq!(client.get(WIDGETS).await.0, StatusCode::OK);
+    }
+    assert_eq!(b.gateway.page("/readyz").await, "ok");
 }
 
 #[tokio::test]
@@ -55,6 +112,12 @@ async fn a_second_signal_ends_it_at_once() {
     .await;
     assert_ne!(status.code(), Some(0), "it waited for the watch");
     assert!(watch.has_ended().await);
+}
+
+/// B with more flags, and its peer.
+async fn with(flags: &[&str]) -> (Member, Double) {
+    let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+    beside_with(&flags).await
 }
 
 /// The exit code, in time.

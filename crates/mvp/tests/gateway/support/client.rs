@@ -1,6 +1,8 @@
 //! A client of the gateway: one connection, and who is at its end.
 
+use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
@@ -9,7 +11,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls_pki_types::ServerName;
+use rustls_pki_types::{CertificateDer, ServerName};
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -39,20 +41,43 @@ impl Client {
     }
 
     async fn connect(address: SocketAddr, token: Option<&'static str>) -> Client {
+        let config = PKI.client(token.is_none(), b"h2");
+        let (client, _) = Client::with(address, config).await.unwrap();
+        Client { token, ..client }
+    }
+
+    /// Somebody with certificates of the test's; and the certificate that the gateway showed.
+    pub(crate) async fn with(
+        address: SocketAddr,
+        config: Arc<rustls::ClientConfig>,
+    ) -> io::Result<(Client, CertificateDer<'static>)> {
         soon(async {
-            let stream = TcpStream::connect(address).await.unwrap();
-            stream.set_nodelay(true).unwrap();
-            let connector = TlsConnector::from(PKI.client(token.is_none(), b"h2"));
+            let stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            let connector = TlsConnector::from(config);
             let name = ServerName::try_from(SERVER_NAME).unwrap();
-            let stream = connector.connect(name, stream).await.unwrap();
+            let stream = connector.connect(name, stream).await?;
+            let shown = stream.get_ref().1.peer_certificates().unwrap()[0].clone();
             let (sender, connection) = http2::Builder::new(TokioExecutor::new())
                 .initial_stream_window_size(STREAM_WINDOW)
                 .initial_connection_window_size(STREAM_WINDOW * 500)
                 .handshake(TokioIo::new(stream))
                 .await
-                .unwrap();
+                .map_err(io::Error::other)?;
             tokio::spawn(connection);
-            Client { sender, token }
+            Ok((Client { sender, token: None }, shown))
+        })
+        .await
+    }
+
+    /// The code of the response to a GET, read to its end; or why there is none.
+    pub(crate) async fn try_get(&self, path: &str) -> Result<StatusCode, hyper::Error> {
+        let request = self.request(Method::GET, path).body(Full::default()).unwrap();
+        soon(async {
+            let response = self.sender.clone().send_request(request).await?;
+            let code = response.status();
+            response.into_body().collect().await?;
+            Ok(code)
         })
         .await
     }

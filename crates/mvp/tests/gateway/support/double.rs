@@ -4,8 +4,8 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use mvp_net::{ClientTrust, Judgement, UnixTime};
+use mvp_net::{CertificateDer, Judgement, ReloadableTls, ServerTls, UnixTime};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
@@ -29,6 +29,10 @@ type Handler = Arc<dyn Fn(Request<Incoming>) -> Answering + Send + Sync>;
 /// A server, until it is dropped.
 pub(crate) struct Double {
     pub(crate) address: SocketAddr,
+    /// What new connections are made with.
+    pub(crate) tls: ReloadableTls,
+    /// The certificate that each client showed that is connected.
+    shown: Arc<Mutex<Vec<CertificateDer<'static>>>>,
     accepted: Arc<AtomicUsize>,
     goaways: Arc<AtomicUsize>,
     handler: Handler,
@@ -44,8 +48,9 @@ impl Double {
     {
         let handler: Handler = Arc::new(move |request| Box::pin(handler(request)));
         let task = tokio::spawn(std::future::ready(()));
-        let (accepted, goaways) = (Arc::default(), Arc::default());
-        let mut double = Double { address, accepted, goaways, handler, task };
+        let (accepted, goaways, shown) = (Arc::default(), Arc::default(), Arc::default());
+        let tls = ReloadableTls::new(PKI.server());
+        let mut double = Double { address, tls, shown, accepted, goaways, handler, task };
         double.restart().await;
         double
     }
@@ -53,6 +58,16 @@ impl Double {
     /// Connections so far.
     pub(crate) fn accepted(&self) -> usize {
         self.accepted.load(Ordering::SeqCst)
+    }
+
+    /// The certificate of each client that is connected and showed one.
+    pub(crate) fn shown(&self) -> Vec<CertificateDer<'static>> {
+        self.shown.lock().unwrap().clone()
+    }
+
+    /// How many are connected with this certificate.
+    pub(crate) fn connected(&self, certificate: &CertificateDer<'_>) -> usize {
+        self.shown.lock().unwrap().iter().filter(|shown| *shown == certificate).count()
     }
 
     /// Connections that it told to end.
@@ -67,15 +82,15 @@ impl Double {
         let listener = TcpListener::from_std(listener).unwrap();
         let (accepted, handler) = (Arc::clone(&self.accepted), Arc::clone(&self.handler));
         let goaways = Arc::clone(&self.goaways);
-        let (tls, trust) = (TlsAcceptor::from(PKI.server()), Arc::new(PKI.trust()));
+        let (tls, shown) = (self.tls.clone(), Arc::clone(&self.shown));
         self.task = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 accepted.fetch_add(1, Ordering::SeqCst);
-                let (tls, trust) = (tls.clone(), Arc::clone(&trust));
+                let (tls, shown) = (tls.current(), Arc::clone(&shown));
                 let (handler, goaways) = (Arc::clone(&handler), Arc::clone(&goaways));
-                connections.spawn(connection(stream, tls, trust, handler, goaways));
+                connections.spawn(connection(stream, tls, shown, handler, goaways));
                 while connections.try_join_next().is_some() {}
             }
         });
@@ -94,19 +109,42 @@ impl Drop for Double {
     }
 }
 
+/// A certificate, for as long as its connection lasts.
+struct Shown(Arc<Mutex<Vec<CertificateDer<'static>>>>, Option<CertificateDer<'static>>);
+
+impl Shown {
+    fn new(
+        all: Arc<Mutex<Vec<CertificateDer<'static>>>>,
+        certificate: Option<CertificateDer<'static>>,
+    ) -> Shown {
+        all.lock().unwrap().extend(certificate.clone());
+        Shown(all, certificate)
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        let mut all = self.0.lock().unwrap();
+        let own = all.iter().position(|shown| Some(shown) == self.1.as_ref());
+        own.map(|own| all.swap_remove(own));
+    }
+}
+
 async fn connection(
     stream: TcpStream,
-    tls: TlsAcceptor,
-    trust: Arc<ClientTrust>,
+    tls: Arc<ServerTls>,
+    shown: Arc<Mutex<Vec<CertificateDer<'static>>>>,
     handler: Handler,
     goaways: Arc<AtomicUsize>,
 ) {
     let _ = stream.set_nodelay(true);
-    let Ok(stream) = tls.accept(stream).await else { return };
+    let accept = TlsAcceptor::from(Arc::clone(tls.config())).accept(stream);
+    let Ok(stream) = accept.await else { return };
     let session = stream.get_ref().1;
     let http2 = session.alpn_protocol() == Some(b"h2");
     let chain = session.peer_certificates().unwrap_or_default();
-    let judgement = trust.judge(chain, UnixTime::now());
+    let judgement = tls.trust().judge(chain, UnixTime::now());
+    let _shown = Shown::new(shown, chain.first().cloned());
     let unauthorized = Arc::new(Notify::new());
     let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert::<Judgement>(judgement.clone());

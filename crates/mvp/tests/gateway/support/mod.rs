@@ -2,6 +2,8 @@
 
 pub(crate) mod client;
 pub(crate) mod double;
+pub(crate) mod folder;
+pub(crate) mod load;
 pub(crate) mod pki;
 pub(crate) mod process;
 

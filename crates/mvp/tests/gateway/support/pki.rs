@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
-use mvp_net::{ClientTls, ClientTrust, server_config};
+use mvp_net::{ClientTls, ClientTrust, ServerTls};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, IsCa, KeyPair,
@@ -25,7 +25,7 @@ pub(crate) struct Pki {
     user: (String, String),
 }
 
-type Ca = CertifiedIssuer<'static, KeyPair>;
+pub(crate) type Ca = CertifiedIssuer<'static, KeyPair>;
 
 impl Pki {
     fn new() -> Pki {
@@ -61,10 +61,10 @@ impl Pki {
         format!("--{flag}={}", self.directory.join(file).display())
     }
 
-    /// What a server serves with.
-    pub(crate) fn server(&self) -> Arc<rustls::ServerConfig> {
+    /// What a server serves with, and whom it believes.
+    pub(crate) fn server(&self) -> ServerTls {
         let (certificate, key) = &self.server;
-        server_config(certificate.as_bytes(), key.as_bytes(), &self.trust()).unwrap()
+        ServerTls::new(certificate.as_bytes(), key.as_bytes(), self.trust()).unwrap()
     }
 
     /// Whom a server believes.
@@ -88,13 +88,13 @@ fn named(name: &str, alternatives: Vec<String>) -> CertificateParams {
     params
 }
 
-fn authority(name: &str) -> Ca {
+pub(crate) fn authority(name: &str) -> Ca {
     let mut params = named(name, Vec::new());
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-fn issue(ca: &Ca, name: &str, usage: ExtendedKeyUsagePurpose) -> (String, String) {
+pub(crate) fn issue(ca: &Ca, name: &str, usage: ExtendedKeyUsagePurpose) -> (String, String) {
     let server = usage == ExtendedKeyUsagePurpose::ServerAuth;
     let mut params = named(name, if server { vec![name.to_owned()] } else { Vec::new() });
     params.extended_key_usages = vec![usage];

@@ -1,0 +1,307 @@
+//! Certificates, keys, CAs and the peers file, read again when they change. Entry: [`Reloader`].
+//!
+//! A thread of its own reads all of them every second and compares bytes. Notifications of the
+//! kernel would need a watch on each directory of each path, fail silently on some mounts, and
+//! would still need this as a fall-back; a dozen small files cost less than a millisecond. A mount
+//! that hangs holds up nothing but this thread.
+//!
+//! What changed must look the same twice before it is used, so that a file that is being written is
+//! left in peace. What is then broken, or does not fit, changes nothing: the old one stays in use,
+//! which is said once and counted, and it is tried again every second.
+
+mod expiry;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::mem;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::{Duration, SystemTime};
+
+use mvp_net::ReloadableTls;
+use mvp_proxy::control::MemberRecord;
+use mvp_proxy::data::ReloadableOutbound;
+use tokio::sync::watch;
+
+use crate::config::pem::{Files, Read};
+use crate::config::{CertificateFile, KeyPair, Peer, Peers, PeersFile, ServeConfig, peers_file};
+use crate::files;
+use crate::mistake::Mistake;
+use crate::tls;
+use expiry::Expiry;
+use report::Report;
+
+pub(crate) use report::ReloadMetrics;
+
+/// How often the files are looked at.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// How soon again after a change, to see whether it was the last.
+const SETTLING: Duration = Duration::from_millis(200);
+
+/// What is in force, and can be replaced.
+#[derive(Clone)]
+pub(crate) struct InForce {
+    pub(crate) tls: ReloadableTls,
+    pub(crate) outbound_local: ReloadableOutbound,
+    pub(crate) outbound_peers: Option<ReloadableOutbound>,
+    pub(crate) members: watch::Sender<Vec<MemberRecord>>,
+}
+
+/// Looks at the files, and replaces what is in force.
+pub(crate) struct Reloader {
+    /// The files in it are those in use.
+    config: ServeConfig,
+    in_force: InForce,
+    /// What the files held at the last look, and when something was last made of them.
+    seen: Seen,
+    used: Seen,
+    report: Report,
+    expiry: Expiry,
+}
+
+/// What the files held, or why they could not be read.
+type Seen = BTreeMap<PathBuf, Result<Vec<u8>, String>>;
+
+/// What a file gave: something new, or nothing.
+type Loaded<T> = Result<Option<T>, Mistake>;
+
+impl Reloader {
+    /// `config` is what is in force now.
+    pub(crate) fn new(
+        config: ServeConfig,
+        in_force: InForce,
+        metrics: ReloadMetrics,
+        now: SystemTime,
+    ) -> Reloader {
+        let used = in_use(&config);
+        let expiry = Expiry::start(&config, metrics.clone(), now);
+        let mut keys: Vec<_> = certificates(&config).map(|file| file.key).collect();
+        keys.extend(config.peers.file.iter().map(|_| peers_file::KEY));
+        let report = Report::new(metrics, &keys);
+        Reloader { config, in_force, seen: used.clone(), used, report, expiry }
+    }
+
+    /// Looks until nobody can wake it any more; at once when it is woken.
+    pub(crate) fn run(mut self, wake: &mpsc::Receiver<()>) {
+        loop {
+            let pause = self.look(SystemTime::now());
+            if wake.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Disconnected) {
+                return;
+            }
+        }
+    }
+
+    /// Looks once. Gives how long to wait for the next time.
+    fn look(&mut self, now: SystemTime) -> Duration {
+        let seen: Seen = self.used.keys().map(|path| (path.clone(), files::read(path))).collect();
+        let settled = seen == self.seen;
+        self.seen = seen;
+        if !settled {
+            return SETTLING;
+        }
+        if self.seen != self.used || self.report.is_failing() {
+            self.used.clone_from(&self.seen);
+            self.reload(now);
+        }
+        self.expiry.observe(&self.config, now);
+        INTERVAL
+    }
+
+    /// Puts to use whatever is new and good.
+    fn reload(&mut self, now: SystemTime) {
+        let (origins, seen) = (self.config.origins.clone(), self.seen.clone());
+        let read = move |path: &Path| match seen.get(path) {
+            Some(held) => held.clone(),
+            None => files::read(path),
+        };
+        let mut files = Files::new(&origins, now, &read);
+        self.reload_serving(&mut files);
+        self.reload_clients(&mut files);
+        self.reload_outbound(&mut files);
+        self.reload_peers(&read);
+    }
+
+    /// What clients see of us. Connections that there are keep what they saw.
+    fn reload_serving(&mut self, files: &mut Files<'_>) {
+        let key = self.config.serving.chain.key;
+        let loaded = new_pair(files, &self.config.serving);
+        let Some(new) = self.report.take(key, loaded) else { return };
+        let old = mem::replace(&mut self.config.serving, new);
+        if !self.replace_server(&[key]) {
+            self.config.serving = old;
+        }
+    }
+
+    /// Whom of the clients we know. Also those that are connected are judged anew.
+    fn reload_clients(&mut self, files: &mut Files<'_>) {
+        let config = &mut self.config;
+        let old = (config.client_ca.clone(), config.request_header.ca.clone());
+        let mut keys = Vec::new();
+        for ca in [&mut config.client_ca, &mut config.request_header.ca].into_iter().flatten() {
+            if let Some(new) = self.report.take(ca.key, new_authorities(files, ca)) {
+                keys.push(ca.key);
+                *ca = new;
+            }
+        }
+        if !keys.is_empty() && !self.replace_server(&keys) {
+            (self.config.client_ca, self.config.request_header.ca) = old;
+        }
+    }
+
+    /// Whether it could be done.
+    fn replace_server(&mut self, keys: &[&'static str]) -> bool {
+        match tls::server(&self.config) {
+            Ok(tls) => {
+                self.in_force.tls.replace(tls);
+                self.report.replaced(keys);
+                true
+            }
+            Err(error) => {
+                self.report.failed(keys, &format!("{error:#}"));
+                false
+            }
+        }
+    }
+
+    /// What servers see of us, and whom of them we believe: all of it at once, because a new
+    /// certificate may need the new CA. Requests that are under way stay where they are.
+    fn reload_outbound(&mut self, files: &mut Files<'_>) {
+        let config = &mut self.config;
+        let old = (config.proxy_client.clone(), config.local.ca.clone(), config.peers.ca.clone());
+        let mut keys = Vec::new();
+        for ca in [Some(&mut config.local.ca), config.peers.ca.as_mut()].into_iter().flatten() {
+            if let Some(new) = self.report.take(ca.key, new_authorities(files, ca)) {
+                keys.push(ca.key);
+                *ca = new;
+            }
+        }
+        keys.extend(self.load_proxy(files));
+        // One file may be both.
+        keys.dedup();
+        if keys.is_empty() {
+            return;
+        }
+        let local = tls::outbound(&self.config, &self.config.local.ca);
+        let peers = self.config.peers.ca.as_ref().map(|ca| tls::outbound(&self.config, ca));
+        match local.and_then(|local| Ok((local, peers.transpose()?))) {
+            Ok((local, peers)) => {
+                self.in_force.outbound_local.replace(local);
+                if let (Some(in_force), Some(peers)) = (&self.in_force.outbound_peers, peers) {
+                    in_force.replace(peers);
+                }
+                self.report.replaced(&keys);
+            }
+            Err(error) => {
+                let config = &mut self.config;
+                (config.proxy_client, config.local.ca, config.peers.ca) = old;
+                self.report.failed(&keys, &format!("{error:#}"));
+            }
+        }
+    }
+
+    /// Takes over a new proxy certificate, and names its setting. One by which nobody would know us
+    /// is refused; so it is said of the one in use, if it came to that by a change of the CAs.
+    fn load_proxy(&mut self, files: &mut Files<'_>) -> Option<&'static str> {
+        let in_use = self.config.proxy_client.clone()?;
+        let key = in_use.chain.key;
+        let new = match new_pair(files, &in_use) {
+            Ok(new) => new,
+            Err(mistake) => {
+                self.report.failed(&[key], &mistake.to_string());
+                return None;
+            }
+        };
+        let is_new = new.is_some();
+        if is_new {
+            self.config.proxy_client = new;
+        }
+        match tls::check_proxy_identity(&self.config) {
+            Ok(()) if is_new => Some(key),
+            Ok(()) => {
+                self.report.unchanged(key);
+                None
+            }
+            Err(error) => {
+                self.config.proxy_client = Some(in_use);
+                self.report.failed(&[key], &format!("{error:#}"));
+                None
+            }
+        }
+    }
+
+    /// Who the other members are.
+    fn reload_peers(&mut self, read: &Read) {
+        let Peers { file, named, .. } = &self.config.peers;
+        let Some(file) = file else { return };
+        let held = read(&file.path);
+        let loaded = if held.as_ref() == Ok(&file.bytes) {
+            Ok(None)
+        } else {
+            let (own, origins) = (&self.config.local.id, &self.config.origins);
+            PeersFile::check(file.path.clone(), held, own, named, origins).map(Some)
+        };
+        let Some(new) = self.report.take(peers_file::KEY, loaded) else { return };
+        self.config.peers.file = Some(new);
+        self.in_force.members.send_replace(members(&self.config));
+        self.report.replaced(&[peers_file::KEY]);
+    }
+}
+
+/// The members that flags and the peers file name; nobody where nothing is sent to peers.
+pub(crate) fn members(config: &ServeConfig) -> Vec<MemberRecord> {
+    if !config.serves_peers() {
+        return Vec::new();
+    }
+    let written = config.peers.file.iter().flat_map(|file| &file.peers);
+    let record = |peer: &Peer| MemberRecord {
+        id: peer.id.as_str().into(),
+        address: Some(peer.url.authority().into()),
+        kind: peer.kind,
+        heard: None,
+    };
+    config.peers.named.iter().chain(written).map(record).collect()
+}
+
+/// A pair, if it is not the one in use.
+fn new_pair(files: &mut Files<'_>, in_use: &KeyPair) -> Loaded<KeyPair> {
+    let (chain, key) = (&in_use.chain, &in_use.key);
+    let named = ((chain.key, Some(chain.path.clone())), (key.key, Some(key.path.clone())));
+    let new = files.pair(named.0, named.1)?;
+    Ok(new.filter(|new| new.chain.pem != chain.pem || new.key.pem != key.pem))
+}
+
+/// A bundle of CAs, if it is not the one in use.
+fn new_authorities(files: &mut Files<'_>, in_use: &CertificateFile) -> Loaded<CertificateFile> {
+    let new = files.authorities(in_use.key, Some(in_use.path.clone()))?;
+    Ok(new.filter(|new| new.pem != in_use.pem))
+}
+
+/// What the files in use held when they were taken into use.
+fn in_use(config: &ServeConfig) -> Seen {
+    let mut seen = Seen::new();
+    let mut add = |path: &PathBuf, held: &Vec<u8>| seen.insert(path.clone(), Ok(held.clone()));
+    for file in certificates(config) {
+        add(&file.path, &file.pem);
+    }
+    for pair in [Some(&config.serving), config.proxy_client.as_ref()].into_iter().flatten() {
+        add(&pair.key.path, &pair.key.pem);
+    }
+    if let Some(file) = &config.peers.file {
+        add(&file.path, &file.bytes);
+    }
+    seen
+}
+
+/// Every file with certificates: chains first, then bundles.
+fn certificates(config: &ServeConfig) -> impl Iterator<Item = &CertificateFile> {
+    let chains = [Some(&config.serving.chain), config.proxy_client.as_ref().map(|p| &p.chain)];
+    let bundles = [
+        config.client_ca.as_ref(),
+        config.request_header.ca.as_ref(),
+        Some(&config.local.ca),
+        config.peers.ca.as_ref(),
+    ];
+    chains.into_iter().chain(bundles).flatten()
+}

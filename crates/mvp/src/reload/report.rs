@@ -1,0 +1,128 @@
+//! What is said and counted of reloads: each trouble once, not each second. Entry: [`Report`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use super::Loaded;
+
+/// What is counted. Settings are named by the flag of the certificate where a key belongs to it.
+#[derive(Clone)]
+pub(crate) struct ReloadMetrics {
+    /// All of it, for whoever writes metrics down.
+    pub(crate) registry: Arc<Registry>,
+    reloads: Family<ResultLabels, Counter>,
+    failing: Family<FlagLabels, Gauge>,
+    pub(super) expiration: Family<FlagLabels, Gauge>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabels {
+    flag: &'static str,
+    result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct FlagLabels {
+    pub(super) flag: &'static str,
+}
+
+impl Default for ReloadMetrics {
+    fn default() -> Self {
+        let mut registry = Registry::default();
+        let reloads = Family::<ResultLabels, Counter>::default();
+        registry.register(
+            "mvp_reload",
+            "Changes of files: taken into use, or refused and the old one kept",
+            reloads.clone(),
+        );
+        let failing = Family::<FlagLabels, Gauge>::default();
+        registry.register(
+            "mvp_reload_failing",
+            "Whether what a file holds now cannot be used, so that the old one is in use",
+            failing.clone(),
+        );
+        let expiration = Family::<FlagLabels, Gauge>::default();
+        registry.register(
+            "mvp_certificate_expiration_timestamp_seconds",
+            "When the first of the certificates in use of a file expires, in seconds since 1970",
+            expiration.clone(),
+        );
+        Self { registry: Arc::new(registry), reloads, failing, expiration }
+    }
+}
+
+/// Which settings are in trouble, and with what.
+pub(super) struct Report {
+    metrics: ReloadMetrics,
+    failing: BTreeMap<&'static str, String>,
+}
+
+impl Report {
+    /// About these settings, which are all well.
+    pub(super) fn new(metrics: ReloadMetrics, keys: &[&'static str]) -> Report {
+        for flag in keys {
+            for result in ["ok", "failed"] {
+                metrics.reloads.get_or_create(&ResultLabels { flag, result }).inc_by(0);
+            }
+            metrics.failing.get_or_create(&FlagLabels { flag }).set(0);
+        }
+        Report { metrics, failing: BTreeMap::new() }
+    }
+
+    #[cfg(test)]
+    pub(super) fn metrics(&self) -> &ReloadMetrics {
+        &self.metrics
+    }
+
+    /// Whether any is in trouble.
+    pub(super) fn is_failing(&self) -> bool {
+        !self.failing.is_empty()
+    }
+
+    /// What is new, if anything; trouble is reported.
+    pub(super) fn take<T>(&mut self, key: &'static str, loaded: Loaded<T>) -> Option<T> {
+        match loaded {
+            Ok(Some(new)) => return Some(new),
+            Ok(None) => self.unchanged(key),
+            Err(mistake) => self.failed(&[key], &mistake.to_string()),
+        }
+        None
+    }
+
+    /// What a file holds is in use.
+    pub(super) fn unchanged(&mut self, key: &'static str) {
+        if self.failing.remove(key).is_some() {
+            self.metrics.failing.get_or_create(&FlagLabels { flag: key }).set(0);
+            tracing::info!(flag = key, "what is in use is right again");
+        }
+    }
+
+    /// What files hold was taken into use.
+    pub(super) fn replaced(&mut self, keys: &[&'static str]) {
+        for flag in keys {
+            self.failing.remove(flag);
+            self.metrics.failing.get_or_create(&FlagLabels { flag }).set(0);
+            self.metrics.reloads.get_or_create(&ResultLabels { flag, result: "ok" }).inc();
+            tracing::info!(flag, "reloaded");
+        }
+    }
+
+    /// What files hold cannot be used, for one reason.
+    pub(super) fn failed(&mut self, keys: &[&'static str], reason: &str) {
+        for flag in keys {
+            if self.failing.get(flag).is_some_and(|known| known == reason) {
+                continue;
+            }
+            self.failing.insert(flag, reason.to_owned());
+            self.metrics.failing.get_or_create(&FlagLabels { flag }).set(1);
+            self.metrics.reloads.get_or_create(&ResultLabels { flag, result: "failed" }).inc();
+            tracing::warn!(flag, "not reloaded, the old one stays in use: {reason}");
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! Files that change under the reloader's eyes, in all the ways in which files are changed.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::sync::Arc;
+
+use mvp_net::UnixTime;
+use prometheus_client::encoding::text::encode;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa,
+    KeyPair as TestKey,
+};
+
+use super::*;
+use crate::cli::{self, Invocation};
+use crate::reload::expiry::Validity;
+
+type Ca = CertifiedIssuer<'static, TestKey>;
+
+/// A directory with the files of a configuration, and who made them.
+struct Place {
+    directory: PathBuf,
+    servers: Ca,
+    clients: Ca,
+    proxies: Ca,
+}
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let directory =
+            std::env::temp_dir().join(format!("mvp-reload-{name}-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let [servers, clients, proxies] = ["servers", "clients", "proxies"].map(authority);
+        let place = Place { directory, servers, clients, proxies };
+        place.write_pair("server", &issue(&place.servers, "server"));
+        place.write_pair("proxy", &issue(&place.proxies, "proxy"));
+        place.write("ca.crt", &place.servers.pem());
+        place.write("client-ca.crt", &place.clients.pem());
+        place.write("proxy-ca.crt", &place.proxies.pem());
+        place.write("peers.yaml", "peers: [{id: b, address: 'https://10.0.0.2:1'}]");
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    fn write_pair(&self, name: &str, (certificate, key): &(String, String)) {
+        self.write(&format!("{name}.crt"), certificate);
+        self.write(&format!("{name}.key"), key);
+    }
+
+    fn reloader(&self) -> Reloader {
+        let shown = self.directory.display();
+        let argv: Vec<OsString> = [
+            "mvp",
+            "serve",
+            "--local-server=https://127.0.0.1:1",
+            "--server-id=a",
+            "--tls-cert-file=@/server.crt",
+            "--tls-private-key-file=@/server.key",
+            "--client-ca-file=@/client-ca.crt",
+            "--requestheader-client-ca-file=@/proxy-ca.crt",
+            "--proxy-client-cert-file=@/proxy.crt",
+            "--proxy-client-key-file=@/proxy.key",
+            "--peer-ca-file=@/ca.crt",
+            "--peer=flagged=https://10.0.0.1:1",
+            "--peers-file=@/peers.yaml",
+        ]
+        .iter()
+        .map(|argument| argument.replace('@', &shown.to_string()).into())
+        .collect();
+        let now = SystemTime::now();
+        let Ok(Invocation::Serve(args, origins)) = cli::parse(argv) else { panic!() };
+        let config = ServeConfig::check(*args, &origins, now).unwrap();
+        let in_force = InForce {
+            tls: ReloadableTls::new(tls::server(&config).unwrap()),
+            outbound_local: tls::outbound(&config, &config.local.ca).unwrap().into(),
+            outbound_peers: Some(tls::outbound(&config, &config.local.ca).unwrap().into()),
+            members: watch::Sender::new(members(&config)),
+        };
+        Reloader::new(config, in_force, ReloadMetrics::default(), now)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn named(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params
+}
+
+fn authority(name: &str) -> Ca {
+    let mut params = named(name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, TestKey::generate().unwrap()).unwrap()
+}
+
+fn issue(ca: &Ca, name: &str) -> (String, String) {
+    issue_with(ca, named(name))
+}
+
+fn issue_with(ca: &Ca, params: CertificateParams) -> (String, String) {
+    let key = TestKey::generate().unwrap();
+    (params.signed_by(&key, ca).unwrap().pem(), key.serialize_pem())
+}
+
+impl Reloader {
+    /// Looks until what there is now is settled.
+    fn settle(&mut self) {
+        while self.look(SystemTime::now()) == SETTLING {}
+    }
+
+    fn serves(&self, certificate: &str) -> bool {
+        self.config.serving.chain.pem == certificate.as_bytes()
+    }
+
+    /// `mvp_reload_total` with both results, and `mvp_reload_failing`.
+    fn counts(&self, flag: &str) -> (u64, u64, u64) {
+        let mut text = String::new();
+        encode(&mut text, &self.report.metrics().registry).unwrap();
+        let value = |start: String| -> u64 {
+            let line = text.lines().find(|line| line.starts_with(&start));
+            let line = line.unwrap_or_else(|| panic!("no {start} in\n{text}"));
+            line.rsplit(' ').next().unwrap().parse().unwrap()
+        };
+        let total = |result: &str| {
+            value(format!("mvp_reload_total{{flag=\"{flag}\",result=\"{result}\"}}"))
+        };
+        let failing = value(format!("mvp_reload_failing{{flag=\"{flag}\"}}"));
+        (total("ok"), total("failed"), failing)
+    }
+}
+
+const SERVING: &str = "tls-cert-file";
+const PROXY: &str = "proxy-client-cert-file";
+
+#[test]
+fn nothing_changes_while_nothing_changes() {
+    let place = Place::new("nothing");
+    let mut reloader = place.reloader();
+    let before = reloader.in_force.tls.current();
+    for _ in 0..3 {
+        assert_eq!(reloader.look(SystemTime::now()), INTERVAL);
+    }
+    assert!(Arc::ptr_eq(&before, &reloader.in_force.tls.current()));
+    assert_eq!(reloader.counts(SERVING), (0, 0, 0));
+}
+
+#[test]
+fn a_file_is_renamed_into_its_place() {
+    let place = Place::new("rename");
+    let mut reloader = place.reloader();
+    let new = issue(&place.servers, "new");
+    place.write_pair("next", &new);
+    fs::rename(place.path("next.key"), place.path("server.key")).unwrap();
+    fs::rename(place.path("next.crt"), place.path("server.crt")).unwrap();
+    let before = reloader.in_force.tls.current();
+    reloader.settle();
+    assert!(reloader.serves(&new.0));
+    assert!(!Arc::ptr_eq(&before, &reloader.in_force.tls.current()));
+    assert_eq!(reloader.counts(SERVING), (1, 0, 0));
+}
+
+#[test]
+fn a_file_is_written_in_place() {
+    let place = Place::new("in-place");
+    let mut reloader = place.reloader();
+    let new = issue(&place.servers, "new");
+    place.write_pair("server", &new);
+    reloader.settle();
+    assert!(reloader.serves(&new.0));
+}
+
+#[test]
+fn a_volume_is_swapped_as_kubernetes_does() {
+    let place = Place::new("volume");
+    let version = |name: &str, pair: &(String, String)| {
+        fs::create_dir_all(place.path(name)).unwrap();
+        place.write_pair(&format!("{name}/server"), pair);
+        let _ = fs::remove_file(place.path("..data_tmp"));
+        symlink(name, place.path("..data_tmp")).unwrap();
+        fs::rename(place.path("..data_tmp"), place.path("..data")).unwrap();
+    };
+    version("..first", &issue(&place.servers, "first"));
+    for file in ["server.crt", "server.key"] {
+        fs::remove_file(place.path(file)).unwrap();
+        symlink(format!("..data/{file}"), place.path(file)).unwrap();
+    }
+    let mut reloader = place.reloader();
+    let second = issue(&place.servers, "second");
+    version("..second", &second);
+    reloader.settle();
+    assert!(reloader.serves(&second.0));
+    assert_eq!(reloader.counts(SERVING), (1, 0, 0));
+}
+
+#[test]
+fn a_pair_is_used_when_both_halves_are_there() {
+    let place = Place::new("halves");
+    let mut reloader = place.reloader();
+    let (old, new) =
+        (fs::read_to_string(place.path("server.crt")).unwrap(), issue(&place.servers, "new"));
+    place.write("server.crt", &new.0);
+    for _ in 0..5 {
+        reloader.settle();
+        assert!(reloader.serves(&old));
+        assert_eq!(reloader.counts(SERVING), (0, 1, 1), "said once");
+    }
+    place.write("server.key", &new.1);
+    reloader.settle();
+    assert!(reloader.serves(&new.0));
+    assert_eq!(reloader.counts(SERVING), (1, 1, 0));
+}
+
+#[test]
+fn a_file_that_is_being_written_is_left_in_peace() {
+    let place = Place::new("writing");
+    let mut reloader = place.reloader();
+    let new = [authority("clients").pem(), authority("clients").pem()].concat();
+    // Each half is a good bundle by itself.
+    for length in [new.len() / 2, new.len()] {
+        place.write("client-ca.crt", &new[..length]);
+        assert_eq!(reloader.look(SystemTime::now()), SETTLING);
+        assert_eq!(reloader.counts("client-ca-file"), (0, 0, 0));
+    }
+    reloader.settle();
+    assert_eq!(reloader.counts("client-ca-file"), (1, 0, 0));
+    assert_eq!(reloader.config.client_ca.as_ref().unwrap().certificates.len(), 2);
+}
+
+#[test]
+fn a_broken_file_keeps_the_old_one_and_each_trouble_is_said_once() {
+    let place = Place::new("broken");
+    let mut reloader = place.reloader();
+    let old = place.clients.pem();
+    let before = reloader.in_force.tls.current();
+    fs::remove_file(place.path("client-ca.crt")).unwrap();
+    for (text, failures) in [(None, 1), (Some(""), 2), (Some("nonsense"), 2), (Some(&old[..99]), 3)]
+    {
+        if let Some(text) = text {
+            place.write("client-ca.crt", text);
+        }
+        reloader.settle();
+        reloader.settle();
+        assert_eq!(reloader.counts("client-ca-file"), (0, failures, 1), "{text:?}");
+    }
+    // Others are not held up by it.
+    let new = issue(&place.servers, "new");
+    place.write_pair("server", &new);
+    reloader.settle();
+    assert!(reloader.serves(&new.0));
+    assert!(!Arc::ptr_eq(&before, &reloader.in_force.tls.current()));
+
+    place.write("client-ca.crt", &old);
+    reloader.settle();
+    assert_eq!(reloader.counts("client-ca-file"), (0, 3, 0), "as it was");
+}
+
+#[test]
+fn a_new_client_ca_is_believed_and_the_old_one_no_more() {
+    let place = Place::new("client-ca");
+    let mut reloader = place.reloader();
+    let clients = authority("clients");
+    place.write("client-ca.crt", &clients.pem());
+    reloader.settle();
+    let trust = Arc::clone(reloader.in_force.tls.current().trust());
+    for (ca, known) in [(&clients, true), (&place.clients, false)] {
+        let key = TestKey::generate().unwrap();
+        let chain = [named("alice").signed_by(&key, ca).unwrap().der().clone()];
+        assert_eq!(trust.judge(&chain, UnixTime::now()).user.is_some(), known);
+    }
+}
+
+#[test]
+fn a_proxy_certificate_that_nobody_would_believe_is_refused_until_its_ca_comes() {
+    let place = Place::new("proxy");
+    let mut reloader = place.reloader();
+    let before = reloader.in_force.outbound_local.current();
+    let proxies = authority("proxies");
+    let new = issue(&proxies, "proxy");
+    place.write_pair("proxy", &new);
+    reloader.settle();
+    assert_eq!(reloader.counts(PROXY), (0, 1, 1));
+    assert!(Arc::ptr_eq(&before, &reloader.in_force.outbound_local.current()));
+
+    // A user's is worse.
+    place.write_pair("proxy", &issue(&place.clients, "alice"));
+    reloader.settle();
+    assert_eq!(reloader.counts(PROXY), (0, 2, 1));
+
+    place.write_pair("proxy", &new);
+    place.write("proxy-ca.crt", &proxies.pem());
+    reloader.settle();
+    assert_eq!(reloader.counts(PROXY), (1, 2, 0));
+    assert_eq!(reloader.counts("requestheader-client-ca-file"), (1, 0, 0));
+    assert_eq!(reloader.config.proxy_client.as_ref().unwrap().chain.pem, new.0.as_bytes());
+    assert!(!Arc::ptr_eq(&before, &reloader.in_force.outbound_local.current()));
+}
+
+#[test]
+fn a_ca_without_the_proxy_certificate_in_use_is_taken_and_complained_of() {
+    let place = Place::new("proxy-ca");
+    let mut reloader = place.reloader();
+    place.write("proxy-ca.crt", &authority("proxies").pem());
+    reloader.settle();
+    assert_eq!(reloader.counts("requestheader-client-ca-file"), (1, 0, 0), "as was asked");
+    assert_eq!(reloader.counts(PROXY), (0, 1, 1));
+    place.write("proxy-ca.crt", &place.proxies.pem());
+    reloader.settle();
+    assert_eq!(reloader.counts(PROXY), (0, 1, 0));
+}
+
+#[test]
+fn a_client_ca_that_lets_anybody_pose_as_anybody_is_refused() {
+    let place = Place::new("shared");
+    let mut reloader = place.reloader();
+    place.write("client-ca.crt", &place.proxies.pem());
+    reloader.settle();
+    assert_eq!(reloader.counts("client-ca-file"), (0, 1, 1));
+    assert_eq!(reloader.config.client_ca.as_ref().unwrap().pem, place.clients.pem().as_bytes());
+}
+
+#[test]
+fn one_file_for_the_local_server_and_for_peers_is_both() {
+    let place = Place::new("both");
+    let mut reloader = place.reloader();
+    let in_force = reloader.in_force.clone();
+    let peers = in_force.outbound_peers.unwrap();
+    let before = (in_force.outbound_local.current(), peers.current());
+    place.write("ca.crt", &[place.servers.pem(), authority("servers").pem()].concat());
+    reloader.settle();
+    assert_eq!(reloader.counts("peer-ca-file"), (1, 0, 0));
+    assert!(!Arc::ptr_eq(&before.0, &in_force.outbound_local.current()));
+    assert!(!Arc::ptr_eq(&before.1, &peers.current()));
+}
+
+#[test]
+fn the_peers_file_says_who_the_members_are() {
+    let place = Place::new("peers");
+    let mut reloader = place.reloader();
+    let members = reloader.in_force.members.subscribe();
+    let ids = || members.borrow().iter().map(|member| member.id.to_string()).collect::<Vec<_>>();
+    assert_eq!(ids(), ["flagged", "b"]);
+    place.write("peers.yaml", "peers: [{id: c, address: 'https://10.0.0.3:1'}]");
+    reloader.settle();
+    assert_eq!(ids(), ["flagged", "c"]);
+    for broken in ["peers: [", "peers: [{id: flagged, address: 'https://10.0.0.3:1'}]", ""] {
+        place.write("peers.yaml", broken);
+        reloader.settle();
+        assert_eq!(ids(), ["flagged", "c"]);
+    }
+    assert_eq!(reloader.counts("peers-file"), (1, 3, 1));
+    place.write("peers.yaml", "peers: []");
+    reloader.settle();
+    assert_eq!(ids(), ["flagged"]);
+    assert_eq!(reloader.counts("peers-file"), (2, 3, 0));
+}
+
+#[test]
+fn the_end_of_certificates_is_known_and_told() {
+    let place = Place::new("expiry");
+    let mut reloader = place.reloader();
+    let now = SystemTime::now();
+    let in_hours = |hours: u64| now + Duration::from_hours(hours);
+    let mut params = named("server");
+    params.not_after = in_hours(30).into();
+    place.write_pair("server", &issue_with(&place.servers, params));
+    reloader.settle();
+    let mut text = String::new();
+    encode(&mut text, &reloader.report.metrics().registry).unwrap();
+    let until = crate::config::pem::unix_seconds(in_hours(30));
+    let line = "mvp_certificate_expiration_timestamp_seconds{flag=\"tls-cert-file\"}";
+    assert!(text.contains(&format!("{line} {until}")), "{until} is not in\n{text}");
+    for (hours, expected) in [(0, Validity::Good), (7, Validity::Near), (31, Validity::Expired)] {
+        reloader.look(in_hours(hours));
+        assert_eq!(reloader.expiry.told(SERVING), Some(expected), "after {hours} hours");
+    }
+}

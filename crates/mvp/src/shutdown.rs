@@ -1,0 +1,58 @@
+//! The end, step by step: fail readiness, serve on for a while, drain, be gone. Entry:
+//! [`Shutdown::run`].
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::config::ServeConfig;
+use crate::signals::{Asked, Signals};
+
+/// How far the end has come.
+pub(crate) struct Shutdown {
+    /// Set first: we are about to leave. Whoever chooses between members should choose another.
+    pub(crate) leaving: CancellationToken,
+    /// Set after the delay: workers take no more connections and drain. Also set by a worker that
+    /// ends by itself.
+    pub(crate) stop: CancellationToken,
+    delay: Duration,
+    /// How long a drain may take.
+    pub(crate) grace: Duration,
+}
+
+impl Shutdown {
+    pub(crate) fn new(config: &ServeConfig) -> Shutdown {
+        Shutdown {
+            leaving: CancellationToken::new(),
+            stop: CancellationToken::new(),
+            delay: config.shutdown_delay,
+            grace: config.shutdown_grace,
+        }
+    }
+
+    /// Waits for the signal to end, and until it is time to stop. SIGHUP wakes the reloader.
+    pub(crate) async fn run(&self, mut signals: Signals, reload: mpsc::Sender<()>) {
+        let name = loop {
+            tokio::select! {
+                () = self.stop.cancelled() => return,
+                asked = signals.next() => match asked {
+                    Asked::End(name) => break name,
+                    // The reloader never ends before us.
+                    Asked::Reload => drop(reload.send(())),
+                },
+            }
+        };
+        self.leaving.cancel();
+        let (delay, grace) = (self.delay.as_secs_f64(), self.grace.as_secs_f64());
+        tracing::info!(delay, grace, "{name} received, draining; a second one ends it at once");
+        tokio::spawn(async move {
+            signals.end().await;
+            std::process::exit(1);
+        });
+        tokio::select! {
+            () = self.stop.cancelled() => {}
+            () = tokio::time::sleep(self.delay) => {}
+        }
+    }
+}
