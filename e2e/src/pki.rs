@@ -15,6 +15,7 @@ type Authority = CertifiedIssuer<'static, KeyPair>;
 /// Authorities, and the folder of what they signed.
 pub(crate) struct Pki {
     folder: PathBuf,
+    addresses: Vec<IpAddr>,
     cluster: Authority,
     front_proxy: Authority,
 }
@@ -33,17 +34,50 @@ impl Pki {
         fs::create_dir_all(folder)?;
         let pki = Pki {
             folder: folder.to_owned(),
+            addresses: addresses.to_vec(),
             cluster: authority("kubernetes")?,
             front_proxy: authority("front-proxy-ca")?,
         };
-        fs::write(pki.ca(), pki.cluster.pem())?;
-        fs::write(pki.front_proxy_ca(), pki.front_proxy.pem())?;
+        replace(&pki.ca(), &pki.cluster.pem())?;
+        replace(&pki.front_proxy_ca(), &pki.front_proxy.pem())?;
         let tokens = KeyPair::generate()?;
         fs::write(pki.service_accounts().key, tokens.serialize_pem())?;
         fs::write(pki.service_accounts().certificate, tokens.public_key_pem())?;
-        pki.renew_server(addresses)?;
-        pki.renew_front_proxy()?;
+        pki.sign_servers()?;
         Ok(pki)
+    }
+
+    /// Takes new authorities, and trusts the old ones beside them.
+    pub(crate) fn take_new_authorities(&mut self) -> anyhow::Result<()> {
+        let (old, old_front_proxy) = (self.cluster.pem(), self.front_proxy.pem());
+        self.cluster = authority("kubernetes-next")?;
+        self.front_proxy = authority("front-proxy-ca-next")?;
+        replace(&self.ca(), &format!("{old}{}", self.cluster.pem()))?;
+        let both = format!("{old_front_proxy}{}", self.front_proxy.pem());
+        replace(&self.front_proxy_ca(), &both)
+    }
+
+    /// Trusts the present authorities alone.
+    pub(crate) fn drop_old_authorities(&self) -> anyhow::Result<()> {
+        replace(&self.ca(), &self.cluster.pem())?;
+        replace(&self.front_proxy_ca(), &self.front_proxy.pem())
+    }
+
+    /// The present authority of servers and users, as a file of its own.
+    pub(crate) fn present_ca(&self) -> anyhow::Result<PathBuf> {
+        let file = self.folder.join("present-ca.crt");
+        replace(&file, &self.cluster.pem())?;
+        Ok(file)
+    }
+
+    /// Signs what servers present to clients and to each other, anew.
+    pub(crate) fn sign_servers(&self) -> anyhow::Result<()> {
+        let mut names = vec!["kubernetes.default.svc".to_owned(), "localhost".to_owned()];
+        names.extend(self.addresses.iter().map(IpAddr::to_string));
+        let params = CertificateParams::new(names)?;
+        let server = ExtendedKeyUsagePurpose::ServerAuth;
+        self.sign("server", &self.cluster, params, "kube-apiserver", &[], server)?;
+        self.speaker("front-proxy-client").map(drop)
     }
 
     pub(crate) fn ca(&self) -> PathBuf {
@@ -67,18 +101,6 @@ impl Pki {
     /// What servers present to each other to speak for users.
     pub(crate) fn front_proxy(&self) -> Pair {
         self.pair("front-proxy-client")
-    }
-
-    fn renew_server(&self, addresses: &[IpAddr]) -> anyhow::Result<()> {
-        let mut names = vec!["kubernetes.default.svc".to_owned(), "localhost".to_owned()];
-        names.extend(addresses.iter().map(IpAddr::to_string));
-        let params = CertificateParams::new(names)?;
-        let server = ExtendedKeyUsagePurpose::ServerAuth;
-        self.sign("server", &self.cluster, params, "kube-apiserver", &[], server)
-    }
-
-    fn renew_front_proxy(&self) -> anyhow::Result<()> {
-        self.speaker("front-proxy-client").map(drop)
     }
 
     /// A user by certificate, in two groups at most.
@@ -133,11 +155,16 @@ impl Pki {
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, authority)?;
         let pair = self.pair(file);
-        fs::write(&pair.certificate, certificate.pem())
-            .with_context(|| format!("cannot write {:?}", pair.certificate))?;
-        fs::write(&pair.key, key.serialize_pem())?;
-        Ok(())
+        replace(&pair.certificate, &certificate.pem())?;
+        replace(&pair.key, &key.serialize_pem())
     }
+}
+
+/// Puts a file in the place of another, whole.
+fn replace(file: &Path, text: &str) -> anyhow::Result<()> {
+    let beside = file.with_extension("next");
+    fs::write(&beside, text).with_context(|| format!("cannot write {beside:?}"))?;
+    Ok(fs::rename(&beside, file)?)
 }
 
 fn authority(name: &str) -> anyhow::Result<Authority> {

@@ -8,6 +8,7 @@ mod killed;
 mod namespace;
 mod objects;
 mod restart;
+mod rotation;
 mod routing;
 mod spoofs;
 mod stopped;
@@ -138,6 +139,12 @@ pub(crate) fn all() -> Vec<Case> {
             "namespace/with-mvp",
             namespace::with_mvp,
             "the same with mvp: the Job is gone"
+        ),
+        case!(
+            Mixed,
+            "rotation/whole-cluster",
+            rotation::whole_cluster,
+            "every certificate and authority of the cluster is replaced under load"
         ),
         case!(
             Cable,
