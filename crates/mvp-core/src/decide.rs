@@ -190,6 +190,11 @@ impl<'a> Case<'a> {
             }
             _ => exact,
         };
+        // Row 6: whoever sent it here may have seen more of the local server than we did yet.
+        let passed_on = asked.origin != Origin::Client;
+        if passed_on && exact.listed_by_anyone() && !opaque && !self.denied_by_local() {
+            return self.ask_local(Reason::ServedElsewhere, OnNotFound::NextIfRouting);
+        }
         // Rows 5 and 6: served elsewhere.
         if exact.any() {
             if asked.origin != Origin::Client {

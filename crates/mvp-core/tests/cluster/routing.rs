@@ -1,6 +1,7 @@
 //! Rows 3 to 6, 12 and 13: who serves it, and may the request be passed on?
 
-use crate::builder::{Cluster, member};
+use crate::builder::{Cluster, NOW, member, ready, second};
+use mvp_core::decide::{Asked, Denial, LocalHealth, Origin};
 use mvp_core::member::Presence;
 
 const JOBS: &str = "GET /apis/batch/v1/namespaces/default/jobs";
@@ -109,8 +110,17 @@ fn row_5_members_that_left_or_have_no_address_are_not_asked_and_not_forgotten() 
 
 #[test]
 fn row_6_a_request_is_passed_on_once() {
-    assert_eq!(old_and_new().peer(JOBS), "refuse: served-elsewhere");
-    assert_eq!(old_and_new().marked(JOBS), "refuse: served-elsewhere");
+    // Whoever passed it on may have seen more of local than we did. Local is asked, nobody else.
+    let asked = "ask-local: served-elsewhere, next on 404 of routing";
+    assert_eq!(old_and_new().peer(JOBS), asked);
+    assert_eq!(old_and_new().marked(JOBS), asked);
+    for origin in [Origin::Peer, Origin::Marked] {
+        let denials = [Denial { member: "old", at: second(NOW), listed: false }];
+        let denied = Asked { origin, denials: &denials, ..ready() };
+        assert_eq!(old_and_new().asked(JOBS, denied), "refuse: served-elsewhere");
+        let down = Asked { origin, local: LocalHealth::Unreachable, ..ready() };
+        assert_eq!(old_and_new().asked(JOBS, down), "refuse: local-down");
+    }
 }
 
 #[test]
