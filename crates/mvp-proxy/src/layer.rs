@@ -14,20 +14,20 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::Body as HttpBody;
 use mvp_core::decide::{Action, Asked, Decision, Denial, LocalHealth, OnNotFound, Origin, Reason};
 use mvp_core::discovery::Part;
-use mvp_core::member::Seen;
+use mvp_core::member::{Member, Seen};
 use mvp_core::request::DiscoveryPath;
 use mvp_core::{RequestInfo, Snapshot, Timestamp, decide};
 use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::body::{Body, BodyError};
-use crate::control::SnapshotReader;
+use crate::control::{LocalState, SnapshotReader};
 use crate::data::{Inspected, Replay, Unreachable, answer, inspect_not_found, refuse};
 use crate::error::Stage;
 use crate::identity::{Identity, RemoteHeaders};
 use crate::local::{LocalSlot, SharedLocal};
-use crate::metrics::{Metrics, Outcome};
-use crate::peers::Peers;
+use crate::metrics::{Failover, Metrics, Outcome};
+use crate::peers::{Peers, Replays, mark_refused};
 use crate::status;
 
 /// How long a request waits for a refresh that may prove a 404 false.
@@ -39,11 +39,12 @@ pub struct MixedVersionLayer {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Shared {
     reader: SnapshotReader,
     peers: Option<Peers>,
     local: LocalSlot,
+    local_state: Option<LocalState>,
     metrics: Arc<Metrics>,
 }
 
@@ -56,7 +57,16 @@ impl MixedVersionLayer {
         local: LocalSlot,
         metrics: Arc<Metrics>,
     ) -> MixedVersionLayer {
-        MixedVersionLayer { shared: Arc::new(Shared { reader, peers, local, metrics }) }
+        let shared = Shared { reader, peers, local, local_state: None, metrics };
+        MixedVersionLayer { shared: Arc::new(shared) }
+    }
+
+    /// Whether the local server can be asked is known; else it is taken for ready, as a server in
+    /// the same process is.
+    #[must_use]
+    pub fn with_local_state(self, state: LocalState) -> MixedVersionLayer {
+        let shared = Shared { local_state: Some(state), ..Arc::unwrap_or_clone(self.shared) };
+        MixedVersionLayer { shared: Arc::new(shared) }
     }
 }
 
@@ -146,25 +156,36 @@ impl Exchange<'_> {
         let Some(peers) = &self.shared.peers else {
             return self.ask_local(&mut local, false).await.unwrap_or_else(body_is_gone);
         };
+        peers.note_request();
         let info = self.resolve();
         let nopeer = self.accepts_only_local(&info);
+        let mut replays = Replays::of(&info, &self.parts);
         let mut snapshot = self.shared.reader.load();
         let mut denied = Denied::default();
         let mut held_back = None;
         let mut refreshed = false;
         let mut sent_for_good = false;
+        // The local server gave this request no answer, and it goes on after that.
+        let mut local_lost = None;
 
         loop {
             let denials = denied.as_denials();
-            let decision = decide(&info, &snapshot, self.asked(nopeer, &denials));
+            let health = self.local_health(local_lost);
+            let decision = decide(&info, &snapshot, self.asked(nopeer, health, &denials));
             let sends =
                 !matches!(decision.action, Action::Answer | Action::PassNotFound | Action::Refuse);
             if sends && sent_for_good {
                 return self.refuse(&info, &refused(&decision), &denied.names());
             }
+            if matches!(decision.action, Action::Peers(_))
+                && local_lost.is_some()
+                && !peers.may_fail_over()
+            {
+                return self.refuse(&info, &decision, &[]);
+            }
             let (member, response) = match decision.action {
                 Action::Answer => {
-                    let response = self.answer(&info, &snapshot, &mut local).await;
+                    let response = self.answer(&info, &snapshot, peers, &mut local).await;
                     self.record(&info, &decision, None, response.status());
                     return response;
                 }
@@ -173,15 +194,25 @@ impl Exchange<'_> {
                 }
                 Action::AskLocal => (local_id(&snapshot), self.ask_local(&mut local, false).await),
                 Action::Peers(candidates) => {
-                    match peers.send(&candidates, &info, &self.parts, &self.body).await {
+                    let (parts, body) = (&self.parts, &self.body);
+                    let sent = peers.send(&candidates, &info, parts, body, &mut replays).await;
+                    self.shared.metrics.failed_over(local_lost, sent.is_ok());
+                    match sent {
                         Ok((member, response)) => (Some(member), Some(response)),
-                        Err(tried) => return self.refuse(&info, &decision, &tried),
+                        // A server that is not ready may still answer where nobody else does.
+                        Err(failed) if health == LocalHealth::Unready && !failed.sent_for_good => {
+                            (local_id(&snapshot), self.ask_local(&mut local, false).await)
+                        }
+                        Err(failed) => return self.refuse(&info, &decision, &failed.tried),
                     }
                 }
-                Action::AskAny => match peers.send_any(&snapshot, &self.parts, &self.body).await {
-                    Ok((member, response)) => (Some(member), Some(response)),
-                    Err(tried) => return self.refuse(&info, &decision, &tried),
-                },
+                Action::AskAny => {
+                    let (parts, body) = (&self.parts, &self.body);
+                    match peers.send_any(&snapshot, parts, body, &mut replays).await {
+                        Ok((member, response)) => (Some(member), Some(response)),
+                        Err(failed) => return self.refuse(&info, &decision, &failed.tried),
+                    }
+                }
                 Action::PassNotFound => {
                     self.record(&info, &decision, None, StatusCode::NOT_FOUND);
                     return held_back.unwrap_or_else(|| status::internal("no 404 was held back"));
@@ -197,6 +228,14 @@ impl Exchange<'_> {
                 self.record(&info, &refused(&decision), member.as_deref(), response.status());
                 return response;
             };
+            // Row 9: the local server went away. Where the request may, it goes to a peer.
+            if let Some(stage) = self.lost(&response)
+                && local_lost.is_none()
+                && replays.take(stage)
+            {
+                local_lost = Some(Failover::after(stage));
+                continue;
+            }
             match self.doubt(&decision, response).await {
                 Doubt::None(response) => {
                     self.record(&info, &decision, member.as_deref(), response.status());
@@ -219,19 +258,32 @@ impl Exchange<'_> {
             denied.0.push(denial);
             if refresh {
                 refreshed = true;
-                snapshot = self.refresh(&info, nopeer, &denied).await;
+                let health = self.local_health(local_lost);
+                snapshot = self.refresh(&info, nopeer, health, &denied).await;
             }
         }
     }
 
-    fn asked<'d>(&self, nopeer: bool, denials: &'d [Denial<'d>]) -> Asked<'d> {
-        Asked {
-            origin: self.origin,
-            nopeer,
-            arrived: self.arrived,
-            local: LocalHealth::Ready,
-            denials,
+    fn asked<'d>(&self, nopeer: bool, local: LocalHealth, denials: &'d [Denial<'d>]) -> Asked<'d> {
+        Asked { origin: self.origin, nopeer, arrived: self.arrived, local, denials }
+    }
+
+    /// Whether the local server can be asked, by this request.
+    fn local_health(&self, lost: Option<Failover>) -> LocalHealth {
+        match (lost, &self.shared.local_state) {
+            (Some(_), _) => LocalHealth::Unreachable,
+            (None, Some(state)) => state.get(),
+            (None, None) => LocalHealth::Ready,
         }
+    }
+
+    /// How far a request came that the local server gave no answer to.
+    fn lost(&self, response: &Response<Body>) -> Option<Stage> {
+        let Unreachable(stage) = response.extensions().get()?;
+        if let Some(state) = &self.shared.local_state {
+            state.failed(*stage);
+        }
+        Some(*stage)
     }
 
     /// The members that have not said since this request came what they serve.
@@ -282,11 +334,12 @@ impl Exchange<'_> {
         }
     }
 
-    /// Answers from the snapshot, if the local server consents.
+    /// Answers from the snapshot, if the local server consents, or a peer while that is down.
     async fn answer<S, R>(
         &self,
         info: &RequestInfo<'_>,
         snapshot: &Snapshot,
+        peers: &Peers,
         local: &mut S,
     ) -> Response<Body>
     where
@@ -308,11 +361,50 @@ impl Exchange<'_> {
             let denied = response.status() == StatusCode::NOT_FOUND;
             return if denied { status::not_acceptable() } else { response };
         };
-        let said = call(local, answer::probe(&self.parts, path, snapshot)).await;
+        let said = match self.consent_of_local(path, snapshot, local).await {
+            Some(said) => said,
+            None => {
+                let probe = |member: &Member| answer::probe(&self.parts, path, member);
+                match peers.ask_any(snapshot, probe).await {
+                    Ok((_, said)) => said,
+                    Err(failed) => {
+                        return refuse::refuse(
+                            info,
+                            Reason::LocalDown,
+                            &failed.tried,
+                            &self.identity,
+                        );
+                    }
+                }
+            }
+        };
         if !answer::consents(said.status(), path) {
             return said;
         }
         answer::answer(&self.parts, document, form)
+    }
+
+    /// What the local server says to a request for discovery in the caller's name; nothing where it
+    /// says nothing.
+    async fn consent_of_local<S, R>(
+        &self,
+        path: &DiscoveryPath<'_>,
+        snapshot: &Snapshot,
+        local: &mut S,
+    ) -> Option<Response<Body>>
+    where
+        S: Service<Request<Body>, Response = Response<R>, Error = Infallible>,
+        R: HttpBody<Data = Bytes> + Send + 'static,
+        R::Error: Into<BodyError>,
+    {
+        if self.local_health(None) == LocalHealth::Unreachable {
+            return None;
+        }
+        let said = call(local, answer::probe(&self.parts, path, snapshot.local()?)).await;
+        match self.lost(&said) {
+            Some(_) => None,
+            None => Some(said),
+        }
     }
 
     /// Whether a response is a 404 that the decision tells us to doubt.
@@ -339,11 +431,12 @@ impl Exchange<'_> {
         &self,
         info: &RequestInfo<'_>,
         nopeer: bool,
+        health: LocalHealth,
         denied: &Denied,
     ) -> Arc<Snapshot> {
         let settled = |snapshot: &Snapshot| {
             let denials = denied.as_denials();
-            match decide(info, snapshot, self.asked(nopeer, &denials)).reason {
+            match decide(info, snapshot, self.asked(nopeer, health, &denials)).reason {
                 Reason::Unconfirmed | Reason::LocalViewUnknown | Reason::NobodyReachable => false,
                 // Whoever denied what it lists has to say first that it still does.
                 Reason::ViewSuspect => denied.confirmed_since(snapshot),
@@ -363,7 +456,11 @@ impl Exchange<'_> {
             Action::Refuse => decision.reason,
             _ => Reason::NobodyReachable,
         };
-        let response = refuse::refuse(info, reason, tried, &self.identity);
+        let mut response = refuse::refuse(info, reason, tried, &self.identity);
+        // What was refused from the first was not processed: the peer may ask another.
+        if self.origin == Origin::Peer && matches!(decision.action, Action::Refuse) {
+            mark_refused(&mut response, reason);
+        }
         let refused = Decision { action: Action::Refuse, reason, ..*decision };
         self.record(info, &refused, None, response.status());
         response

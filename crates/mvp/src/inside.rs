@@ -1,5 +1,6 @@
 //! A look inside for operators: readiness by reason, and the snapshot as JSON.
 
+use mvp_core::decide::LocalHealth;
 use mvp_core::discovery::Part;
 use mvp_core::member::{MemberKind, Presence, ViewState};
 use mvp_core::{Snapshot, Timestamp};
@@ -7,15 +8,18 @@ use serde_json::{Value, json};
 
 use crate::admin::Check;
 
-/// Ready when the local server and every member that is alive were seen once.
-pub(crate) fn readiness(snapshot: &Snapshot) -> Vec<Check> {
+/// Ready when the local server and every member that is alive were seen once, and the local server
+/// is well: while it is not, others can serve its clients without a detour.
+pub(crate) fn readiness(snapshot: &Snapshot, health: LocalHealth) -> Vec<Check> {
     let local = snapshot.local().and_then(|local| {
         let unseen = Part::ALL.into_iter().find(|part| local.view.part(*part).is_none())?;
         Some(format!("{} of the local server was not seen yet", unseen.path()))
     });
-    let local = match snapshot.local() {
-        None => Some("the local server was not asked yet".to_owned()),
-        Some(_) => local,
+    let local = match (snapshot.local(), health) {
+        (None, _) => Some("the local server was not asked yet".to_owned()),
+        (_, LocalHealth::Unreachable) => Some("the local server cannot be reached".to_owned()),
+        (_, LocalHealth::Unready) => Some("the local server is not ready".to_owned()),
+        (Some(_), LocalHealth::Ready) => local,
     };
     let unseen: Vec<String> = Part::ALL
         .into_iter()

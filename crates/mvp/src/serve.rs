@@ -13,12 +13,13 @@ use anyhow::Context;
 use mvp_core::member::MemberKind;
 use mvp_net::{ClientTrust, Limits, ReloadableTls, ServerTls, UnixTime, bind, bind_workers};
 use mvp_proxy::control::{
-    self, Clock, ControlSettings, MemberRecord, SnapshotReader, StaticMembership, channel,
+    self, Clock, ControlSettings, LocalState, MemberRecord, SnapshotReader, StaticMembership,
+    channel,
 };
 use mvp_proxy::data::{Forwarder, OutboundTls, Remote, Target, server_name};
 use mvp_proxy::identity::{AuthenticateLayer, RemoteHeaders};
 use mvp_proxy::metrics::Metrics;
-use mvp_proxy::peers::{Peers, Reachable};
+use mvp_proxy::peers::{Health, Peers, Reachable};
 use mvp_proxy::{LocalSlot, MixedVersionLayer};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -87,6 +88,9 @@ struct Gateway {
     members: Vec<MemberRecord>,
     settings: ControlSettings,
     metrics: Arc<Metrics>,
+    /// How peers do, and the local server.
+    health: Health,
+    local_state: LocalState,
     reader: SnapshotReader,
     writer: std::sync::Mutex<Option<control::SnapshotWriter>>,
 }
@@ -109,6 +113,7 @@ impl Gateway {
             kind: peer.kind,
             heard: None,
         });
+        let metrics = Arc::new(Metrics::new(config.log_local_requests));
         Ok(Gateway {
             tls: ReloadableTls::new(server_tls(config)?),
             outbound_local: outbound(&config.local.ca.pem, config.proxy_client.as_ref())
@@ -137,7 +142,9 @@ impl Gateway {
             },
             members: if proxies.is_some() { members.collect() } else { Vec::new() },
             settings,
-            metrics: Arc::new(Metrics::new(config.log_local_requests)),
+            health: Health::new(clock, Arc::clone(&metrics)),
+            local_state: LocalState::new(Arc::clone(&metrics)),
+            metrics,
             reader,
             writer: std::sync::Mutex::new(Some(writer)),
         })
@@ -184,8 +191,9 @@ impl Gateway {
         let peers = self
             .outbound_peers
             .as_ref()
-            .map(|_| Peers::new(Arc::clone(&forwarder), Arc::clone(&metrics)));
-        (forwarder, MixedVersionLayer::new(self.reader.clone(), peers, slot, metrics))
+            .map(|_| Peers::new(Arc::clone(&forwarder), self.health.clone(), Arc::clone(&metrics)));
+        let layer = MixedVersionLayer::new(self.reader.clone(), peers, slot, metrics);
+        (forwarder, layer.with_local_state(self.local_state.clone()))
     }
 
     /// The control loop and the admin endpoint, until a signal comes.
@@ -201,7 +209,12 @@ impl Gateway {
         // A plain way through without a certificate of its own cannot ask, and need not.
         let can_ask = self.outbound_local.vouched.is_some();
         let local = can_ask.then(|| (Arc::clone(&self.local.id), slot));
-        let reach = Reachable { local, forwarder: Some(forwarder) };
+        if can_ask {
+            let (forwarder, state) = (Arc::clone(&forwarder), self.local_state.clone());
+            let local = self.local.clone();
+            tokio::spawn(control::watch_local(forwarder, local, state, stop.clone()));
+        }
+        let reach = Reachable { local, peers: Some((forwarder, self.health.clone())) };
         let writer = self.writer.lock().ok().and_then(|mut writer| writer.take());
         let writer = writer.context("the control loop runs once")?;
         let control = tokio::spawn(control::run(
@@ -232,11 +245,11 @@ impl Gateway {
 
     fn admin(&self) -> Admin {
         let (readiness, snapshot) = (self.reader.clone(), self.reader.clone());
-        let metrics = Arc::clone(&self.metrics);
+        let (metrics, local) = (Arc::clone(&self.metrics), self.local_state.clone());
         let merges = self.outbound_peers.is_some();
         Admin {
             readiness: Arc::new(move || match merges {
-                true => inside::readiness(&readiness.load()),
+                true => inside::readiness(&readiness.load(), local.get()),
                 // A plain way through depends on nobody's discovery.
                 false => Vec::new(),
             }),

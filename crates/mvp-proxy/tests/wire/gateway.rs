@@ -11,12 +11,13 @@ use mvp_core::discovery::Part;
 use mvp_core::member::MemberKind;
 use mvp_net::Limits;
 use mvp_proxy::control::{
-    self, Clock, ControlSettings, MemberRecord, SnapshotReader, StaticMembership, channel,
+    self, Clock, ControlSettings, LocalState, MemberRecord, SnapshotReader, StaticMembership,
+    channel,
 };
 use mvp_proxy::data::{Forwarder, Remote, Target, server_name};
 use mvp_proxy::identity::{AuthenticateLayer, RemoteHeaders};
 use mvp_proxy::metrics::Metrics;
-use mvp_proxy::peers::{Peers, Reachable};
+use mvp_proxy::peers::{Health, Peers, Reachable};
 use mvp_proxy::{LocalSlot, MixedVersionLayer};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -35,6 +36,8 @@ pub struct Gateway {
     /// What it was asked, before it looked at it.
     pub requests: Requests,
     pub reader: SnapshotReader,
+    pub state: LocalState,
+    pub metrics: Arc<Metrics>,
     _stop: DropGuard,
 }
 
@@ -132,11 +135,14 @@ impl Plan {
             local: true,
         };
         let metrics = Arc::new(Metrics::new(false));
+        let health = Health::new(clock, Arc::clone(&metrics));
+        let state = LocalState::new(Arc::clone(&metrics));
         let layer = |slot| {
             let forwarder = Arc::new(Forwarder::new(pki().outbound(), pki().outbound()));
-            let peers = Some(Peers::new(Arc::clone(&forwarder), Arc::clone(&metrics)));
-            let layer = MixedVersionLayer::new(reader.clone(), peers, slot, Arc::clone(&metrics));
-            (forwarder, layer)
+            let peers = Peers::new(Arc::clone(&forwarder), health.clone(), Arc::clone(&metrics));
+            let (reader, metrics) = (reader.clone(), Arc::clone(&metrics));
+            let layer = MixedVersionLayer::new(reader, Some(peers), slot, metrics);
+            (forwarder, layer.with_local_state(state.clone()))
         };
 
         let stop = CancellationToken::new();
@@ -150,11 +156,14 @@ impl Plan {
 
         let slot = LocalSlot::default();
         let (forwarder, control) = layer(slot.clone());
-        let _local = control.layer(Remote::new(Arc::clone(&forwarder), target));
-        let reach = Reachable { local: Some((id, slot)), forwarder: Some(forwarder) };
+        let _local = control.layer(Remote::new(Arc::clone(&forwarder), target.clone()));
+        let watched = Arc::clone(&forwarder);
+        tokio::spawn(control::watch_local(watched, target, state.clone(), stop.clone()));
+        let reach = Reachable { local: Some((id, slot)), peers: Some((forwarder, health)) };
         let membership = StaticMembership::new(self.members);
-        tokio::spawn(control::run(membership, reach, settings, writer, metrics, stop.clone()));
-        Gateway { address, requests, reader, _stop: stop.drop_guard() }
+        let counted = Arc::clone(&metrics);
+        tokio::spawn(control::run(membership, reach, settings, writer, counted, stop.clone()));
+        Gateway { address, requests, reader, state, metrics, _stop: stop.drop_guard() }
     }
 }
 
