@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use http_body_util::BodyExt;
+use mvp_core::decide::LocalHealth;
 use mvp_core::discovery::Part;
 use mvp_core::member::MemberKind;
 use mvp_net::Limits;
@@ -29,7 +30,7 @@ use crate::client::TestBody;
 use crate::double::Double;
 use crate::pki::pki;
 use crate::record::Requests;
-use crate::soon;
+use crate::{soon, until};
 
 pub struct Gateway {
     pub address: SocketAddr,
@@ -47,6 +48,7 @@ pub struct Plan {
     local: (Arc<str>, SocketAddr),
     members: Vec<MemberRecord>,
     headers: RemoteHeaders,
+    watches: bool,
 }
 
 impl Gateway {
@@ -62,7 +64,21 @@ impl Gateway {
             local: (id.into(), local),
             members: Vec::new(),
             headers: RemoteHeaders::default(),
+            watches: true,
         }
+    }
+
+    /// Waits until it takes its local server for this.
+    pub async fn takes_local_for(&self, health: LocalHealth) {
+        until(|| self.state.get() == health).await;
+    }
+
+    /// The value of a metric, by its name and labels.
+    pub fn metric(&self, name: &str) -> Option<String> {
+        let mut text = String::new();
+        self.metrics.encode(&mut text);
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map(str::to_owned)
     }
 
     /// Waits until it has seen all that these members serve.
@@ -103,6 +119,12 @@ impl Plan {
     /// Hears front proxies through these headers.
     pub fn headers(mut self, headers: RemoteHeaders) -> Plan {
         self.headers = headers;
+        self
+    }
+
+    /// Nobody looks after the local server: only requests find out that it is gone.
+    pub fn unwatched(mut self) -> Plan {
+        self.watches = false;
         self
     }
 
@@ -157,8 +179,10 @@ impl Plan {
         let slot = LocalSlot::default();
         let (forwarder, control) = layer(slot.clone());
         let _local = control.layer(Remote::new(Arc::clone(&forwarder), target.clone()));
-        let watched = Arc::clone(&forwarder);
-        tokio::spawn(control::watch_local(watched, target, state.clone(), stop.clone()));
+        if self.watches {
+            let forwarder = Arc::clone(&forwarder);
+            tokio::spawn(control::watch_local(forwarder, target, state.clone(), stop.clone()));
+        }
         let reach = Reachable { local: Some((id, slot)), peers: Some((forwarder, health)) };
         let membership = StaticMembership::new(self.members);
         let counted = Arc::clone(&metrics);
