@@ -1,6 +1,9 @@
 //! The data path: resolve, decide, then forward, answer or refuse; and again while a 404 is in
 //! doubt. [`MixedVersionLayer`] puts it before any API server that is a service.
 
+mod denied;
+mod discovery;
+
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
@@ -14,7 +17,6 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::Body as HttpBody;
 use mvp_core::decide::{Action, Asked, Decision, Denial, LocalHealth, OnNotFound, Origin, Reason};
 use mvp_core::discovery::Part;
-use mvp_core::member::{Member, Seen};
 use mvp_core::request::DiscoveryPath;
 use mvp_core::{RequestInfo, Snapshot, Timestamp, decide};
 use tower_layer::Layer;
@@ -29,6 +31,7 @@ use crate::local::{LocalSlot, SharedLocal};
 use crate::metrics::{Failover, Metrics, Outcome};
 use crate::peers::{Peers, Replays, mark_refused};
 use crate::status;
+use denied::Denied;
 
 /// How long a request waits for a refresh that may prove a 404 false.
 const REFRESH_WAIT: Duration = Duration::from_secs(1);
@@ -165,6 +168,8 @@ impl Exchange<'_> {
         let mut held_back = None;
         let mut refreshed = false;
         let mut sent_for_good = false;
+        // Nobody can have processed anything of it so far.
+        let mut untouched = true;
         // The local server gave this request no answer, and it goes on after that.
         let mut local_lost = None;
 
@@ -176,12 +181,6 @@ impl Exchange<'_> {
                 !matches!(decision.action, Action::Answer | Action::PassNotFound | Action::Refuse);
             if sends && sent_for_good {
                 return self.refuse(&info, &refused(&decision), &denied.names());
-            }
-            if matches!(decision.action, Action::Peers(_))
-                && local_lost.is_some()
-                && !peers.may_fail_over()
-            {
-                return self.refuse(&info, &decision, &[]);
             }
             let (member, response) = match decision.action {
                 Action::Answer => {
@@ -197,10 +196,12 @@ impl Exchange<'_> {
                     let (parts, body) = (&self.parts, &self.body);
                     let sent = peers.send(&candidates, &info, parts, body, &mut replays).await;
                     self.shared.metrics.failed_over(local_lost, sent.is_ok());
+                    let unready =
+                        decision.reason == Reason::LocalDown && health == LocalHealth::Unready;
                     match sent {
                         Ok((member, response)) => (Some(member), Some(response)),
                         // A server that is not ready may still answer where nobody else does.
-                        Err(failed) if health == LocalHealth::Unready && !failed.sent_for_good => {
+                        Err(failed) if unready && !failed.sent_for_good => {
                             (local_id(&snapshot), self.ask_local(&mut local, false).await)
                         }
                         Err(failed) => return self.refuse(&info, &decision, &failed.tried),
@@ -217,11 +218,18 @@ impl Exchange<'_> {
                     self.record(&info, &decision, None, StatusCode::NOT_FOUND);
                     return held_back.unwrap_or_else(|| status::internal("no 404 was held back"));
                 }
-                Action::Refuse if decision.reason == Reason::Unconfirmed => {
-                    let quiet = self.quiet(&info, &snapshot);
-                    return self.refuse(&info, &decision, &quiet);
+                Action::Refuse => {
+                    let named = match decision.reason {
+                        Reason::Unconfirmed => self.quiet(&info, &snapshot),
+                        _ => denied.names(),
+                    };
+                    let mut response = self.refuse(&info, &decision, &named);
+                    // What was not processed here, a peer may ask another for.
+                    if self.origin == Origin::Peer && untouched {
+                        mark_refused(&mut response, decision.reason);
+                    }
+                    return response;
                 }
-                Action::Refuse => return self.refuse(&info, &decision, &denied.names()),
             };
             let Some(response) = response else {
                 let response = body_is_gone();
@@ -232,7 +240,10 @@ impl Exchange<'_> {
             if let Some(stage) = self.lost(&response)
                 && local_lost.is_none()
                 && replays.take(stage)
+                // One that was not sent is a new decision; one that was costs somebody twice.
+                && (stage.is_unprocessed() || peers.may_fail_over())
             {
+                untouched &= stage.is_unprocessed();
                 local_lost = Some(Failover::after(stage));
                 continue;
             }
@@ -245,6 +256,7 @@ impl Exchange<'_> {
                 Doubt::NotFound { response, of_routing } => {
                     held_back = Some(response);
                     // Only a 404 of routing proves that nothing was processed.
+                    untouched &= of_routing;
                     sent_for_good = !of_routing && !reads(&info);
                 }
             }
@@ -253,9 +265,9 @@ impl Exchange<'_> {
             let Some(member) = member else {
                 return status::internal("nobody is known to have answered");
             };
-            let denial = (member, self.shared.reader.now(), decision.listed);
+            let listed = decision.listed;
             let refresh = decision.on_not_found != OnNotFound::NextIfRouting && !refreshed;
-            denied.0.push(denial);
+            denied.push(member, self.shared.reader.now(), listed);
             if refresh {
                 refreshed = true;
                 let health = self.local_health(local_lost);
@@ -334,79 +346,6 @@ impl Exchange<'_> {
         }
     }
 
-    /// Answers from the snapshot, if the local server consents, or a peer while that is down.
-    async fn answer<S, R>(
-        &self,
-        info: &RequestInfo<'_>,
-        snapshot: &Snapshot,
-        peers: &Peers,
-        local: &mut S,
-    ) -> Response<Body>
-    where
-        S: Service<Request<Body>, Response = Response<R>, Error = Infallible>,
-        R: HttpBody<Data = Bytes> + Send + 'static,
-        R::Error: Into<BodyError>,
-    {
-        // The documents of OpenAPI are the local server's for now.
-        let RequestInfo::Discovery(path) = info else {
-            return self.ask_local(local, false).await.unwrap_or_else(body_is_gone);
-        };
-        let accepted = answer::accepted(&self.parts.headers, path);
-        let document = accepted
-            .and_then(|accepted| Some((snapshot.document(path, accepted.form)?, accepted.form)));
-        let Some((document, form)) = document else {
-            // What we cannot give at all, the local server may be able to; but what a peer serves
-            // is there, whatever it says.
-            let response = self.ask_local(local, false).await.unwrap_or_else(body_is_gone);
-            let denied = response.status() == StatusCode::NOT_FOUND;
-            return if denied { status::not_acceptable() } else { response };
-        };
-        let said = match self.consent_of_local(path, snapshot, local).await {
-            Some(said) => said,
-            None => {
-                let probe = |member: &Member| answer::probe(&self.parts, path, member);
-                match peers.ask_any(snapshot, probe).await {
-                    Ok((_, said)) => said,
-                    Err(failed) => {
-                        return refuse::refuse(
-                            info,
-                            Reason::LocalDown,
-                            &failed.tried,
-                            &self.identity,
-                        );
-                    }
-                }
-            }
-        };
-        if !answer::consents(said.status(), path) {
-            return said;
-        }
-        answer::answer(&self.parts, document, form)
-    }
-
-    /// What the local server says to a request for discovery in the caller's name; nothing where it
-    /// says nothing.
-    async fn consent_of_local<S, R>(
-        &self,
-        path: &DiscoveryPath<'_>,
-        snapshot: &Snapshot,
-        local: &mut S,
-    ) -> Option<Response<Body>>
-    where
-        S: Service<Request<Body>, Response = Response<R>, Error = Infallible>,
-        R: HttpBody<Data = Bytes> + Send + 'static,
-        R::Error: Into<BodyError>,
-    {
-        if self.local_health(None) == LocalHealth::Unreachable {
-            return None;
-        }
-        let said = call(local, answer::probe(&self.parts, path, snapshot.local()?)).await;
-        match self.lost(&said) {
-            Some(_) => None,
-            None => Some(said),
-        }
-    }
-
     /// Whether a response is a 404 that the decision tells us to doubt.
     async fn doubt(&self, decision: &Decision<'_>, response: Response<Body>) -> Doubt {
         if response.status() != StatusCode::NOT_FOUND {
@@ -456,11 +395,7 @@ impl Exchange<'_> {
             Action::Refuse => decision.reason,
             _ => Reason::NobodyReachable,
         };
-        let mut response = refuse::refuse(info, reason, tried, &self.identity);
-        // What was refused from the first was not processed: the peer may ask another.
-        if self.origin == Origin::Peer && matches!(decision.action, Action::Refuse) {
-            mark_refused(&mut response, reason);
-        }
+        let response = refuse::refuse(info, reason, tried, &self.identity);
         let refused = Decision { action: Action::Refuse, reason, ..*decision };
         self.record(info, &refused, None, response.status());
         response
@@ -493,30 +428,6 @@ where
             Err(never) => match never {},
         },
         Err(never) => match never {},
-    }
-}
-
-/// Who denied the request so far: member, time, and whether it lists what it denied.
-#[derive(Default)]
-struct Denied(Vec<(Arc<str>, Timestamp, bool)>);
-
-impl Denied {
-    fn as_denials(&self) -> Vec<Denial<'_>> {
-        let denials = self.0.iter();
-        denials.map(|(member, at, listed)| Denial { member, at: *at, listed: *listed }).collect()
-    }
-
-    /// Whether everyone who denied it has since said anew what he serves.
-    fn confirmed_since(&self, snapshot: &Snapshot) -> bool {
-        self.0.iter().all(|(member, at, _)| {
-            let view = snapshot.member_by_id(member).map(|member| &member.view);
-            let confirmed = |seen: Option<&Seen>| seen.is_some_and(|seen| seen.confirmed >= *at);
-            view.is_none_or(|view| Part::ALL.into_iter().all(|part| confirmed(view.part(part))))
-        })
-    }
-
-    fn names(&self) -> Vec<String> {
-        self.0.iter().map(|(member, _, _)| member.to_string()).collect()
     }
 }
 

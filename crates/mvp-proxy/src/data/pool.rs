@@ -14,6 +14,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::time::sleep;
 
 use super::connect::Endpoint;
 use crate::body::Body;
@@ -28,6 +29,9 @@ const MAX_RESENT: usize = 3;
 /// A server that does not answer a PING for so long hangs.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
+/// Without PINGs, a server that takes so long to answer is asked for a new connection; the next time
+/// after twice as long.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// kube-apiserver closes idle connections after 90 s; we are well before it.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_HEADER_BYTES: u32 = 1 << 20;
@@ -39,6 +43,8 @@ pub(crate) enum PoolError {
     Connect(io::Error),
     /// The connection was there; the request is given back if nothing of it was sent.
     Exchange(hyper::Error, Option<Box<Request<Body>>>),
+    /// The connection is there, but nobody behind it.
+    Hang(io::Error),
 }
 
 /// Connections to one server under one identity.
@@ -202,13 +208,10 @@ impl Http1Pool {
 
     async fn send(&self, request: Request<Body>) -> Result<Response<Body>, PoolError> {
         let (mut sender, response) = match self.take_idle() {
-            None => send_on(self.connect().await.map_err(PoolError::Connect)?, request).await?,
-            Some(sender) => match send_on(sender, request).await {
+            None => self.send_anew(request).await?,
+            Some(sender) => match self.send_on(sender, request).await {
                 // It was closed while it rested; what it gave back goes over a new one.
-                Err(PoolError::Exchange(_, Some(unsent))) => {
-                    let sender = self.connect().await.map_err(PoolError::Connect)?;
-                    send_on(sender, *unsent).await?
-                }
+                Err(PoolError::Exchange(_, Some(unsent))) => self.send_anew(*unsent).await?,
                 outcome => outcome?,
             },
         };
@@ -220,6 +223,36 @@ impl Http1Pool {
             }
         });
         Ok(response.map(Body::new))
+    }
+
+    async fn send_anew(&self, request: Request<Body>) -> Result<Sent, PoolError> {
+        let sender = self.connect().await.map_err(PoolError::Connect)?;
+        self.send_on(sender, request).await
+    }
+
+    async fn send_on(
+        &self,
+        mut sender: http1::SendRequest<Body>,
+        request: Request<Body>,
+    ) -> Result<Sent, PoolError> {
+        tokio::select! {
+            response = sender.try_send_request(request) => {
+                Ok((sender, response.map_err(given_back)?))
+            }
+            error = self.hangs() => Err(PoolError::Hang(error)),
+        }
+    }
+
+    /// Ends when the server hangs: it may think for as long as it likes, but it shakes hands.
+    async fn hangs(&self) -> io::Error {
+        let mut wait = PROBE_INTERVAL;
+        loop {
+            sleep(wait).await;
+            if let Err(error) = self.endpoint.connect().await {
+                return error;
+            }
+            wait = wait.saturating_mul(2);
+        }
     }
 
     fn take_idle(&self) -> Option<http1::SendRequest<Body>> {
@@ -245,14 +278,6 @@ impl Http1Pool {
 }
 
 type Sent = (http1::SendRequest<Body>, Response<Incoming>);
-
-async fn send_on(
-    mut sender: http1::SendRequest<Body>,
-    request: Request<Body>,
-) -> Result<Sent, PoolError> {
-    let response = sender.try_send_request(request).await.map_err(given_back)?;
-    Ok((sender, response))
-}
 
 fn given_back(mut error: TrySendError<Request<Body>>) -> PoolError {
     let request = error.take_message().map(Box::new);

@@ -282,6 +282,9 @@ async fn discovery_is_answered_while_a_peer_consents() {
             assert_eq!(seen.header("if-none-match").is_some(), root, "{}", seen.target);
         }
     }
+    // What says that it was passed on is not passed on, not even to ask.
+    let marked = with(discover("/apis"), "x-kubernetes-peer-proxied", "true");
+    cluster.ask(marked).await.assert_refusal();
     for status in [401, 403, 429, 500, 503] {
         for peer in [&cluster.same, &cluster.older] {
             peer.says("/api", status, "text/plain", "not for you");

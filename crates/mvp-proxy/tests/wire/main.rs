@@ -22,6 +22,7 @@ mod record;
 mod world;
 
 mod bodies;
+mod choice;
 mod discovery;
 mod doubt;
 mod failover;
