@@ -15,6 +15,7 @@ use crate::soon;
 
 const THINGS: &str = "/apis/shared.example/v1/namespaces/default/things";
 const OTHERS: &str = "/apis/shared.example/v1/namespaces/default/others";
+const OTHERS_SLOW: &str = "/apis/shared.example/v1/namespaces/default/others/slow";
 
 /// Peers of these releases that serve the same, over ways that can break.
 struct Cluster {
@@ -111,15 +112,27 @@ async fn requests_go_where_few_are_under_way() {
     let cluster = Cluster::start(&["v1.36.0", "v1.36.0"]).await;
     for peer in &cluster.peers {
         peer.rule(THINGS, |_| std::future::pending());
+        peer.rule(OTHERS_SLOW, |_| std::future::pending());
     }
-    // Each on a connection of its own; they are answered never.
+    // Four of one connection, which stay together; then four of others. None is ever answered.
+    let Client::Http2(staying) = cluster.client().await else { panic!("HTTP/2 was asked for") };
     let mut waiting = Vec::new();
     for index in 0..8 {
-        let mut client = cluster.client().await;
-        waiting.push(tokio::spawn(async move { client.try_open(get(THINGS)).await }));
-        crate::until(|| cluster.met(THINGS).iter().sum::<usize>() == index + 1).await;
+        let mut client =
+            if index < 4 { Client::Http2(staying.clone()) } else { cluster.client().await };
+        // It stays where it was answered first.
+        if index == 0 {
+            client.send(get(OTHERS)).await;
+        }
+        let path = if index < 4 { OTHERS_SLOW } else { THINGS };
+        waiting.push(tokio::spawn(async move { client.try_open(get(path)).await }));
+        let arrived = || cluster.met(OTHERS_SLOW).iter().chain(&cluster.met(THINGS)).sum::<usize>();
+        crate::until(|| arrived() == index + 1).await;
     }
-    assert_eq!(cluster.met(THINGS), [4, 4]);
+    let mut met = cluster.met(OTHERS_SLOW);
+    let busy = met.iter().position(|met| *met == 4).unwrap_or_else(|| panic!("{met:?}"));
+    met = cluster.met(THINGS);
+    assert_eq!((met[busy], met[1 - busy]), (0, 4));
     for waiting in waiting {
         waiting.abort();
     }
@@ -169,6 +182,34 @@ async fn failovers_stay_within_their_budget() {
     assert!(sent > REQUESTS && sent <= bound, "{sent} of at most {bound}");
     let refusals = cluster.gateway.metric("mvp_retry_budget_refusals_total").unwrap();
     assert_eq!(refusals.parse::<usize>().unwrap(), 2 * REQUESTS - sent);
+}
+
+#[tokio::test]
+async fn failovers_from_the_local_server_stay_within_it_too() {
+    const REQUESTS: usize = 300;
+    let groups = [("shared.example", "things")];
+    let local = Double::start("a", "v1.36.0", &groups).await;
+    let peer = Double::start("b", "v1.36.0", &groups).await;
+    let front = Front::before(&local).await;
+    let plan = Gateway::beside_address("a", front.address).await.unwatched();
+    let gateway = plan.bare("b", peer.address).start().await;
+    front.becomes(Mode::AfterSending);
+    let began = Instant::now();
+    let mut client = Client::connect(gateway.address, BOTH[1], Some(&pki().alice)).await;
+    let mut answered = 0;
+    for _ in 0..REQUESTS {
+        let answer = client.send(get(THINGS)).await;
+        match answer.status {
+            StatusCode::OK => answered += 1,
+            _ => answer.assert_refusal(),
+        }
+    }
+    let earned = began.elapsed().as_millis() as usize / 100;
+    let bound = 100 + REQUESTS / 5 + earned + 1;
+    assert!(answered > 0 && answered <= bound, "{answered} of at most {bound}");
+    assert_eq!(peer.requests.of(THINGS).len(), answered);
+    let failovers = "mvp_failovers_total{after=\"sent\",outcome=\"answered\"}";
+    assert_eq!(gateway.metric(failovers).unwrap(), answered.to_string());
 }
 
 #[tokio::test]

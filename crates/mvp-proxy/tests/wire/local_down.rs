@@ -228,6 +228,20 @@ async fn a_peer_whose_server_is_down_refuses_and_another_is_asked() {
 }
 
 #[tokio::test]
+async fn a_refusal_does_not_say_that_nothing_was_processed_where_something_may_have_been() {
+    let cluster = Cluster::with(Plan::unwatched).await;
+    cluster.front.becomes(Mode::AfterSending);
+    for method in [Method::GET, Method::POST] {
+        let sent = request(method.clone(), BOTH_SERVE, crate::client::full("{}"));
+        let sent = with(with(sent, "x-remote-user", "bob"), "x-kubernetes-peer-proxied", "true");
+        let answer = ask(cluster.gateway.address, BOTH[1], Some(&pki().proxy), sent).await;
+        answer.assert_refusal();
+        assert!(answer.headers.get("x-mvp-refused").is_none(), "{method}");
+    }
+    assert_eq!(cluster.front.heads(), 2);
+}
+
+#[tokio::test]
 async fn two_whose_servers_are_down_do_not_play_ping_pong() {
     let groups = [("shared.example", "things")];
     let path = "/apis/shared.example/v1/namespaces/default/things";
