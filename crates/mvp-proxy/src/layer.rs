@@ -196,8 +196,7 @@ impl Exchange<'_> {
                     let (parts, body) = (&self.parts, &self.body);
                     let sent = peers.send(&candidates, &info, parts, body, &mut replays).await;
                     self.shared.metrics.failed_over(local_lost, sent.is_ok());
-                    let unready =
-                        decision.reason == Reason::LocalDown && health == LocalHealth::Unready;
+                    let unready = decision.reason == Reason::LocalNotReady;
                     match sent {
                         Ok((member, response)) => (Some(member), Some(response)),
                         // A server that is not ready may still answer where nobody else does.
