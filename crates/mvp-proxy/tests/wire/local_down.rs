@@ -228,6 +228,33 @@ async fn a_peer_whose_server_is_down_refuses_and_another_is_asked() {
 }
 
 #[tokio::test]
+async fn a_peer_whose_server_is_not_ready_answers_only_what_nobody_else_does() {
+    let lone = "/apis/lone.example/v1/namespaces/default/things";
+    let shared = "/apis/shared.example/v1/namespaces/default/things";
+    let groups = [("shared.example", "things"), ("lone.example", "things")];
+    let a = Double::start("a", "v1.36.0", &[]).await;
+    let b = Double::start("b", "v1.37.0", &groups).await;
+    let c = Double::start("c", "v1.37.0", &groups[..1]).await;
+    let plan = Gateway::beside("b", &b).await.bare("c", c.address);
+    let gateway_b = plan.start().await;
+    let plan = Gateway::beside("a", &a).await;
+    let gateway_a = plan.mvp("b", gateway_b.address).bare("c", c.address).start().await;
+    b.says("/readyz", 500, "text/plain", "[-]shutdown failed\n");
+    gateway_b.takes_local_for(LocalHealth::Unready).await;
+    for path in [shared, lone] {
+        for group in ["one", "two"] {
+            let create = post(path, thing(path.split('/').nth(2).unwrap(), group));
+            let answer = ask(gateway_a.address, BOTH[1], Some(&pki().alice), create).await;
+            assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text());
+        }
+    }
+    assert_eq!((b.requests.of(shared).len(), b.requests.of(lone).len()), (0, 2));
+    assert_eq!(c.requests.of(shared).len(), 2);
+    // It is there, and does what it can: it is not taken for one that gives no answer.
+    assert!(gateway_a.metric("mvp_ejections_total{member=\"b\"}").is_none());
+}
+
+#[tokio::test]
 async fn a_refusal_does_not_say_that_nothing_was_processed_where_something_may_have_been() {
     let cluster = Cluster::with(Plan::unwatched).await;
     cluster.front.becomes(Mode::AfterSending);
