@@ -21,7 +21,7 @@ use mvp_core::{RequestInfo, Snapshot, Verb};
 use mvp_net::ConnectionInfo;
 
 use crate::body::Body;
-use crate::data::{Forwarder, Replay, Target, server_name};
+use crate::data::{Forwarder, Opened, Replay, Target, server_name};
 use crate::error::{SendError, Stage};
 use crate::metrics::{Failover, Metrics};
 use budget::Budget;
@@ -221,8 +221,8 @@ impl Peers {
         let refused = sent.as_ref().ok().and_then(|response| refused_by(target.kind, response));
         match (sent, refused) {
             (Ok(response), None) => {
-                let now = self.health.now();
-                if kind == Kind::Read {
+                if kind == Kind::Read && response.extensions().get::<Opened>().is_none() {
+                    let now = self.health.now();
                     health.measure(now.since(began), now);
                 }
                 self.health.answered(&target.id, health, Answered::Request);

@@ -14,5 +14,6 @@ pub use forward::{Forwarder, OutboundTls, Target, server_name};
 pub(crate) use headers::remove_named_by_connection;
 pub(crate) use inspect::{Inspected, inspect_not_found};
 
+pub(crate) use pool::Opened;
 pub use remote::{Remote, Unreachable};
 pub(crate) use replay::Replay;

@@ -47,6 +47,11 @@ pub(crate) enum PoolError {
     Hang(io::Error),
 }
 
+/// Left in the extensions of a response: its request waited for a connection to be opened, so that
+/// its time says little about the server.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Opened;
+
 /// Connections to one server under one identity.
 #[derive(Debug)]
 pub(crate) enum Pool {
@@ -107,10 +112,14 @@ impl Http2Pool {
     async fn send(&self, mut request: Request<Body>) -> Result<Response<Body>, PoolError> {
         let mut resent = 0;
         loop {
-            let stream = self.stream().await.map_err(PoolError::Connect)?;
+            let (stream, opened) = match self.free() {
+                Some(stream) => (stream, None),
+                None => (self.open().await.map_err(PoolError::Connect)?, Some(Opened)),
+            };
             let mut sender = stream.0.sender.clone();
             match sender.try_send_request(request).await.map_err(given_back) {
-                Ok(response) => {
+                Ok(mut response) => {
+                    opened.map(|opened| response.extensions_mut().insert(opened));
                     return Ok(response.map(|body| Body::new(body).keeping(stream)));
                 }
                 // The server is ending this connection; what it gave back goes over another.
@@ -124,11 +133,8 @@ impl Http2Pool {
         }
     }
 
-    /// A stream of a connection that has room, or of a new one.
-    async fn stream(&self) -> io::Result<Stream> {
-        if let Some(stream) = self.free() {
-            return Ok(stream);
-        }
+    /// A stream of a new connection.
+    async fn open(&self) -> io::Result<Stream> {
         let came = Instant::now();
         let mut failed = self.connecting.lock().await;
         // Whoever connected before us may have left room, or failed for us too.
@@ -152,6 +158,7 @@ impl Http2Pool {
         Ok(Stream(connection))
     }
 
+    /// A stream of a connection that has room.
     fn free(&self) -> Option<Stream> {
         let mut connections = lock(&self.connections);
         connections.retain(|connection| !connection.sender.is_closed());
@@ -227,7 +234,9 @@ impl Http1Pool {
 
     async fn send_anew(&self, request: Request<Body>) -> Result<Sent, PoolError> {
         let sender = self.connect().await.map_err(PoolError::Connect)?;
-        self.send_on(sender, request).await
+        let (sender, mut response) = self.send_on(sender, request).await?;
+        response.extensions_mut().insert(Opened);
+        Ok((sender, response))
     }
 
     async fn send_on(

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
+use mvp_core::decide::LocalHealth;
 
 use crate::broken::{Front, Mode};
 use crate::client::{Answer, BOTH, Client, Protocol, TestBody, full, get, request, with};
@@ -252,4 +253,16 @@ async fn a_server_that_hangs_is_found_out_by_ping_and_by_tls() {
     let create = request(Method::POST, THINGS, full("{}"));
     let answer = cluster.send(BOTH[1], Some(&pki().alice), create).await.unwrap();
     assert_eq!(answer.text(), FINE);
+}
+
+#[tokio::test]
+async fn a_local_server_that_hangs_is_found_out_too() {
+    let cluster = Cluster::of_local().await;
+    let mut client = Client::connect(cluster.gateway.address, BOTH[1], Some(&pki().alice)).await;
+    assert_ne!(client.send(get(THINGS)).await.text(), FINE, "it answers itself");
+    cluster.front.becomes(Mode::Hang);
+    // Over the connection that is there, then over a new one.
+    assert_eq!(client.send(get(THINGS)).await.text(), FINE);
+    assert_eq!(client.send(request(Method::POST, THINGS, full("{}"))).await.text(), FINE);
+    assert_eq!(cluster.gateway.state.get(), LocalHealth::Unreachable);
 }
