@@ -162,7 +162,7 @@ impl Exchange<'_> {
         peers.note_request();
         let info = self.resolve();
         let nopeer = self.accepts_only_local(&info);
-        let mut replays = Replays::of(&info, &self.parts);
+        let mut replays = Replays::IfRead(&info, &self.parts);
         let mut snapshot = self.shared.reader.load();
         let mut denied = Denied::default();
         let mut held_back = None;

@@ -55,26 +55,36 @@ pub(crate) struct Unanswered {
 
 type Sent = Result<(Arc<str>, Response<Body>), Unanswered>;
 
-/// What may become of a request that got no answer.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Replays {
-    /// Whether it may be sent again although it may have been processed, once.
-    pub(crate) allowed: bool,
+/// Whether a request that got no answer may be sent again although it may have been processed: once,
+/// if at all. Looked into only when it matters.
+#[derive(Debug)]
+pub(crate) enum Replays<'a> {
+    /// It may if this is a read.
+    IfRead(&'a RequestInfo<'a>, &'a Parts),
+    /// It may.
+    Allowed,
+    /// It was.
+    Used,
 }
 
-impl Replays {
-    /// Reads may be sent again; but what opens a way to a container or a backend is no read.
-    pub(crate) fn of(info: &RequestInfo<'_>, parts: &Parts) -> Replays {
-        let read = matches!(info, RequestInfo::Resource(request)
-            if request.verb.is_read()
-                && !matches!(&*request.subresource, "exec" | "attach" | "portforward" | "proxy"));
-        Replays { allowed: read && !parts.headers.contains_key(UPGRADE) }
-    }
-
+impl Replays<'_> {
     /// Whether a request that came so far may go to somebody else.
     pub(crate) fn take(&mut self, stage: Stage) -> bool {
-        stage.is_unprocessed() || std::mem::take(&mut self.allowed)
+        stage.is_unprocessed()
+            || match std::mem::replace(self, Replays::Used) {
+                Replays::IfRead(info, parts) => is_read(info, parts),
+                Replays::Allowed => true,
+                Replays::Used => false,
+            }
     }
+}
+
+/// Reads may be sent again; but what opens a way to a container or a backend is no read.
+fn is_read(info: &RequestInfo<'_>, parts: &Parts) -> bool {
+    let read = matches!(info, RequestInfo::Resource(request)
+        if request.verb.is_read()
+            && !matches!(&*request.subresource, "exec" | "attach" | "portforward" | "proxy"));
+    read && !parts.headers.contains_key(UPGRADE)
 }
 
 impl Peers {
@@ -104,7 +114,7 @@ impl Peers {
         info: &RequestInfo<'_>,
         parts: &Parts,
         body: &Replay,
-        replays: &mut Replays,
+        replays: &mut Replays<'_>,
     ) -> Sent {
         let kind = match info {
             RequestInfo::Resource(request) if request.verb == Verb::Watch => Kind::Watch,
@@ -129,7 +139,7 @@ impl Peers {
         snapshot: &Snapshot,
         parts: &Parts,
         body: &Replay,
-        replays: &mut Replays,
+        replays: &mut Replays<'_>,
     ) -> Sent {
         let request = |_: &Member| Some(Request::from_parts(parts.clone(), body.attempt()?));
         let choices = self.order(present(snapshot), Kind::Read, None);
@@ -145,7 +155,7 @@ impl Peers {
         let local = snapshot.local().map(|local| &local.id);
         let peers = present(snapshot).filter(|member| Some(&member.id) != local);
         let choices = self.order(peers, Kind::Read, None);
-        let mut replays = Replays { allowed: true };
+        let mut replays = Replays::Allowed;
         self.send_to(&choices, Kind::Read, &mut replays, |member| Some(request(member))).await
     }
 
@@ -165,7 +175,7 @@ impl Peers {
         &self,
         choices: &[Choice<'_>],
         kind: Kind,
-        replays: &mut Replays,
+        replays: &mut Replays<'_>,
         request: impl Fn(&Member) -> Option<Request<Body>>,
     ) -> Sent {
         let mut unanswered = Unanswered::default();

@@ -209,7 +209,7 @@ impl Gateway {
         // A plain way through without a certificate of its own cannot ask, and need not.
         let can_ask = self.outbound_local.vouched.is_some();
         let local = can_ask.then(|| (Arc::clone(&self.local.id), slot));
-        if can_ask {
+        if can_ask && self.outbound_peers.is_some() {
             let (forwarder, state) = (Arc::clone(&forwarder), self.local_state.clone());
             let local = self.local.clone();
             tokio::spawn(control::watch_local(forwarder, local, state, stop.clone()));
