@@ -18,6 +18,9 @@ const MAX_FAILURES: u32 = 3;
 /// For so long the first time, twice that the next, and so on.
 const FIRST_EJECTION: Duration = Duration::from_secs(1);
 const MAX_EJECTION: Duration = Duration::from_secs(30);
+/// How long a request that tries a member is waited for before another does: as long as it takes to
+/// find out that it hangs.
+const TRIAL: Duration = Duration::from_secs(3);
 /// Over so long times to the head are averaged; what is older counts for less and less.
 const LATENCY_WINDOW: Duration = Duration::from_secs(10);
 /// More members than any cluster has: beyond it what is known is dropped, and found out anew.
@@ -88,6 +91,17 @@ pub(crate) enum Answered {
     Probe,
 }
 
+/// The place of a member among the others, best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Standing {
+    /// Somebody has to find out whether it is well again, and this request does.
+    Trial,
+    /// Nothing speaks against it.
+    Well,
+    /// It gave no answer.
+    Last,
+}
+
 /// How one member does.
 #[derive(Debug, Default)]
 pub(crate) struct MemberHealth {
@@ -95,8 +109,11 @@ pub(crate) struct MemberHealth {
     watches: AtomicUsize,
     /// Failures since the last answer.
     failures: AtomicU32,
-    /// It comes last until then, in nanoseconds of the clock; 0: it does not.
+    /// It comes last until then, in nanoseconds of the clock, and after that until it answers; 0: it
+    /// does not.
     ejected_until: AtomicU64,
+    /// Until then a request that tries it is waited for.
+    tried_until: AtomicU64,
     /// How often it was ejected since it last answered a request.
     ejections: AtomicU32,
     /// Whether it was ejected because there was no way to it: then one that is there mends it.
@@ -113,9 +130,25 @@ impl MemberHealth {
         InFlight { member: Arc::clone(self), watch }
     }
 
-    /// Whether it comes last.
-    pub(crate) fn is_ejected(&self, now: Timestamp) -> bool {
-        self.ejected_until.load(Ordering::Relaxed) > nanos(now)
+    /// Its place among the others. When its time is over, one request at a time tries it, if that
+    /// may go on to another; it comes last for all else until it answers.
+    pub(crate) fn standing(&self, may_try: bool, now: Timestamp) -> Standing {
+        let until = self.ejected_until.load(Ordering::Relaxed);
+        if until == 0 {
+            return Standing::Well;
+        }
+        let tried_until = self.tried_until.load(Ordering::Relaxed);
+        if !may_try || until > nanos(now) || tried_until > nanos(now) {
+            return Standing::Last;
+        }
+        let next = nanos(now.after(TRIAL));
+        let won = self.tried_until.compare_exchange(
+            tried_until,
+            next,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        if won.is_ok() { Standing::Trial } else { Standing::Last }
     }
 
     /// What a request more would cost it: watches go where there are few, all else where few
@@ -171,13 +204,13 @@ impl MemberHealth {
         let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         // A peer that says that its server is down says when it is back, as one does to which there
         // is a way again.
-        if matches!(stage, Stage::Connect | Stage::Refused) {
+        let unreachable = matches!(stage, Stage::Connect | Stage::Refused);
+        if unreachable {
             self.unreachable.store(true, Ordering::Relaxed);
-        } else if failures < MAX_FAILURES {
-            return None;
         }
         let until = self.ejected_until.load(Ordering::Relaxed);
-        if until > nanos(now) {
+        let tried = until != 0;
+        if until > nanos(now) || !(unreachable || tried || failures >= MAX_FAILURES) {
             return None;
         }
         let before = self.ejections.load(Ordering::Relaxed);
@@ -236,12 +269,28 @@ mod tests {
     #[test]
     fn a_member_without_a_way_to_it_comes_last_at_once_and_a_probe_mends_it() {
         let member = MemberHealth::default();
+        assert_eq!(member.standing(true, at(0)), Standing::Well);
         assert_eq!(member.failed(Stage::Connect, at(0)), Some(SECOND));
-        assert!(member.is_ejected(at(999)));
-        assert!(!member.is_ejected(at(1000)));
+        assert_eq!(member.standing(true, at(999)), Standing::Last);
         assert!(member.answered(Answered::Probe));
-        assert!(!member.is_ejected(at(1)));
+        assert_eq!(member.standing(true, at(1)), Standing::Well);
         assert!(!member.answered(Answered::Probe), "it is told once");
+    }
+
+    #[test]
+    fn one_request_at_a_time_tries_a_member_whose_time_is_over() {
+        let member = MemberHealth::default();
+        member.failed(Stage::Connect, at(0));
+        assert_eq!(member.standing(false, at(1000)), Standing::Last, "no write does");
+        assert_eq!(member.standing(true, at(1000)), Standing::Trial);
+        assert_eq!(member.standing(true, at(3999)), Standing::Last);
+        assert_eq!(member.standing(true, at(4000)), Standing::Trial);
+        // It fails, and its time is longer.
+        assert_eq!(member.failed(Stage::Exchange, at(5000)), Some(2 * SECOND));
+        assert_eq!(member.standing(true, at(6999)), Standing::Last);
+        assert_eq!(member.standing(true, at(7000)), Standing::Trial);
+        assert!(member.answered(Answered::Request));
+        assert_eq!(member.standing(false, at(7001)), Standing::Well);
     }
 
     #[test]
@@ -256,9 +305,9 @@ mod tests {
         }
         assert_eq!(member.failed(Stage::Exchange, at(0)), Some(SECOND));
         assert!(!member.answered(Answered::Probe), "that it can be reached was not in doubt");
-        assert!(member.is_ejected(at(999)));
+        assert_eq!(member.standing(true, at(999)), Standing::Last);
         assert!(member.answered(Answered::Request));
-        assert!(!member.is_ejected(at(1)));
+        assert_eq!(member.standing(true, at(1)), Standing::Well);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Which peer first: healthy ones, then the newest for writes, then the one that the client's
+//! Which peer first: those that are well, then the newest for writes, then the one that the client's
 //! connection stays with, then the one that it costs least. Entry item: [`order`].
 
 use std::cmp::Reverse;
@@ -45,7 +45,8 @@ pub(super) fn order<'a>(
         choices.sort_by_cached_key(|Choice { member, health }| {
             let newest = (kind == Kind::Write).then_some(member.view.release);
             let stays = sticky == Some(&*member.id);
-            (health.is_ejected(now), Reverse(newest), !stays, health.cost(kind == Kind::Watch, now))
+            let standing = health.standing(kind != Kind::Write, now);
+            (standing, Reverse(newest), !stays, health.cost(kind == Kind::Watch, now))
         });
     }
     choices
@@ -61,6 +62,7 @@ mod tests {
     use crate::control::Clock;
     use crate::error::Stage;
     use crate::metrics::Metrics;
+    use crate::peers::health::Answered;
 
     fn member(id: &str, release: &str) -> Member {
         let view = View { release: Release::parse(release), ..View::default() };
@@ -142,6 +144,9 @@ mod tests {
         assert_eq!(world.order(Kind::Read, None, 0), "abc", "all are still there");
         tokio::time::advance(Duration::from_secs(1)).await;
         world.health.failed("a", &world.of(0), Stage::Connect);
-        assert_eq!(world.order(Kind::Read, None, 0), "bca");
+        assert_eq!(world.order(Kind::Write, None, 0), "abc", "writes do not try");
+        world.health.answered("c", &world.of(2), Answered::Request);
+        assert_eq!(world.order(Kind::Read, None, 0), "bca", "one read tries b");
+        assert_eq!(world.order(Kind::Read, None, 0), "cab", "and no other meanwhile");
     }
 }
