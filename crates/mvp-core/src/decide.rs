@@ -250,24 +250,28 @@ impl<'a> Case<'a> {
         peers: Candidates<'a>,
         local: Decision<'a>,
     ) -> Decision<'a> {
-        if self.asked.origin == Origin::Peer {
-            return refuse(Reason::LocalDown);
-        }
-        if self.asked.origin == Origin::Client {
-            // An older server would erase what it does not know of an object.
-            let release = self.snapshot.local().and_then(|local| local.view.release);
-            let usable = if request.verb.is_read() { peers } else { peers.not_older_than(release) };
-            if usable.any() {
+        let reason = match self.asked.local {
+            LocalHealth::Unready => Reason::LocalNotReady,
+            _ => Reason::LocalDown,
+        };
+        // An older server would erase what it does not know of an object.
+        let release = self.snapshot.local().and_then(|local| local.view.release);
+        let usable = if request.verb.is_read() { peers } else { peers.not_older_than(release) };
+        match self.asked.origin {
+            Origin::Client if usable.any() => {
                 return Decision {
                     action: Action::Peers(usable),
                     on_not_found: match local.on_not_found {
                         OnNotFound::PassOn => OnNotFound::PassOn,
                         _ => OnNotFound::NextIfRouting,
                     },
-                    reason: Reason::LocalDown,
+                    reason,
                     listed: true,
                 };
             }
+            // Its sender can ask one of them.
+            Origin::Peer if usable.any() => return refuse(reason),
+            _ => {}
         }
         // Nobody else may have it. A server that is not ready may still answer.
         match self.asked.local {

@@ -1,7 +1,8 @@
 //! What every request knows of its connection. Entry: [`ConnectionInfo`].
 
+use std::any::Any;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustls_pki_types::CertificateDer;
 
@@ -20,6 +21,7 @@ struct Inner {
     certificates: Vec<CertificateDer<'static>>,
     judgement: Judgement,
     http2: bool,
+    note: Arc<OnceLock<Box<dyn Any + Send + Sync>>>,
 }
 
 impl ConnectionInfo {
@@ -29,7 +31,8 @@ impl ConnectionInfo {
         certificates: Vec<CertificateDer<'static>>,
         judgement: Judgement,
     ) -> Self {
-        Self { inner: Arc::new(Inner { remote, certificates, judgement, http2: false }) }
+        let note = Arc::default();
+        Self { inner: Arc::new(Inner { remote, certificates, judgement, http2: false, note }) }
     }
 
     /// The same connection, over HTTP/2.
@@ -62,5 +65,33 @@ impl ConnectionInfo {
     /// Whether ALPN chose HTTP/2.
     pub fn http2(&self) -> bool {
         self.inner.http2
+    }
+
+    /// What the service behind the listener remembers of this connection, for as long as it lasts:
+    /// made when first asked for, of one type. Nothing for another type.
+    pub fn note<T: Any + Default + Send + Sync>(&self) -> Option<&T> {
+        self.inner.note.get_or_init(|| Box::new(T::default())).downcast_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_note_lasts_as_long_as_its_connection() {
+        let remote = SocketAddr::from(([127, 0, 0, 1], 1));
+        let first = ConnectionInfo::new(remote, Vec::new(), Judgement::default());
+        let second = ConnectionInfo::new(remote, Vec::new(), Judgement::default());
+        let count = |info: &ConnectionInfo| {
+            info.note::<AtomicUsize>().unwrap().fetch_add(1, Ordering::Relaxed)
+        };
+        assert_eq!((count(&first), count(&first)), (0, 1));
+        // Judged anew, it is the same connection.
+        assert_eq!(count(&first.clone().with_judgement(Judgement::default())), 2);
+        assert_eq!(count(&second), 0);
+        assert!(first.note::<String>().is_none());
     }
 }

@@ -9,7 +9,7 @@ use crate::data::{Forwarder, OutboundTls};
 use crate::layer::MixedVersionLayer;
 use crate::local::LocalSlot;
 use crate::metrics::Metrics;
-use crate::peers::{Peers, Reachable};
+use crate::peers::{Health, Peers, Reachable};
 
 /// An API server that is to become a member.
 #[derive(Debug)]
@@ -52,11 +52,12 @@ impl<M: Membership> Embed<M> {
         let slot = LocalSlot::default();
         let forwarder = Forwarder::new(outbound.clone(), outbound).with_metrics(&metrics);
         let forwarder = Arc::new(forwarder);
-        let peers = Peers::new(Arc::clone(&forwarder), Arc::clone(&metrics));
+        let health = Health::new(clock, Arc::clone(&metrics));
+        let peers = Peers::new(Arc::clone(&forwarder), health.clone(), Arc::clone(&metrics));
         let layer =
             MixedVersionLayer::new(reader.clone(), Some(peers), slot.clone(), Arc::clone(&metrics));
         let local = settings.local.clone().map(|id| (id, slot));
-        let reach = Reachable { local, forwarder: Some(forwarder) };
+        let reach = Reachable { local, peers: Some((forwarder, health)) };
         tokio::spawn(control::run(membership, reach, settings, writer, Arc::clone(&metrics), stop));
         Embedded { layer, reader, metrics }
     }

@@ -30,6 +30,9 @@ pub enum Stage {
     /// The connection was there, but provably nothing of the request was processed.
     #[error("not sent")]
     NotSent,
+    /// A peer said that it processed nothing of it, because it could not.
+    #[error("refused")]
+    Refused,
     /// It was sent, and no response came.
     #[error("exchange")]
     Exchange,

@@ -1,6 +1,9 @@
 //! The data path: resolve, decide, then forward, answer or refuse; and again while a 404 is in
 //! doubt. [`MixedVersionLayer`] puts it before any API server that is a service.
 
+mod denied;
+mod discovery;
+
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
@@ -14,22 +17,22 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::Body as HttpBody;
 use mvp_core::decide::{Action, Asked, Decision, Denial, LocalHealth, OnNotFound, Origin, Reason};
 use mvp_core::discovery::Part;
-use mvp_core::member::Seen;
 use mvp_core::request::DiscoveryPath;
 use mvp_core::{RequestInfo, Snapshot, Timestamp, decide};
 use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::body::{Body, BodyError};
-use crate::control::SnapshotReader;
+use crate::control::{LocalState, SnapshotReader};
 use crate::data::tunnel::is_asked_for;
 use crate::data::{Inspected, Replay, Unreachable, answer, inspect_not_found, refuse};
 use crate::error::Stage;
 use crate::identity::{Identity, RemoteHeaders};
 use crate::local::{LocalSlot, SharedLocal};
-use crate::metrics::{Metrics, Outcome};
-use crate::peers::Peers;
+use crate::metrics::{Failover, Metrics, Outcome};
+use crate::peers::{Peers, REFUSED, Replays, mark_refused};
 use crate::status;
+use denied::Denied;
 
 /// How long a request waits for a refresh that may prove a 404 false.
 const REFRESH_WAIT: Duration = Duration::from_secs(1);
@@ -40,11 +43,12 @@ pub struct MixedVersionLayer {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Shared {
     reader: SnapshotReader,
     peers: Option<Peers>,
     local: LocalSlot,
+    local_state: Option<LocalState>,
     metrics: Arc<Metrics>,
 }
 
@@ -57,7 +61,16 @@ impl MixedVersionLayer {
         local: LocalSlot,
         metrics: Arc<Metrics>,
     ) -> MixedVersionLayer {
-        MixedVersionLayer { shared: Arc::new(Shared { reader, peers, local, metrics }) }
+        let shared = Shared { reader, peers, local, local_state: None, metrics };
+        MixedVersionLayer { shared: Arc::new(shared) }
+    }
+
+    /// Whether the local server can be asked is known; else it is taken for ready, as a server in
+    /// the same process is.
+    #[must_use]
+    pub fn with_local_state(self, state: LocalState) -> MixedVersionLayer {
+        let shared = Shared { local_state: Some(state), ..Arc::unwrap_or_clone(self.shared) };
+        MixedVersionLayer { shared: Arc::new(shared) }
     }
 }
 
@@ -147,17 +160,24 @@ impl Exchange<'_> {
         let Some(peers) = &self.shared.peers else {
             return self.ask_local(&mut local, false).await.unwrap_or_else(body_is_gone);
         };
+        peers.note_request();
         let info = self.resolve();
         let nopeer = self.accepts_only_local(&info);
+        let mut replays = Replays::IfRead(&info, &self.parts);
         let mut snapshot = self.shared.reader.load();
         let mut denied = Denied::default();
         let mut held_back = None;
         let mut refreshed = false;
         let mut sent_for_good = false;
+        // Nobody can have processed anything of it so far.
+        let mut untouched = true;
+        // The local server gave this request no answer, and it goes on after that.
+        let mut local_lost = None;
 
         loop {
             let denials = denied.as_denials();
-            let decision = decide(&info, &snapshot, self.asked(nopeer, &denials));
+            let health = self.local_health(local_lost);
+            let decision = decide(&info, &snapshot, self.asked(nopeer, health, &denials));
             let sends =
                 !matches!(decision.action, Action::Answer | Action::PassNotFound | Action::Refuse);
             if sends && sent_for_good {
@@ -165,7 +185,7 @@ impl Exchange<'_> {
             }
             let (member, response) = match decision.action {
                 Action::Answer => {
-                    let response = self.answer(&info, &snapshot, &mut local).await;
+                    let response = self.answer(&info, &snapshot, peers, &mut local).await;
                     self.record(&info, &decision, None, response.status());
                     return response;
                 }
@@ -174,30 +194,59 @@ impl Exchange<'_> {
                 }
                 Action::AskLocal => (local_id(&snapshot), self.ask_local(&mut local, false).await),
                 Action::Peers(candidates) => {
-                    match peers.send(&candidates, &info, &self.parts, &self.body).await {
+                    let (parts, body) = (&self.parts, &self.body);
+                    let sent = peers.send(&candidates, &info, parts, body, &mut replays).await;
+                    self.shared.metrics.failed_over(local_lost, sent.is_ok());
+                    let unready = decision.reason == Reason::LocalNotReady;
+                    match sent {
                         Ok((member, response)) => (Some(member), Some(response)),
-                        Err(tried) => return self.refuse(&info, &decision, &tried),
+                        // A server that is not ready may still answer where nobody else does.
+                        Err(failed) if unready && !failed.sent_for_good => {
+                            (local_id(&snapshot), self.ask_local(&mut local, false).await)
+                        }
+                        Err(failed) => return self.refuse(&info, &decision, &failed.tried),
                     }
                 }
-                Action::AskAny => match peers.send_any(&snapshot, &self.parts, &self.body).await {
-                    Ok((member, response)) => (Some(member), Some(response)),
-                    Err(tried) => return self.refuse(&info, &decision, &tried),
-                },
+                Action::AskAny => {
+                    let (parts, body) = (&self.parts, &self.body);
+                    match peers.send_any(&snapshot, parts, body, &mut replays).await {
+                        Ok((member, response)) => (Some(member), Some(response)),
+                        Err(failed) => return self.refuse(&info, &decision, &failed.tried),
+                    }
+                }
                 Action::PassNotFound => {
                     self.record(&info, &decision, None, StatusCode::NOT_FOUND);
                     return held_back.unwrap_or_else(|| status::internal("no 404 was held back"));
                 }
-                Action::Refuse if decision.reason == Reason::Unconfirmed => {
-                    let quiet = self.quiet(&info, &snapshot);
-                    return self.refuse(&info, &decision, &quiet);
+                Action::Refuse => {
+                    let named = match decision.reason {
+                        Reason::Unconfirmed => self.quiet(&info, &snapshot),
+                        _ => denied.names(),
+                    };
+                    let mut response = self.refuse(&info, &decision, &named);
+                    // What was not processed here, a peer may ask another for.
+                    if self.origin == Origin::Peer && untouched {
+                        mark_refused(&mut response, decision.reason);
+                    }
+                    return response;
                 }
-                Action::Refuse => return self.refuse(&info, &decision, &denied.names()),
             };
             let Some(response) = response else {
                 let response = body_is_gone();
                 self.record(&info, &refused(&decision), member.as_deref(), response.status());
                 return response;
             };
+            // Row 9: the local server went away. Where the request may, it goes to a peer.
+            if let Some(stage) = self.lost(&response)
+                && local_lost.is_none()
+                && replays.take(stage)
+                // One that was not sent is a new decision; one that was costs somebody twice.
+                && (stage.is_unprocessed() || peers.may_fail_over())
+            {
+                untouched &= stage.is_unprocessed();
+                local_lost = Some(Failover::after(stage));
+                continue;
+            }
             match self.doubt(&decision, response).await {
                 Doubt::None(response) => {
                     self.record(&info, &decision, member.as_deref(), response.status());
@@ -207,6 +256,7 @@ impl Exchange<'_> {
                 Doubt::NotFound { response, of_routing } => {
                     held_back = Some(response);
                     // Only a 404 of routing proves that nothing was processed.
+                    untouched &= of_routing;
                     sent_for_good = !of_routing && (!reads(&info) || is_asked_for(&self.parts));
                 }
             }
@@ -215,24 +265,37 @@ impl Exchange<'_> {
             let Some(member) = member else {
                 return status::internal("nobody is known to have answered");
             };
-            let denial = (member, self.shared.reader.now(), decision.listed);
+            let listed = decision.listed;
             let refresh = decision.on_not_found != OnNotFound::NextIfRouting && !refreshed;
-            denied.0.push(denial);
+            denied.push(member, self.shared.reader.now(), listed);
             if refresh {
                 refreshed = true;
-                snapshot = self.refresh(&info, nopeer, &denied).await;
+                let health = self.local_health(local_lost);
+                snapshot = self.refresh(&info, nopeer, health, &denied).await;
             }
         }
     }
 
-    fn asked<'d>(&self, nopeer: bool, denials: &'d [Denial<'d>]) -> Asked<'d> {
-        Asked {
-            origin: self.origin,
-            nopeer,
-            arrived: self.arrived,
-            local: LocalHealth::Ready,
-            denials,
+    fn asked<'d>(&self, nopeer: bool, local: LocalHealth, denials: &'d [Denial<'d>]) -> Asked<'d> {
+        Asked { origin: self.origin, nopeer, arrived: self.arrived, local, denials }
+    }
+
+    /// Whether the local server can be asked, by this request.
+    fn local_health(&self, lost: Option<Failover>) -> LocalHealth {
+        match (lost, &self.shared.local_state) {
+            (Some(_), _) => LocalHealth::Unreachable,
+            (None, Some(state)) => state.get(),
+            (None, None) => LocalHealth::Ready,
         }
+    }
+
+    /// How far a request came that the local server gave no answer to.
+    fn lost(&self, response: &Response<Body>) -> Option<Stage> {
+        let Unreachable(stage) = response.extensions().get()?;
+        if let Some(state) = &self.shared.local_state {
+            state.failed(*stage);
+        }
+        Some(*stage)
     }
 
     /// The members that have not said since this request came what they serve.
@@ -283,39 +346,6 @@ impl Exchange<'_> {
         }
     }
 
-    /// Answers from the snapshot, if the local server consents.
-    async fn answer<S, R>(
-        &self,
-        info: &RequestInfo<'_>,
-        snapshot: &Snapshot,
-        local: &mut S,
-    ) -> Response<Body>
-    where
-        S: Service<Request<Body>, Response = Response<R>, Error = Infallible>,
-        R: HttpBody<Data = Bytes> + Send + 'static,
-        R::Error: Into<BodyError>,
-    {
-        // The documents of OpenAPI are the local server's for now.
-        let RequestInfo::Discovery(path) = info else {
-            return self.ask_local(local, false).await.unwrap_or_else(body_is_gone);
-        };
-        let accepted = answer::accepted(&self.parts.headers, path);
-        let document = accepted
-            .and_then(|accepted| Some((snapshot.document(path, accepted.form)?, accepted.form)));
-        let Some((document, form)) = document else {
-            // What we cannot give at all, the local server may be able to; but what a peer serves
-            // is there, whatever it says.
-            let response = self.ask_local(local, false).await.unwrap_or_else(body_is_gone);
-            let denied = response.status() == StatusCode::NOT_FOUND;
-            return if denied { status::not_acceptable() } else { response };
-        };
-        let said = call(local, answer::probe(&self.parts, path, snapshot)).await;
-        if !answer::consents(said.status(), path) {
-            return said;
-        }
-        answer::answer(&self.parts, document, form)
-    }
-
     /// Whether a response is a 404 that the decision tells us to doubt.
     async fn doubt(&self, decision: &Decision<'_>, response: Response<Body>) -> Doubt {
         if response.status() != StatusCode::NOT_FOUND {
@@ -340,11 +370,12 @@ impl Exchange<'_> {
         &self,
         info: &RequestInfo<'_>,
         nopeer: bool,
+        health: LocalHealth,
         denied: &Denied,
     ) -> Arc<Snapshot> {
         let settled = |snapshot: &Snapshot| {
             let denials = denied.as_denials();
-            match decide(info, snapshot, self.asked(nopeer, &denials)).reason {
+            match decide(info, snapshot, self.asked(nopeer, health, &denials)).reason {
                 Reason::Unconfirmed | Reason::LocalViewUnknown | Reason::NobodyReachable => false,
                 // Whoever denied what it lists has to say first that it still does.
                 Reason::ViewSuspect => denied.confirmed_since(snapshot),
@@ -393,34 +424,14 @@ where
     let ready = std::future::poll_fn(|cx| service.poll_ready(cx)).await;
     match ready {
         Ok(()) => match service.call(request).await {
-            Ok(response) => response.map(Body::new),
+            Ok(mut response) => {
+                // Only a gateway may say so, of what it did itself.
+                response.headers_mut().remove(REFUSED);
+                response.map(Body::new)
+            }
             Err(never) => match never {},
         },
         Err(never) => match never {},
-    }
-}
-
-/// Who denied the request so far: member, time, and whether it lists what it denied.
-#[derive(Default)]
-struct Denied(Vec<(Arc<str>, Timestamp, bool)>);
-
-impl Denied {
-    fn as_denials(&self) -> Vec<Denial<'_>> {
-        let denials = self.0.iter();
-        denials.map(|(member, at, listed)| Denial { member, at: *at, listed: *listed }).collect()
-    }
-
-    /// Whether everyone who denied it has since said anew what he serves.
-    fn confirmed_since(&self, snapshot: &Snapshot) -> bool {
-        self.0.iter().all(|(member, at, _)| {
-            let view = snapshot.member_by_id(member).map(|member| &member.view);
-            let confirmed = |seen: Option<&Seen>| seen.is_some_and(|seen| seen.confirmed >= *at);
-            view.is_none_or(|view| Part::ALL.into_iter().all(|part| confirmed(view.part(part))))
-        })
-    }
-
-    fn names(&self) -> Vec<String> {
-        self.0.iter().map(|(member, _, _)| member.to_string()).collect()
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use http::StatusCode;
 use http::request::Parts;
-use mvp_core::decide::{Action, Decision};
+use mvp_core::decide::{Action, Decision, LocalHealth};
 use mvp_core::{RequestInfo, Snapshot, Timestamp};
 use mvp_net::ConnectionInfo;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -18,6 +18,7 @@ use prometheus_client::registry::Registry;
 
 use crate::data::refuse::described;
 use crate::data::tunnel::Tunnels;
+use crate::error::Stage;
 
 /// What is counted.
 #[derive(Debug)]
@@ -32,6 +33,11 @@ pub struct Metrics {
     in_flight: Gauge,
     tunnels: Gauge,
     view_age: Family<MemberLabels, Gauge<f64, AtomicU64>>,
+    failovers: Family<FailoverLabels, Counter>,
+    over_budget: Counter,
+    ejections: Family<MemberLabels, Counter>,
+    ejected: Family<MemberLabels, Gauge>,
+    local_health: Family<StateLabels, Gauge>,
     log_local: bool,
 }
 
@@ -66,6 +72,28 @@ struct MemberLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct TypeLabels {
     r#type: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FailoverLabels {
+    after: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabels {
+    state: &'static str,
+}
+
+/// A request that is sent once more, to somebody else.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Failover(&'static str);
+
+impl Failover {
+    /// After it came so far.
+    pub(crate) fn after(stage: Stage) -> Failover {
+        Failover(if stage.is_unprocessed() { "not-sent" } else { "sent" })
+    }
 }
 
 /// A request that is passed on to a peer.
@@ -152,6 +180,36 @@ impl Metrics {
             "Seconds since a member last confirmed what it serves; -1 for never",
             view_age.clone(),
         );
+        let failovers = Family::<FailoverLabels, Counter>::default();
+        registry.register(
+            "mvp_failovers",
+            "Requests that were sent to another server after one gave no answer",
+            failovers.clone(),
+        );
+        let over_budget = Counter::default();
+        registry.register(
+            "mvp_retry_budget_refusals",
+            "Requests that were not sent to another server because too many were before",
+            over_budget.clone(),
+        );
+        let ejections = Family::<MemberLabels, Counter>::default();
+        registry.register(
+            "mvp_ejections",
+            "How often a member came to be asked last because it gave no answer",
+            ejections.clone(),
+        );
+        let ejected = Family::<MemberLabels, Gauge>::default();
+        registry.register(
+            "mvp_ejected",
+            "1 for a member that gave no answer, until it gives one",
+            ejected.clone(),
+        );
+        let local_health = Family::<StateLabels, Gauge>::default();
+        registry.register(
+            "mvp_local_health",
+            "1 for the state that the local server is in",
+            local_health.clone(),
+        );
         Metrics {
             registry,
             requests,
@@ -163,6 +221,11 @@ impl Metrics {
             in_flight,
             tunnels,
             view_age,
+            failovers,
+            over_budget,
+            ejections,
+            ejected,
+            local_health,
             log_local,
         }
     }
@@ -193,6 +256,39 @@ impl Metrics {
     /// Where tunnels are counted while they are open.
     pub(crate) fn tunnels(&self) -> Tunnels {
         Tunnels::counted_by(self.tunnels.clone())
+    }
+
+    /// A request got an answer, or none, from the server to which it failed over, if it did.
+    pub(crate) fn failed_over(&self, failover: Option<Failover>, answered: bool) {
+        if let Some(Failover(after)) = failover {
+            let outcome = if answered { "answered" } else { "failed" };
+            self.failovers.get_or_create(&FailoverLabels { after, outcome }).inc();
+        }
+    }
+
+    pub(crate) fn over_budget(&self) {
+        self.over_budget.inc();
+    }
+
+    /// A member comes last from now on, or does not any more.
+    pub(crate) fn ejected(&self, member: &str, ejected: bool) {
+        let labels = MemberLabels { member: member.to_owned() };
+        if ejected {
+            self.ejections.get_or_create(&labels).inc();
+        }
+        self.ejected.get_or_create(&labels).set(i64::from(ejected));
+    }
+
+    pub(crate) fn local_health(&self, health: LocalHealth) {
+        let states = [
+            ("ready", LocalHealth::Ready),
+            ("unready", LocalHealth::Unready),
+            ("unreachable", LocalHealth::Unreachable),
+        ];
+        for (state, is) in states {
+            let gauge = self.local_health.get_or_create(&StateLabels { state });
+            gauge.set(i64::from(is == health));
+        }
     }
 
     pub(crate) fn observe_snapshot(&self, snapshot: &Snapshot, now: Timestamp) {

@@ -1,54 +1,137 @@
-//! Peers: which of them gets a request, and the next one when that fails.
+//! Peers: which of them gets a request, and the next one when that fails. Entry item: [`Peers`].
+//!
+//! What a member cannot have processed goes to each other one in turn. What it may have processed
+//! goes to one other, and only if it changes nothing. Both are paid for out of a budget.
+
+mod budget;
+mod health;
+mod order;
+mod reach;
+mod sticky;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use http::header::HeaderName;
 use http::request::Parts;
-use http::{Request, Response};
-use mvp_core::decide::Candidates;
-use mvp_core::member::{Member, Presence};
-use mvp_core::{RequestInfo, Snapshot};
+use http::{HeaderValue, Request, Response};
+use mvp_core::decide::{Candidates, Reason};
+use mvp_core::member::{Member, MemberKind, Presence};
+use mvp_core::{RequestInfo, Snapshot, Verb};
+use mvp_net::ConnectionInfo;
 
 use crate::body::Body;
-use crate::control::{Ask, MemberRecord, Reach};
 use crate::data::tunnel::is_asked_for;
-use crate::data::{Forwarder, Replay, Target, server_name};
+use crate::data::{Forwarder, Opened, Replay, Target, server_name};
 use crate::error::{SendError, Stage};
-use crate::local::{LocalSlot, SharedLocal};
-use crate::metrics::Metrics;
+use crate::metrics::{Failover, Metrics};
+use budget::Budget;
+pub use health::Health;
+use health::{Answered, MemberHealth};
+use order::{Choice, Kind, order};
+pub use reach::{Reachable, Reached};
+use sticky::{Resource, Sticky};
+
+/// Says to a peer that its request was refused, why, and that nothing of it was processed.
+pub(crate) const REFUSED: HeaderName = HeaderName::from_static("x-mvp-refused");
 
 /// The way to peers.
 #[derive(Debug, Clone)]
 pub struct Peers {
     forwarder: Arc<Forwarder>,
+    health: Health,
     metrics: Arc<Metrics>,
+    budget: Arc<Budget>,
     next: Arc<AtomicUsize>,
+}
+
+/// Nobody answered.
+#[derive(Debug, Default)]
+pub(crate) struct Unanswered {
+    /// The IDs of those who were tried.
+    pub(crate) tried: Vec<String>,
+    /// It may have been processed, and must not be sent again.
+    pub(crate) sent_for_good: bool,
+}
+
+type Sent = Result<(Arc<str>, Response<Body>), Unanswered>;
+
+/// Whether a request that got no answer may be sent again although it may have been processed: once,
+/// if at all. Looked into only when it matters.
+#[derive(Debug)]
+pub(crate) enum Replays<'a> {
+    /// It may if this is a read.
+    IfRead(&'a RequestInfo<'a>, &'a Parts),
+    /// It may.
+    Allowed,
+    /// It was.
+    Used,
+}
+
+impl Replays<'_> {
+    /// Whether a request that came so far may go to somebody else.
+    pub(crate) fn take(&mut self, stage: Stage) -> bool {
+        stage.is_unprocessed()
+            || match std::mem::replace(self, Replays::Used) {
+                Replays::IfRead(info, parts) => is_read(info, parts),
+                Replays::Allowed => true,
+                Replays::Used => false,
+            }
+    }
+}
+
+/// Reads may be sent again; but what opens a way to a container or a backend is no read.
+fn is_read(info: &RequestInfo<'_>, parts: &Parts) -> bool {
+    let read = matches!(info, RequestInfo::Resource(request)
+        if request.verb.is_read()
+            && !matches!(&*request.subresource, "exec" | "attach" | "portforward" | "proxy"));
+    read && !is_asked_for(parts)
 }
 
 impl Peers {
     /// Peers over these connections.
-    pub fn new(forwarder: Arc<Forwarder>, metrics: Arc<Metrics>) -> Peers {
-        Peers { forwarder, metrics, next: Arc::default() }
+    pub fn new(forwarder: Arc<Forwarder>, health: Health, metrics: Arc<Metrics>) -> Peers {
+        Peers { forwarder, health, metrics, budget: Arc::default(), next: Arc::default() }
     }
 
-    /// Sends a request to the best candidate, and to the next where that cannot have processed it.
-    /// Fails with what was tried.
+    /// A request came, whoever will serve it: it adds to what failovers are paid from.
+    pub(crate) fn note_request(&self) {
+        self.budget.request();
+    }
+
+    /// Whether a request may be sent once more; counted if not.
+    pub(crate) fn may_fail_over(&self) -> bool {
+        let may = self.budget.take(self.health.now());
+        if !may {
+            self.metrics.over_budget();
+        }
+        may
+    }
+
+    /// Sends a request to the best candidate, and to the next where it may.
     pub(crate) async fn send(
         &self,
         candidates: &Candidates<'_>,
         info: &RequestInfo<'_>,
         parts: &Parts,
         body: &Replay,
-    ) -> Result<(Arc<str>, Response<Body>), Vec<String>> {
-        let mut members: Vec<&Member> = candidates.iter().collect();
-        let read = matches!(info, RequestInfo::Resource(request) if request.verb.is_read());
-        if read && !members.is_empty() {
-            // Reads are spread; writes go to the newest first.
-            let turn = self.next.fetch_add(1, Ordering::Relaxed) % members.len();
-            members.rotate_left(turn);
+        replays: &mut Replays<'_>,
+    ) -> Sent {
+        let kind = match info {
+            RequestInfo::Resource(request) if request.verb == Verb::Watch => Kind::Watch,
+            RequestInfo::Resource(request) if request.verb.is_read() => Kind::Read,
+            _ => Kind::Write,
+        };
+        let connection = parts.extensions.get::<ConnectionInfo>();
+        let sticky = connection.and_then(ConnectionInfo::note::<Sticky>).zip(Resource::of(info));
+        let stays = sticky.and_then(|(sticky, resource)| sticky.member(resource));
+        let choices = self.order(candidates.iter(), kind, stays.as_deref());
+        let request = |_: &Member| Some(Request::from_parts(parts.clone(), body.attempt()?));
+        let sent = self.send_to(&choices, kind, replays, request).await;
+        if let (Ok((member, _)), Some((sticky, resource))) = (&sent, sticky) {
+            sticky.stay(resource, member);
         }
-        let replayable = replayable(info) && !is_asked_for(parts);
-        self.send_to(members, replayable, parts, body).await
+        sent
     }
 
     /// Sends a request to any member at all.
@@ -57,67 +140,144 @@ impl Peers {
         snapshot: &Snapshot,
         parts: &Parts,
         body: &Replay,
-    ) -> Result<(Arc<str>, Response<Body>), Vec<String>> {
-        let mut members: Vec<&Member> =
-            snapshot.members().filter(|member| member.presence == Presence::Present).collect();
-        if !members.is_empty() {
-            let turn = self.next.fetch_add(1, Ordering::Relaxed) % members.len();
-            members.rotate_left(turn);
-        }
-        self.send_to(members, false, parts, body).await
+        replays: &mut Replays<'_>,
+    ) -> Sent {
+        let request = |_: &Member| Some(Request::from_parts(parts.clone(), body.attempt()?));
+        let choices = self.order(present(snapshot), Kind::Read, None);
+        self.send_to(&choices, Kind::Read, replays, request).await
     }
 
+    /// Asks any peer in place of the local server, in words that may depend on whom.
+    pub(crate) async fn ask_any(
+        &self,
+        snapshot: &Snapshot,
+        request: impl Fn(&Member) -> Request<Body>,
+    ) -> Sent {
+        let local = snapshot.local().map(|local| &local.id);
+        let peers = present(snapshot).filter(|member| Some(&member.id) != local);
+        let choices = self.order(peers, Kind::Read, None);
+        let mut replays = Replays::Allowed;
+        self.send_to(&choices, Kind::Read, &mut replays, |member| Some(request(member))).await
+    }
+
+    fn order<'a>(
+        &self,
+        members: impl Iterator<Item = &'a Member>,
+        kind: Kind,
+        sticky: Option<&str>,
+    ) -> Vec<Choice<'a>> {
+        // Reads are spread where nothing else decides.
+        let turn = if kind == Kind::Write { 0 } else { self.next.fetch_add(1, Ordering::Relaxed) };
+        order(members, &self.health, kind, sticky, turn, self.health.now())
+    }
+
+    /// Sends a request to the first, and to the next where that gave no answer and it may.
     async fn send_to(
         &self,
-        members: Vec<&Member>,
-        replayable: bool,
-        parts: &Parts,
-        body: &Replay,
-    ) -> Result<(Arc<str>, Response<Body>), Vec<String>> {
-        let mut tried: Vec<String> = Vec::new();
-        let mut replayed = false;
-        let mut members = members.into_iter();
-        let mut next = members.next();
-        while let Some(member) = next {
+        choices: &[Choice<'_>],
+        kind: Kind,
+        replays: &mut Replays<'_>,
+        request: impl Fn(&Member) -> Option<Request<Body>>,
+    ) -> Sent {
+        let mut unanswered = Unanswered::default();
+        let mut failover: Option<Failover> = None;
+        let mut choices = choices.iter();
+        let mut next = choices.next();
+        while let Some(Choice { member, health }) = next {
             let Some(target) = target(member) else {
-                next = members.next();
+                next = choices.next();
                 continue;
             };
-            let Some(body) = body.attempt() else { break };
-            let request = Request::from_parts(parts.clone(), body);
-            let passed_on = self.metrics.passed_on();
-            let error = match self.forwarder.send(&target, request).await {
+            if failover.is_some() && !self.may_fail_over() {
+                break;
+            }
+            let Some(request) = request(member) else { break };
+            let error = match self.exchange(&target, health, kind, request).await {
                 Ok(response) => {
-                    let response = response.map(|body| body.keeping(passed_on));
+                    self.metrics.failed_over(failover, true);
                     return Ok((Arc::clone(&member.id), response));
                 }
                 Err(error) => error,
             };
-            tracing::warn!(%error, "a peer gave no answer");
+            self.metrics.failed_over(failover, false);
+            tracing::debug!(%error, "a peer gave no answer");
             // What a leaving server gave back may go to its successor, once.
-            let again = error.stage == Stage::NotSent && !tried.iter().any(|id| **id == *member.id);
-            tried.push(error.member.to_string());
-            // What may have been processed goes to another member once at the most, and only if it
-            // changes nothing.
-            let may_go_on = error.stage.is_unprocessed() || (replayable && !replayed);
-            replayed = replayed || !error.stage.is_unprocessed();
-            if !may_go_on {
+            let again = error.stage == Stage::NotSent
+                && !unanswered.tried.iter().any(|id| **id == *member.id);
+            unanswered.tried.push(error.member.to_string());
+            unanswered.sent_for_good = !replays.take(error.stage);
+            if unanswered.sent_for_good {
                 break;
             }
+            failover = Some(Failover::after(error.stage));
             if !again {
-                next = members.next();
+                next = choices.next();
             }
         }
-        tried.dedup();
-        Err(tried)
+        unanswered.tried.dedup();
+        Err(unanswered)
+    }
+
+    /// One request to one member. How it ends tells how the member does.
+    async fn exchange(
+        &self,
+        target: &Target,
+        health: &Arc<MemberHealth>,
+        kind: Kind,
+        request: Request<Body>,
+    ) -> Result<Response<Body>, SendError> {
+        let under_way = (self.metrics.passed_on(), health.begin(kind == Kind::Watch));
+        let began = self.health.now();
+        let sent = self.forwarder.send(target, request).await;
+        let refused = sent.as_ref().ok().and_then(|response| refused_by(target.kind, response));
+        match (sent, refused) {
+            (Ok(mut response), None) => {
+                response.headers_mut().remove(REFUSED);
+                if kind == Kind::Read && response.extensions().get::<Opened>().is_none() {
+                    let now = self.health.now();
+                    health.measure(now.since(began), now);
+                }
+                self.health.answered(&target.id, health, Answered::Request);
+                Ok(response.map(|body| body.keeping(under_way)))
+            }
+            (Ok(_), Some(refused)) => {
+                if refused.is_down {
+                    self.health.failed(&target.id, health, Stage::Refused);
+                }
+                Err(SendError::new(target, Stage::Refused, refused.reason))
+            }
+            (Err(error), _) => {
+                // That we cannot say who the caller is, is no fault of the member's.
+                if error.stage != Stage::Identity {
+                    self.health.failed(&target.id, health, error.stage);
+                }
+                Err(error)
+            }
+        }
     }
 }
 
-/// Reads may be sent again; but what opens a way to a container or a backend is no read.
-fn replayable(info: &RequestInfo<'_>) -> bool {
-    matches!(info, RequestInfo::Resource(request)
-        if request.verb.is_read()
-            && !matches!(&*request.subresource, "exec" | "attach" | "portforward" | "proxy"))
+/// A refusal of another gateway, of a request of which it processed nothing.
+pub(crate) struct RefusedBy {
+    reason: String,
+    /// The server behind it is down: it will refuse others too.
+    is_down: bool,
+}
+
+/// Whether a response is such a refusal. Only a gateway is believed.
+pub(crate) fn refused_by(kind: MemberKind, response: &Response<Body>) -> Option<RefusedBy> {
+    let reason = response.headers().get(REFUSED).filter(|_| kind == MemberKind::Mvp)?;
+    let reason = String::from_utf8_lossy(reason.as_bytes()).into_owned();
+    Some(RefusedBy { is_down: reason == Reason::LocalDown.as_str(), reason })
+}
+
+/// Says in a refusal to a peer that nothing was processed.
+pub(crate) fn mark_refused(response: &mut Response<Body>, reason: Reason) {
+    response.headers_mut().insert(REFUSED, HeaderValue::from_static(reason.as_str()));
+}
+
+fn present(snapshot: &Snapshot) -> impl Iterator<Item = &Member> {
+    snapshot.members().filter(|member| member.presence == Presence::Present)
 }
 
 fn target(member: &Member) -> Option<Target> {
@@ -128,56 +288,4 @@ fn target(member: &Member) -> Option<Target> {
         kind: member.kind,
         local: false,
     })
-}
-
-/// How the control loop reaches members: the local one through the service that the layer is put
-/// before, peers through connections of its own.
-#[derive(Debug)]
-pub struct Reachable {
-    /// The local server's ID and place.
-    pub local: Option<(Arc<str>, LocalSlot)>,
-    /// Connections to peers; without them only the local server is asked.
-    pub forwarder: Option<Arc<Forwarder>>,
-}
-
-/// A member, ready to be asked.
-#[derive(Debug, Clone)]
-pub enum Reached {
-    /// The local server.
-    Local(SharedLocal),
-    /// A peer.
-    Peer(Arc<Forwarder>, Arc<Target>),
-}
-
-impl Ask for Reached {
-    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, String> {
-        match self {
-            Reached::Local(local) => local.ask(request).await,
-            Reached::Peer(forwarder, target) => {
-                let sent = forwarder.send(target, request).await;
-                sent.map_err(|error: SendError| format!("{}: {}", error.stage, error.cause))
-            }
-        }
-    }
-}
-
-impl Reach for Reachable {
-    type Ask = Reached;
-
-    fn reach(&self, id: &Arc<str>, record: Option<&MemberRecord>) -> Option<Reached> {
-        if let Some((local, slot)) = &self.local
-            && local == id
-        {
-            return slot.get().map(Reached::Local);
-        }
-        let record = record?;
-        let target = Target {
-            id: Arc::clone(id),
-            address: Arc::clone(record.address.as_ref()?),
-            server_name: server_name(),
-            kind: record.kind,
-            local: false,
-        };
-        Some(Reached::Peer(Arc::clone(self.forwarder.as_ref()?), Arc::new(target)))
-    }
 }

@@ -1,5 +1,6 @@
 //! A look inside for operators: readiness by reason, and the snapshot as JSON.
 
+use mvp_core::decide::LocalHealth;
 use mvp_core::discovery::Part;
 use mvp_core::member::{MemberKind, Presence, ViewState};
 use mvp_core::{Snapshot, Timestamp};
@@ -20,8 +21,9 @@ pub(crate) fn is_settled(snapshot: &Snapshot) -> bool {
     Part::ALL.into_iter().all(|part| !snapshot.is_incomplete_start(part))
 }
 
-/// Ready when the local server and every member that is alive were seen once.
-pub(crate) fn readiness(reader: &SnapshotReader) -> Vec<Check> {
+/// Ready when the local server and every member that is alive were seen once, and the local server
+/// is well: while it is not, others can serve its clients without a detour.
+pub(crate) fn readiness(reader: &SnapshotReader, health: LocalHealth) -> Vec<Check> {
     let snapshot = reader.load();
     let because = |id: &str| reader.trouble(id).map_or_else(String::new, |why| format!(" ({why})"));
     let local = snapshot.local().and_then(|local| {
@@ -29,9 +31,11 @@ pub(crate) fn readiness(reader: &SnapshotReader) -> Vec<Check> {
         let why = because(&local.id);
         Some(format!("{} of the local server was not seen yet{why}", unseen.path()))
     });
-    let local = match snapshot.local() {
-        None => Some("the local server was not asked yet".to_owned()),
-        Some(_) => local,
+    let local = match (snapshot.local(), health) {
+        (None, _) => Some("the local server was not asked yet".to_owned()),
+        (_, LocalHealth::Unreachable) => Some("the local server cannot be reached".to_owned()),
+        (_, LocalHealth::Unready) => Some("the local server is not ready".to_owned()),
+        (Some(_), LocalHealth::Ready) => local,
     };
     let unseen: Vec<String> = Part::ALL
         .into_iter()

@@ -13,12 +13,12 @@ use anyhow::Context;
 use mvp_core::member::{Member, MemberKind};
 use mvp_net::{Limits, ReloadableTls, bind, bind_workers};
 use mvp_proxy::control::{
-    self, Clock, ControlSettings, SnapshotReader, WatchedMembership, channel,
+    self, Clock, ControlSettings, LocalState, SnapshotReader, WatchedMembership, channel,
 };
 use mvp_proxy::data::{Forwarder, Remote, Target, server_name};
 use mvp_proxy::identity::{AuthenticateLayer, RemoteHeaders};
 use mvp_proxy::metrics::Metrics;
-use mvp_proxy::peers::{Peers, Reachable};
+use mvp_proxy::peers::{Health, Peers, Reachable};
 use mvp_proxy::{LocalSlot, MixedVersionLayer};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
@@ -83,6 +83,9 @@ struct Gateway {
     settings: ControlSettings,
     metrics: Arc<Metrics>,
     reload_metrics: ReloadMetrics,
+    /// How peers do, and the local server.
+    health: Health,
+    local_state: LocalState,
     reader: SnapshotReader,
     writer: std::sync::Mutex<Option<control::SnapshotWriter>>,
     shutdown: Shutdown,
@@ -104,6 +107,7 @@ impl Gateway {
         tls::check_proxy_identity(config)?;
         let peers_ca = config.peers.ca.as_ref().filter(|_| config.serves_peers());
         let outbound_peers = peers_ca.map(|ca| tls::outbound(config, ca)).transpose()?;
+        let metrics = Arc::new(Metrics::new(config.log_local_requests));
         Ok(Gateway {
             in_force: InForce {
                 tls: ReloadableTls::new(server),
@@ -130,8 +134,10 @@ impl Gateway {
                 local: true,
             },
             settings,
-            metrics: Arc::new(Metrics::new(config.log_local_requests)),
             reload_metrics: ReloadMetrics::default(),
+            health: Health::new(clock, Arc::clone(&metrics)),
+            local_state: LocalState::new(Arc::clone(&metrics)),
+            metrics,
             reader,
             writer: std::sync::Mutex::new(Some(writer)),
             shutdown: Shutdown::new(config),
@@ -207,9 +213,11 @@ impl Gateway {
         let metrics = Arc::clone(&self.metrics);
         let forwarder = forwarder.with_remote_headers(self.headers.clone()).with_metrics(&metrics);
         let forwarder = Arc::new(forwarder);
-        let peers =
-            peers.as_ref().map(|_| Peers::new(Arc::clone(&forwarder), Arc::clone(&metrics)));
-        (forwarder, MixedVersionLayer::new(self.reader.clone(), peers, slot, metrics))
+        let peers = peers
+            .as_ref()
+            .map(|_| Peers::new(Arc::clone(&forwarder), self.health.clone(), Arc::clone(&metrics)));
+        let layer = MixedVersionLayer::new(self.reader.clone(), peers, slot, metrics);
+        (forwarder, layer.with_local_state(self.local_state.clone()))
     }
 
     /// The control loop and the admin endpoint, until a signal comes and the workers have ended.
@@ -227,7 +235,12 @@ impl Gateway {
         // A plain way through without a certificate of its own cannot ask, and need not.
         let can_ask = self.in_force.outbound_local.current().vouched.is_some();
         let local = can_ask.then(|| (Arc::clone(&self.local.id), slot));
-        let reach = Reachable { local, forwarder: Some(forwarder) };
+        if can_ask && self.in_force.outbound_peers.is_some() {
+            let (forwarder, state) = (Arc::clone(&forwarder), self.local_state.clone());
+            let local = self.local.clone();
+            tokio::spawn(control::watch_local(forwarder, local, state, CancellationToken::new()));
+        }
+        let reach = Reachable { local, peers: Some((forwarder, self.health.clone())) };
         let writer = self.writer.lock().ok().and_then(|mut writer| writer.take());
         let writer = writer.context("the control loop runs once")?;
         // Both go on while the workers drain: requests that are under way need the one, and who
@@ -263,6 +276,7 @@ impl Gateway {
 
     fn admin(&self) -> Admin {
         let (readiness, snapshot) = (self.reader.clone(), self.reader.clone());
+        let local = self.local_state.clone();
         let (metrics, beside) = (Arc::clone(&self.metrics), self.reload_metrics.clone());
         let merges = self.in_force.outbound_peers.is_some();
         let leaving = self.shutdown.leaving.clone();
@@ -271,7 +285,7 @@ impl Gateway {
                 let mut checks = vec![inside::shutdown(leaving.is_cancelled())];
                 // A plain way through depends on nobody's discovery.
                 if merges {
-                    checks.extend(inside::readiness(&readiness));
+                    checks.extend(inside::readiness(&readiness, local.get()));
                 }
                 checks
             }),

@@ -31,6 +31,8 @@ pub enum Reason {
     LocalViewUnknown,
     /// Row 9: the local server is down.
     LocalDown,
+    /// Row 9: the local server answers, but is not ready.
+    LocalNotReady,
     /// Row 9: the local server is down, and those who could take the write are older.
     PeersTooOld,
     /// Rows 10 and 11: whoever lists it answers that it is not there.
@@ -58,6 +60,7 @@ impl Reason {
             Reason::Unconfirmed => "unconfirmed",
             Reason::LocalViewUnknown => "local-view-unknown",
             Reason::LocalDown => "local-down",
+            Reason::LocalNotReady => "local-not-ready",
             Reason::PeersTooOld => "peers-too-old",
             Reason::ViewSuspect => "view-suspect",
             Reason::NotPassedOn => "not-passed-on",
@@ -83,6 +86,7 @@ impl fmt::Display for Reason {
             Reason::Unconfirmed => "a member that may serve it could not be asked",
             Reason::LocalViewUnknown => "it is not known yet what the local server serves",
             Reason::LocalDown => "the local server is down",
+            Reason::LocalNotReady => "the local server is not ready",
             Reason::PeersTooOld => "the local server is down, and its peers are too old to write",
             Reason::ViewSuspect => "the members that list it answer that it is not there",
             Reason::NotPassedOn => "a request from a peer is not passed on",

@@ -21,11 +21,11 @@ fn cluster() -> Cluster {
 
 #[test]
 fn reads_go_to_any_peer_and_writes_to_none_that_is_older() {
-    for state in [Unreachable, Unready] {
-        let any = "peers newer,same,older,unknown: local-down, next on 404 of routing";
+    for (state, reason) in [(Unreachable, "local-down"), (Unready, "local-not-ready")] {
+        let any = format!("peers newer,same,older,unknown: {reason}, next on 404 of routing");
         assert_eq!(cluster().while_local_is(state, LIST), any);
         assert_eq!(cluster().while_local_is(state, WATCH), any);
-        let not_older = "peers newer,same: local-down, next on 404 of routing";
+        let not_older = format!("peers newer,same: {reason}, next on 404 of routing");
         assert_eq!(cluster().while_local_is(state, CREATE), not_older);
         assert_eq!(cluster().while_local_is(state, DELETE), not_older);
     }
@@ -52,14 +52,28 @@ fn a_server_that_answers_is_asked_when_nobody_else_can_be() {
 
 #[test]
 fn no_ping_pong_between_peers() {
-    for state in [Unreachable, Unready] {
-        let from_peer = Asked { origin: Origin::Peer, local: state, ..ready() };
-        assert_eq!(cluster().asked(LIST, from_peer), "refuse: local-down");
-    }
+    let from_peer = |local| Asked { origin: Origin::Peer, local, ..ready() };
+    assert_eq!(cluster().asked(LIST, from_peer(Unreachable)), "refuse: local-down");
+    assert_eq!(cluster().asked(LIST, from_peer(Unready)), "refuse: local-not-ready");
     let marked = |local| Asked { origin: Origin::Marked, local, ..ready() };
     assert_eq!(cluster().asked(LIST, marked(Unreachable)), "refuse: local-down");
     let local = "local: served-locally, refresh on 404 of routing";
     assert_eq!(cluster().asked(LIST, marked(Unready)), local);
+}
+
+#[test]
+fn a_peer_is_answered_by_a_server_that_is_not_ready_where_it_can_ask_nobody_else() {
+    let from_peer = |local| Asked { origin: Origin::Peer, local, ..ready() };
+    let local = "local: served-locally, refresh on 404 of routing";
+    let alone =
+        Cluster::beside([member("local", "v1.36.0", &PODS), member("other", "v1.36.0", &[])]);
+    assert_eq!(alone.asked(LIST, from_peer(Unready)), local);
+    assert_eq!(alone.asked(LIST, from_peer(Unreachable)), "refuse: local-down");
+    // An older one would erase what it does not know.
+    let newest =
+        Cluster::beside([member("local", "v1.36.0", &PODS), member("older", "v1.35.0", &PODS)]);
+    assert_eq!(newest.asked(CREATE, from_peer(Unready)), local);
+    assert_eq!(newest.asked(LIST, from_peer(Unready)), "refuse: local-not-ready");
 }
 
 #[test]

@@ -175,7 +175,7 @@ fn check_writes(
         listing.exactly(local) && denials.iter().all(|d| *d.member != *local.member.id)
     });
     let write = !matches!(listing.request.verb, Verb::Get | Verb::List | Verb::Watch);
-    if write && (local_takes_it || reason == Reason::LocalDown) {
+    if write && (local_takes_it || matches!(reason, Reason::LocalDown | Reason::LocalNotReady)) {
         let release = local.and_then(|local| local.member.view.release);
         prop_assert!(release.is_some());
         prop_assert!(chosen.iter().all(|server| server.member.view.release >= release));
@@ -217,6 +217,6 @@ fn every_reason_and_every_action_comes_up() {
             });
         }
     }
-    assert_eq!(reasons.len(), 17, "{reasons:?}");
+    assert_eq!(reasons.len(), 18, "{reasons:?}");
     assert_eq!(actions.len(), 7, "{actions:?}");
 }

@@ -1,6 +1,7 @@
 //! The control loop: membership → fetch views → build snapshot → publish.
 
 mod fetch;
+mod health;
 mod membership;
 mod publish;
 mod table;
@@ -18,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use fetch::Fetched;
 pub(crate) use fetch::gunzip;
+pub use health::{LocalState, watch_local};
 pub use membership::{MemberRecord, Membership, StaticMembership, WatchedMembership};
 pub use publish::{Clock, SnapshotReader, SnapshotWriter, channel};
 use table::Table;

@@ -8,9 +8,9 @@ use http::header::{
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::upgrade::OnUpgrade;
-use mvp_core::Snapshot;
 use mvp_core::discovery::Part;
 use mvp_core::discovery::negotiate::{Encoding, Form, Negotiated, Offer, negotiate};
+use mvp_core::member::Member;
 use mvp_core::request::DiscoveryPath;
 use mvp_core::snapshot::Document;
 
@@ -32,9 +32,9 @@ pub(crate) fn accepted(headers: &HeaderMap, path: &DiscoveryPath<'_>) -> Option<
     negotiate(accept, Offer { forms, encodings: &[Encoding::Json] }).ok()
 }
 
-/// The request by which the local server says whether the caller may have discovery: his own, in a
-/// form that costs least.
-pub(crate) fn probe(parts: &Parts, path: &DiscoveryPath<'_>, snapshot: &Snapshot) -> Request<Body> {
+/// The request by which a server, mostly the local one, says whether the caller may have discovery:
+/// his own, in a form that costs least.
+pub(crate) fn probe(parts: &Parts, path: &DiscoveryPath<'_>, server: &Member) -> Request<Body> {
     let mut request = Request::new(Body::empty());
     *request.method_mut() = Method::GET;
     *request.uri_mut() = parts.uri.clone();
@@ -53,7 +53,7 @@ pub(crate) fn probe(parts: &Parts, path: &DiscoveryPath<'_>, snapshot: &Snapshot
         DiscoveryPath::Apis => Some(Part::Apis),
         _ => None,
     };
-    let seen = part.and_then(|part| snapshot.local()?.view.part(part));
+    let seen = part.and_then(|part| server.view.part(part));
     let etag = seen.and_then(|seen| HeaderValue::try_from(seen.list.etag.as_deref()?).ok());
     if let Some(etag) = etag {
         headers.insert(IF_NONE_MATCH, etag);

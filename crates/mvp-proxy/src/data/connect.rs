@@ -13,8 +13,10 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// The longest that a connection may take to come about.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// The longest that a connection may take to come about, and then TLS: where a process was stopped,
+/// the kernel still accepts for it.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+const TLS_TIMEOUT: Duration = Duration::from_secs(2);
 
 const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(15))
@@ -36,18 +38,24 @@ pub(crate) type Connected = TokioIo<TlsStream<TcpStream>>;
 
 impl Endpoint {
     pub(crate) async fn connect(&self) -> io::Result<Connected> {
-        let connect = async {
-            let stream = TcpStream::connect(&*self.address).await?;
-            stream.set_nodelay(true)?;
-            // A server that vanishes without a word is noticed also where there are no PINGs.
-            SockRef::from(&stream).set_tcp_keepalive(&KEEP_ALIVE)?;
-            let connector = TlsConnector::from(Arc::clone(&self.tls));
-            connector.connect(self.server_name.clone(), stream).await
-        };
-        let stream = timeout(CONNECT_TIMEOUT, connect).await.map_err(|_| {
-            let message = format!("no connection within {} s", CONNECT_TIMEOUT.as_secs());
-            io::Error::new(io::ErrorKind::TimedOut, message)
-        })??;
-        Ok(TokioIo::new(stream))
+        let stream = TcpStream::connect(&*self.address);
+        let stream = within(CONNECT_TIMEOUT, "connection", stream).await?;
+        stream.set_nodelay(true)?;
+        // A server that vanishes without a word is noticed also where there are no PINGs.
+        SockRef::from(&stream).set_tcp_keepalive(&KEEP_ALIVE)?;
+        let connector = TlsConnector::from(Arc::clone(&self.tls));
+        let stream = connector.connect(self.server_name.clone(), stream);
+        Ok(TokioIo::new(within(TLS_TIMEOUT, "TLS", stream).await?))
     }
+}
+
+async fn within<T>(
+    limit: Duration,
+    what: &str,
+    step: impl Future<Output = io::Result<T>>,
+) -> io::Result<T> {
+    timeout(limit, step).await.unwrap_or_else(|_| {
+        let message = format!("no {what} within {} s", limit.as_secs());
+        Err(io::Error::new(io::ErrorKind::TimedOut, message))
+    })
 }

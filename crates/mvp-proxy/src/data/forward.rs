@@ -184,6 +184,9 @@ impl Forwarder {
             Err(PoolError::Connect(error)) => {
                 Err(SendError::new(target, Stage::Connect, error.to_string()))
             }
+            Err(PoolError::Hang(error)) => {
+                Err(SendError::new(target, Stage::Exchange, format!("it hangs: {error}")))
+            }
             Err(PoolError::Exchange(error, given_back)) => {
                 let refused = given_back.is_some() || is_unprocessed(&error);
                 let stage = if refused { Stage::NotSent } else { Stage::Exchange };

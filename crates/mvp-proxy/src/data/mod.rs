@@ -16,5 +16,6 @@ pub use forward::{Forwarder, OutboundTls, ReloadableOutbound, Target, server_nam
 pub(crate) use headers::{asks_for_websocket, items, remove_named_by_connection};
 pub(crate) use inspect::{Inspected, inspect_not_found};
 
+pub(crate) use pool::Opened;
 pub use remote::{Remote, Unreachable};
 pub(crate) use replay::Replay;

@@ -14,6 +14,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::time::sleep;
 
 use super::connect::Endpoint;
 use super::tunnel::SingleUse;
@@ -29,6 +30,9 @@ const MAX_RESENT: usize = 3;
 /// A server that does not answer a PING for so long hangs.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
+/// Without PINGs, a server that takes so long to answer is asked for a new connection; the next time
+/// after twice as long.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// kube-apiserver closes idle connections after 90 s; we are well before it.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_HEADER_BYTES: u32 = 1 << 20;
@@ -40,7 +44,14 @@ pub(crate) enum PoolError {
     Connect(io::Error),
     /// The connection was there; the request is given back if nothing of it was sent.
     Exchange(hyper::Error, Option<Box<Request<Body>>>),
+    /// The connection is there, but nobody behind it.
+    Hang(io::Error),
 }
+
+/// Left in the extensions of a response: its request waited for a connection to be opened, so that
+/// its time says little about the server.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Opened;
 
 /// Connections to one server under one identity.
 #[derive(Debug)]
@@ -105,10 +116,14 @@ impl Http2Pool {
     async fn send(&self, mut request: Request<Body>) -> Result<Response<Body>, PoolError> {
         let mut resent = 0;
         loop {
-            let stream = self.stream().await.map_err(PoolError::Connect)?;
+            let (stream, opened) = match self.free() {
+                Some(stream) => (stream, None),
+                None => (self.open().await.map_err(PoolError::Connect)?, Some(Opened)),
+            };
             let mut sender = stream.0.sender.clone();
             match sender.try_send_request(request).await.map_err(given_back) {
-                Ok(response) => {
+                Ok(mut response) => {
+                    opened.map(|opened| response.extensions_mut().insert(opened));
                     return Ok(response.map(|body| Body::new(body).keeping(stream)));
                 }
                 // The server is ending this connection; what it gave back goes over another.
@@ -122,11 +137,8 @@ impl Http2Pool {
         }
     }
 
-    /// A stream of a connection that has room, or of a new one.
-    async fn stream(&self) -> io::Result<Stream> {
-        if let Some(stream) = self.free() {
-            return Ok(stream);
-        }
+    /// A stream of a new connection.
+    async fn open(&self) -> io::Result<Stream> {
         let came = Instant::now();
         let mut failed = self.connecting.lock().await;
         // Whoever connected before us may have left room, or failed for us too.
@@ -150,6 +162,7 @@ impl Http2Pool {
         Ok(Stream(connection))
     }
 
+    /// A stream of a connection that has room.
     fn free(&self) -> Option<Stream> {
         let mut connections = lock(&self.connections);
         connections.retain(|connection| !connection.sender.is_closed());
@@ -206,13 +219,10 @@ impl Http1Pool {
 
     async fn send(&self, request: Request<Body>) -> Result<Response<Body>, PoolError> {
         let (mut sender, response) = match self.take_idle() {
-            None => send_on(self.connect().await.map_err(PoolError::Connect)?, request).await?,
-            Some(sender) => match send_on(sender, request).await {
+            None => self.send_anew(request).await?,
+            Some(sender) => match self.send_on(sender, request).await {
                 // It was closed while it rested; what it gave back goes over a new one.
-                Err(PoolError::Exchange(_, Some(unsent))) => {
-                    let sender = self.connect().await.map_err(PoolError::Connect)?;
-                    send_on(sender, *unsent).await?
-                }
+                Err(PoolError::Exchange(_, Some(unsent))) => self.send_anew(*unsent).await?,
                 outcome => outcome?,
             },
         };
@@ -224,6 +234,38 @@ impl Http1Pool {
             }
         });
         Ok(response.map(Body::new))
+    }
+
+    async fn send_anew(&self, request: Request<Body>) -> Result<Sent, PoolError> {
+        let sender = self.connect().await.map_err(PoolError::Connect)?;
+        let (sender, mut response) = self.send_on(sender, request).await?;
+        response.extensions_mut().insert(Opened);
+        Ok((sender, response))
+    }
+
+    async fn send_on(
+        &self,
+        mut sender: http1::SendRequest<Body>,
+        request: Request<Body>,
+    ) -> Result<Sent, PoolError> {
+        tokio::select! {
+            response = sender.try_send_request(request) => {
+                Ok((sender, response.map_err(given_back)?))
+            }
+            error = self.hangs() => Err(PoolError::Hang(error)),
+        }
+    }
+
+    /// Ends when the server hangs: it may think for as long as it likes, but it shakes hands.
+    async fn hangs(&self) -> io::Error {
+        let mut wait = PROBE_INTERVAL;
+        loop {
+            sleep(wait).await;
+            if let Err(error) = self.endpoint.connect().await {
+                return error;
+            }
+            wait = wait.saturating_mul(2);
+        }
     }
 
     fn take_idle(&self) -> Option<http1::SendRequest<Body>> {
@@ -249,14 +291,6 @@ impl Http1Pool {
 }
 
 type Sent = (http1::SendRequest<Body>, Response<Incoming>);
-
-async fn send_on(
-    mut sender: http1::SendRequest<Body>,
-    request: Request<Body>,
-) -> Result<Sent, PoolError> {
-    let response = sender.try_send_request(request).await.map_err(given_back)?;
-    Ok((sender, response))
-}
 
 pub(crate) fn given_back(mut error: TrySendError<Request<Body>>) -> PoolError {
     let request = error.take_message().map(Box::new);

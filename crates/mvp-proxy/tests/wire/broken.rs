@@ -38,6 +38,18 @@ pub enum Mode {
     CancelAnswer,
     /// HTTP/2: reads a request to its end, and remembers how it ended.
     Listen,
+    /// As a process that was stopped: connections stay, and nothing moves.
+    Hang,
+    /// Closed when a part of a request's body came, or its head where there is none.
+    MidBody,
+    /// Closed when a request came to its end.
+    AfterSending,
+    /// The same, with a part of the answer's head sent.
+    PartHead,
+    /// HTTP/2: the same, with GOAWAY, and the request is among those that were processed.
+    GoAwayProcessed,
+    /// The same, with the answer's head and a part of its body sent.
+    MidAnswer,
 }
 
 pub struct Front {
@@ -50,6 +62,7 @@ struct State {
     mode: Mutex<Mode>,
     refuse: CancellationToken,
     cut: Mutex<CancellationToken>,
+    frozen: CancellationToken,
     heads: AtomicUsize,
     heard: watch::Sender<bool>,
     ends: watch::Sender<Vec<End>>,
@@ -72,6 +85,7 @@ impl Front {
             mode: Mutex::new(Mode::Through),
             refuse: stop.child_token(),
             cut: Mutex::default(),
+            frozen: CancellationToken::new(),
             heads: AtomicUsize::new(0),
             heard: watch::Sender::default(),
             ends: watch::Sender::default(),
@@ -83,8 +97,10 @@ impl Front {
     /// Ends every connection, and treats new ones so.
     pub fn becomes(&self, mode: Mode) {
         *self.state.mode.lock().unwrap() = mode;
-        if mode == Mode::Refuse {
-            self.state.refuse.cancel();
+        match mode {
+            Mode::Refuse => self.state.refuse.cancel(),
+            Mode::Hang => return self.state.frozen.cancel(),
+            _ => {}
         }
         self.cut();
     }
@@ -176,9 +192,12 @@ async fn accept(listener: TcpListener, server: SocketAddr, state: Arc<State>) {
                 let mode = state.next_mode();
                 let (state, cut) = (Arc::clone(&state), state.cut.lock().unwrap().clone());
                 connections.spawn(async move {
+                    let mut treated = std::pin::pin!(treat(stream, mode, server, &state));
                     tokio::select! {
                         () = cut.cancelled() => {}
-                        () = treat(stream, mode, server, &state) => {}
+                        // It is still there, but nothing moves.
+                        () = state.frozen.cancelled() => cut.cancelled().await,
+                        () = &mut treated => {}
                     }
                 });
             }
@@ -207,12 +226,13 @@ async fn treat(mut stream: TcpStream, mode: Mode, server: SocketAddr, state: &St
         Mode::CancelAnswer | Mode::Listen => {
             let _ = well_spoken(tls(stream).await, mode, state).await;
         }
-        Mode::CloseAtHead | Mode::RefuseStream | Mode::GoAway | Mode::GoAwayOnce => {
+        Mode::Hang => std::future::pending().await,
+        _ => {
             let stream = tls(stream).await;
             if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
                 let _ = http2(stream, mode, state).await;
             } else {
-                let _ = http1(stream, state).await;
+                let _ = http1(stream, mode, state).await;
             }
         }
     }
@@ -225,21 +245,41 @@ async fn tls(stream: TcpStream) -> Tls {
     TlsAcceptor::from(config).accept(stream).await.unwrap()
 }
 
-async fn http1(mut stream: Tls, state: &State) -> std::io::Result<()> {
+async fn http1(mut stream: Tls, mode: Mode, state: &State) -> std::io::Result<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await?);
     }
     state.heads.fetch_add(1, Ordering::SeqCst);
-    Ok(())
+    let head = String::from_utf8(head).unwrap().to_lowercase();
+    let length = head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next());
+    let length: usize = length.map_or(0, |length| length.parse().unwrap());
+    let read = match mode {
+        Mode::CloseAtHead => 0,
+        Mode::MidBody => length / 2,
+        _ => length,
+    };
+    stream.read_exact(&mut vec![0; read]).await?;
+    let answer = match mode {
+        Mode::PartHead => "HTTP/1.1 200 OK\r\nContent-Le",
+        Mode::MidAnswer => "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nthe start, ",
+        _ => "",
+    };
+    stream.write_all(answer.as_bytes()).await?;
+    stream.flush().await
 }
 
 /// As much of HTTP/2 as it takes to turn requests down.
 async fn http2(mut stream: Tls, mode: Mode, state: &State) -> std::io::Result<()> {
+    const DATA: u8 = 0;
     const HEADERS: u8 = 1;
     const SETTINGS: u8 = 4;
     const PING: u8 = 6;
+    const GO_AWAY: u8 = 7;
     const ACK: u8 = 1;
+    const END_STREAM: u8 = 1;
+    const END_HEADERS: u8 = 4;
+    const STATUS_200: u8 = 0x88;
     let mut preface = [0; 24];
     stream.read_exact(&mut preface).await?;
     stream.write_all(&frame(SETTINGS, 0, 0, &[])).await?;
@@ -251,6 +291,7 @@ async fn http2(mut stream: Tls, mode: Mode, state: &State) -> std::io::Result<()
         let id = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
         let mut payload = vec![0; length];
         stream.read_exact(&mut payload).await?;
+        let ends = matches!(kind, DATA | HEADERS) && flags & END_STREAM != 0;
         match kind {
             SETTINGS | PING if flags & ACK == 0 => {
                 let echo = if kind == PING { &payload[..] } else { &[] };
@@ -260,11 +301,31 @@ async fn http2(mut stream: Tls, mode: Mode, state: &State) -> std::io::Result<()
                 state.heads.fetch_add(1, Ordering::SeqCst);
                 match mode {
                     Mode::RefuseStream => stream.write_all(&frame(3, 0, id, &[0, 0, 0, 7])).await?,
-                    Mode::GoAway => stream.write_all(&frame(7, 0, 0, &[0; 8])).await?,
-                    _ => return Ok(()),
+                    Mode::GoAway => stream.write_all(&frame(GO_AWAY, 0, 0, &[0; 8])).await?,
+                    Mode::CloseAtHead => return Ok(()),
+                    _ => {}
                 }
             }
+            DATA if mode == Mode::MidBody => return Ok(()),
             _ => {}
+        }
+        let last = match mode {
+            _ if !ends => None,
+            Mode::MidBody | Mode::AfterSending => Some(Vec::new()),
+            Mode::PartHead => Some(frame(HEADERS, END_HEADERS, id, &[0; 100])[..20].to_vec()),
+            Mode::GoAwayProcessed => {
+                let payload = [&id.to_be_bytes()[..], &[0; 4]].concat();
+                Some(frame(GO_AWAY, 0, 0, &payload))
+            }
+            Mode::MidAnswer => {
+                let part = frame(DATA, 0, id, b"the start, ");
+                Some([frame(HEADERS, END_HEADERS, id, &[STATUS_200]), part].concat())
+            }
+            _ => None,
+        };
+        if let Some(last) = last {
+            stream.write_all(&last).await?;
+            return stream.flush().await;
         }
         stream.flush().await?;
     }

@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex};
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use mvp_apiserver::{ApiServer, GroupSpec, ResourceSpec, ServerSpec, Storage};
+use mvp_apiserver::{
+    ApiServer, GroupSpec, ResourceSpec, ServerSpec, Storage, SubresourceSpec, Verb,
+};
 use mvp_net::Limits;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -126,7 +128,16 @@ fn spec(id: &str, release: &str, groups: &[(&str, &str)]) -> ServerSpec {
     let core =
         GroupSpec::new("").version("v1", [ResourceSpec::namespaced("configmaps", "ConfigMap")]);
     let groups = groups.iter().map(|(group, resources)| {
-        let resource = |plural: &str| ResourceSpec::namespaced(plural, "Thing").with_status();
+        let resource = |plural: &str| {
+            let mut resource = ResourceSpec::namespaced(plural, "Thing").with_status();
+            // What several servers share, some tests want ways to containers and backends of.
+            let ways: &[&str] = if *group == "shared.example" { &["exec", "proxy"] } else { &[] };
+            resource.subresources.extend(ways.iter().map(|name| SubresourceSpec {
+                name: (*name).to_owned(),
+                verbs: vec![Verb::Create, Verb::Get],
+            }));
+            resource
+        };
         GroupSpec::new(group).version("v1", resources.split(' ').map(resource))
     });
     ServerSpec {

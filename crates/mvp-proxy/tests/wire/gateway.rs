@@ -7,16 +7,18 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use http_body_util::BodyExt;
+use mvp_core::decide::LocalHealth;
 use mvp_core::discovery::Part;
 use mvp_core::member::MemberKind;
 use mvp_net::Limits;
 use mvp_proxy::control::{
-    self, Clock, ControlSettings, MemberRecord, SnapshotReader, StaticMembership, channel,
+    self, Clock, ControlSettings, LocalState, MemberRecord, SnapshotReader, StaticMembership,
+    channel,
 };
 use mvp_proxy::data::{Forwarder, Remote, Target, server_name};
 use mvp_proxy::identity::{AuthenticateLayer, RemoteHeaders};
 use mvp_proxy::metrics::Metrics;
-use mvp_proxy::peers::{Peers, Reachable};
+use mvp_proxy::peers::{Health, Peers, Reachable};
 use mvp_proxy::{LocalSlot, MixedVersionLayer};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -28,13 +30,14 @@ use crate::client::TestBody;
 use crate::double::Double;
 use crate::pki::pki;
 use crate::record::Requests;
-use crate::soon;
+use crate::{soon, until};
 
 pub struct Gateway {
     pub address: SocketAddr,
     /// What it was asked, before it looked at it.
     pub requests: Requests,
     pub reader: SnapshotReader,
+    pub state: LocalState,
     pub metrics: Arc<Metrics>,
     stop: CancellationToken,
     _stop: DropGuard,
@@ -47,6 +50,7 @@ pub struct Plan {
     members: Vec<MemberRecord>,
     headers: RemoteHeaders,
     limits: Limits,
+    watches: bool,
 }
 
 impl Gateway {
@@ -63,12 +67,26 @@ impl Gateway {
             members: Vec::new(),
             headers: RemoteHeaders::default(),
             limits: Limits::default(),
+            watches: true,
         }
     }
 
     /// Tells it to end, after the requests that it has.
     pub fn stop(&self) {
         self.stop.cancel();
+    }
+
+    /// Waits until it takes its local server for this.
+    pub async fn takes_local_for(&self, health: LocalHealth) {
+        until(|| self.state.get() == health).await;
+    }
+
+    /// The value of a metric, by its name and labels.
+    pub fn metric(&self, name: &str) -> Option<String> {
+        let mut text = String::new();
+        self.metrics.encode(&mut text);
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map(str::to_owned)
     }
 
     /// Waits until it has seen all that these members serve.
@@ -118,6 +136,12 @@ impl Plan {
         self
     }
 
+    /// Nobody looks after the local server: only requests find out that it is gone.
+    pub fn unwatched(mut self) -> Plan {
+        self.watches = false;
+        self
+    }
+
     /// Starts it, and waits until it has seen every member.
     pub async fn start(self) -> Gateway {
         let ids: Vec<Arc<str>> = self.members.iter().map(|member| Arc::clone(&member.id)).collect();
@@ -147,12 +171,15 @@ impl Plan {
             local: true,
         };
         let metrics = Arc::new(Metrics::new(false));
+        let health = Health::new(clock, Arc::clone(&metrics));
+        let state = LocalState::new(Arc::clone(&metrics));
         let layer = |slot| {
             let forwarder = Forwarder::new(pki().outbound(), pki().outbound());
             let forwarder = Arc::new(forwarder.with_metrics(&metrics));
-            let peers = Some(Peers::new(Arc::clone(&forwarder), Arc::clone(&metrics)));
-            let layer = MixedVersionLayer::new(reader.clone(), peers, slot, Arc::clone(&metrics));
-            (forwarder, layer)
+            let peers = Peers::new(Arc::clone(&forwarder), health.clone(), Arc::clone(&metrics));
+            let (reader, metrics) = (reader.clone(), Arc::clone(&metrics));
+            let layer = MixedVersionLayer::new(reader, Some(peers), slot, metrics);
+            (forwarder, layer.with_local_state(state.clone()))
         };
 
         let stop = CancellationToken::new();
@@ -166,13 +193,17 @@ impl Plan {
 
         let slot = LocalSlot::default();
         let (forwarder, control) = layer(slot.clone());
-        let _local = control.layer(Remote::new(Arc::clone(&forwarder), target));
-        let reach = Reachable { local: Some((id, slot)), forwarder: Some(forwarder) };
+        let _local = control.layer(Remote::new(Arc::clone(&forwarder), target.clone()));
+        if self.watches {
+            let forwarder = Arc::clone(&forwarder);
+            tokio::spawn(control::watch_local(forwarder, target, state.clone(), stop.clone()));
+        }
+        let reach = Reachable { local: Some((id, slot)), peers: Some((forwarder, health)) };
         let membership = StaticMembership::new(self.members);
         let counted = Arc::clone(&metrics);
         tokio::spawn(control::run(membership, reach, settings, writer, counted, stop.clone()));
         let _stop = stop.clone().drop_guard();
-        Gateway { address, requests, reader, metrics, stop, _stop }
+        Gateway { address, requests, reader, state, metrics, stop, _stop }
     }
 }
 

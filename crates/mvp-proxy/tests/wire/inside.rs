@@ -15,7 +15,7 @@ use mvp_proxy::control::{
 use mvp_proxy::data::Forwarder;
 use mvp_proxy::identity::{AuthenticateLayer, Identity};
 use mvp_proxy::metrics::Metrics;
-use mvp_proxy::peers::{Peers, Reachable};
+use mvp_proxy::peers::{Health, Peers, Reachable};
 use mvp_proxy::{Body, LocalSlot, MixedVersionLayer};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
@@ -39,13 +39,14 @@ pub fn layer(id: &str, peers: Vec<MemberRecord>) -> (MixedVersionLayer, Snapshot
     let metrics = Arc::new(Metrics::new(false));
     let forwarder = Arc::new(Forwarder::new(pki().outbound(), pki().outbound()));
     let slot = LocalSlot::default();
+    let health = Health::new(clock, Arc::clone(&metrics));
     let layer = MixedVersionLayer::new(
         reader.clone(),
-        Some(Peers::new(Arc::clone(&forwarder), Arc::clone(&metrics))),
+        Some(Peers::new(Arc::clone(&forwarder), health.clone(), Arc::clone(&metrics))),
         slot.clone(),
         Arc::clone(&metrics),
     );
-    let reach = Reachable { local: Some((id.into(), slot)), forwarder: Some(forwarder) };
+    let reach = Reachable { local: Some((id.into(), slot)), peers: Some((forwarder, health)) };
     let stop = CancellationToken::new();
     let membership = StaticMembership::new(peers);
     tokio::spawn(control::run(membership, reach, settings, writer, metrics, stop.clone()));

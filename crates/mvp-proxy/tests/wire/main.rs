@@ -23,13 +23,16 @@ mod switched;
 mod world;
 
 mod bodies;
+mod choice;
 mod discovery;
 mod doubt;
 mod failover;
+mod faults;
 mod headers;
 mod identity;
 mod inside;
 mod interrupted;
+mod local_down;
 mod objects;
 mod rows;
 mod spoofs;
@@ -42,4 +45,14 @@ use std::time::Duration;
 /// No wait of a test is longer.
 pub async fn soon<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(Duration::from_secs(30), future).await.expect("in time")
+}
+
+/// Waits for a condition.
+pub async fn until(mut condition: impl FnMut() -> bool) {
+    let waiting = async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    soon(waiting).await;
 }

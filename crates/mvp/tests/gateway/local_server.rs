@@ -26,9 +26,15 @@ async fn it_comes_late_goes_away_and_comes_back() {
     })
     .await;
     assert!(reason.contains("[-]local-server failed: "), "{reason}");
+    assert!(reason.contains("cannot be reached"), "{reason}");
     assert_eq!(gateway.page("/livez").await, "ok");
     let client = Client::user(gateway.address).await;
-    never_not_found(&client).await;
+    // It was never seen, so that nobody knows which peers are as new as it: writes wait for it, and
+    // so does discovery, which would lack what only it serves.
+    refused(&client, &["/version", "/healthz", "/api", "/apis", NOWHERE]).await;
+    assert_eq!(client.get(CONFIG_MAPS).await.0, StatusCode::OK, "a peer has it too");
+    let (code, status) = client.call(Method::POST, CONFIG_MAPS, config_map("early")).await;
+    assert_refusal(code, &status);
 
     let mut server = serve(local, api_server("b", storage)).await;
     let gateway = gateway.ready().await;
@@ -36,25 +42,39 @@ async fn it_comes_late_goes_away_and_comes_back() {
     let (code, ..) = client.get(NOWHERE).await;
     assert_eq!(code, StatusCode::NOT_FOUND, "every member says so");
 
-    for _ in 0..2 {
+    for round in ["one", "two"] {
         server.cut().await;
-        never_not_found(&client).await;
-        // What a peer serves is served.
-        assert_eq!(client.get(WIDGETS).await.0, StatusCode::OK);
+        refused(&client, &["/version", "/healthz", NOWHERE]).await;
+        // What a peer serves is served, and what both serve too.
+        for path in [WIDGETS, CONFIG_MAPS, "/api", "/apis"] {
+            assert_eq!(client.get(path).await.0, StatusCode::OK, "{path}");
+        }
+        let (code, object) = client.call(Method::POST, CONFIG_MAPS, config_map(round)).await;
+        assert_eq!(code, StatusCode::CREATED, "{object}");
         assert_eq!(gateway.page("/livez").await, "ok");
+        let (code, reason) = gateway.ask("/readyz").await.unwrap();
+        assert_eq!(code, 503, "{reason}");
+        assert!(reason.contains("cannot be reached"), "{reason}");
         server.restart().await;
         served(&client).await;
+        eventually("ready again", async || match gateway.ask("/readyz").await {
+            Some((200, _)) => Ok(()),
+            other => Err(other),
+        })
+        .await;
     }
 }
 
-async fn never_not_found(client: &Client) {
-    for path in [CONFIG_MAPS, NOWHERE, "/version", "/healthz", "/api", "/apis"] {
+fn config_map(name: &str) -> Value {
+    serde_json::json!({ "metadata": { "name": name } })
+}
+
+/// Never 404, never empty.
+async fn refused(client: &Client, paths: &[&str]) {
+    for path in paths {
         let (code, status) = client.call(Method::GET, path, Value::Null).await;
         assert_refusal(code, &status);
     }
-    let body = serde_json::json!({ "metadata": { "name": "one" } });
-    let (code, status) = client.call(Method::POST, CONFIG_MAPS, body).await;
-    assert_refusal(code, &status);
 }
 
 async fn served(client: &Client) {

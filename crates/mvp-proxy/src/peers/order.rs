@@ -1,0 +1,152 @@
+//! Which peer first: those that are well, then the newest for writes, then the one that the client's
+//! connection stays with, then the one that it costs least. Entry item: [`order`].
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use mvp_core::Timestamp;
+use mvp_core::member::Member;
+
+use super::health::{Health, MemberHealth};
+
+/// A member that can be asked, and how it does.
+#[derive(Debug)]
+pub(super) struct Choice<'a> {
+    pub(super) member: &'a Member,
+    pub(super) health: Arc<MemberHealth>,
+}
+
+/// What a request is, as far as the choice depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Answered by whoever has time.
+    Read,
+    /// As a read, but it stays.
+    Watch,
+    /// Answered by the newest: an older server erases what it does not know of an object.
+    Write,
+}
+
+/// The members in the order in which they are asked. Those that come last for their health are
+/// still there: where all are, somebody must be asked. `turn` decides where nothing else does.
+pub(super) fn order<'a>(
+    members: impl Iterator<Item = &'a Member>,
+    health: &Health,
+    kind: Kind,
+    sticky: Option<&str>,
+    turn: usize,
+    now: Timestamp,
+) -> Vec<Choice<'a>> {
+    let mut choices: Vec<Choice<'a>> =
+        members.map(|member| Choice { member, health: health.of(&member.id) }).collect();
+    if choices.len() > 1 {
+        let start = turn % choices.len();
+        choices.rotate_left(start);
+        choices.sort_by_cached_key(|Choice { member, health }| {
+            let newest = (kind == Kind::Write).then_some(member.view.release);
+            let stays = sticky == Some(&*member.id);
+            let standing = health.standing(kind != Kind::Write, now);
+            (standing, Reverse(newest), !stays, health.cost(kind == Kind::Watch, now))
+        });
+    }
+    choices
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use mvp_core::member::{MemberKind, Presence, Release, View};
+
+    use super::*;
+    use crate::control::Clock;
+    use crate::error::Stage;
+    use crate::metrics::Metrics;
+    use crate::peers::health::Answered;
+
+    fn member(id: &str, release: &str) -> Member {
+        let view = View { release: Release::parse(release), ..View::default() };
+        Member {
+            id: id.into(),
+            kind: MemberKind::Bare,
+            address: None,
+            presence: Presence::Present,
+            joined: Timestamp::default(),
+            heard: Timestamp::default(),
+            view,
+        }
+    }
+
+    struct World {
+        members: Vec<Member>,
+        health: Health,
+    }
+
+    impl World {
+        fn new() -> World {
+            let members =
+                vec![member("a", "v1.36.0"), member("b", "v1.36.0"), member("c", "v1.35")];
+            World { members, health: Health::new(Clock::start(), Arc::new(Metrics::new(false))) }
+        }
+
+        fn order(&self, kind: Kind, sticky: Option<&str>, turn: usize) -> String {
+            let now = self.health.now();
+            let choices = order(self.members.iter(), &self.health, kind, sticky, turn, now);
+            choices.iter().map(|choice| &*choice.member.id).collect()
+        }
+
+        fn of(&self, index: usize) -> Arc<MemberHealth> {
+            self.health.of(&self.members[index].id)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn idle_members_take_turns_and_writes_go_to_the_newest() {
+        let world = World::new();
+        let reads: Vec<String> = (0..3).map(|turn| world.order(Kind::Read, None, turn)).collect();
+        assert_eq!(reads, ["abc", "bca", "cab"]);
+        let writes: Vec<String> = (0..3).map(|turn| world.order(Kind::Write, None, turn)).collect();
+        assert_eq!(writes, ["abc", "bac", "abc"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_least_busy_comes_first() {
+        let world = World::new();
+        let _busy = [world.of(0).begin(false), world.of(0).begin(false), world.of(2).begin(false)];
+        assert_eq!(world.order(Kind::Read, None, 0), "bca");
+        assert_eq!(world.order(Kind::Write, None, 0), "bac");
+        assert_eq!(world.order(Kind::Watch, None, 0), "abc");
+        let _watch = world.of(0).begin(true);
+        assert_eq!(world.order(Kind::Watch, None, 0), "bca");
+        world.of(1).measure(Duration::from_millis(300), world.health.now());
+        assert_eq!(world.order(Kind::Read, None, 0), "cab");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_stays_where_it_is_unless_a_newer_member_can_take_a_write() {
+        let world = World::new();
+        let _busy = world.of(2).begin(false);
+        assert_eq!(world.order(Kind::Read, Some("c"), 0), "cab");
+        assert_eq!(world.order(Kind::Write, Some("c"), 0), "abc");
+        assert_eq!(world.order(Kind::Write, Some("b"), 0), "bac");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_fails_comes_last_and_returns() {
+        let world = World::new();
+        world.health.failed("b", &world.of(1), Stage::Connect);
+        for kind in [Kind::Read, Kind::Write, Kind::Watch] {
+            assert_eq!(world.order(kind, Some("b"), 0), "acb", "{kind:?}");
+        }
+        for index in [0, 2] {
+            world.health.failed("x", &world.of(index), Stage::Connect);
+        }
+        assert_eq!(world.order(Kind::Read, None, 0), "abc", "all are still there");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        world.health.failed("a", &world.of(0), Stage::Connect);
+        assert_eq!(world.order(Kind::Write, None, 0), "abc", "writes do not try");
+        world.health.answered("c", &world.of(2), Answered::Request);
+        assert_eq!(world.order(Kind::Read, None, 0), "bca", "one read tries b");
+        assert_eq!(world.order(Kind::Read, None, 0), "cab", "and no other meanwhile");
+    }
+}

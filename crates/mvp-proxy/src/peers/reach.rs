@@ -1,0 +1,77 @@
+//! How the control loop reaches members. What it finds out on the way tells how they do.
+
+use std::sync::Arc;
+
+use http::{Request, Response};
+
+use super::health::{Answered, Health};
+use super::refused_by;
+use crate::body::Body;
+use crate::control::{Ask, MemberRecord, Reach};
+use crate::data::{Forwarder, Target, server_name};
+use crate::error::{SendError, Stage};
+use crate::local::{LocalSlot, SharedLocal};
+
+/// How the control loop reaches members: the local one through the service that the layer is put
+/// before, peers through connections of its own.
+#[derive(Debug)]
+pub struct Reachable {
+    /// The local server's ID and place.
+    pub local: Option<(Arc<str>, LocalSlot)>,
+    /// Connections to peers, and how those do; without them only the local server is asked.
+    pub peers: Option<(Arc<Forwarder>, Health)>,
+}
+
+/// A member, ready to be asked.
+#[derive(Debug, Clone)]
+pub enum Reached {
+    /// The local server.
+    Local(SharedLocal),
+    /// A peer.
+    Peer(Arc<Forwarder>, Health, Arc<Target>),
+}
+
+impl Ask for Reached {
+    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, String> {
+        let (forwarder, health, target) = match self {
+            Reached::Local(local) => return local.ask(request).await,
+            Reached::Peer(forwarder, health, target) => (forwarder, health, target),
+        };
+        let sent = forwarder.send(target, request).await;
+        let member = health.of(&target.id);
+        match &sent {
+            Ok(response) if refused_by(target.kind, response).is_some_and(|by| by.is_down) => {
+                health.failed(&target.id, &member, Stage::Refused);
+            }
+            Ok(_) => health.answered(&target.id, &member, Answered::Probe),
+            // Only a missing way is a fault for sure: a connection may end while it rests.
+            Err(error) if error.stage == Stage::Connect => {
+                health.failed(&target.id, &member, Stage::Connect);
+            }
+            Err(_) => {}
+        }
+        sent.map_err(|error: SendError| format!("{}: {}", error.stage, error.cause))
+    }
+}
+
+impl Reach for Reachable {
+    type Ask = Reached;
+
+    fn reach(&self, id: &Arc<str>, record: Option<&MemberRecord>) -> Option<Reached> {
+        if let Some((local, slot)) = &self.local
+            && local == id
+        {
+            return slot.get().map(Reached::Local);
+        }
+        let record = record?;
+        let target = Target {
+            id: Arc::clone(id),
+            address: Arc::clone(record.address.as_ref()?),
+            server_name: server_name(),
+            kind: record.kind,
+            local: false,
+        };
+        let (forwarder, health) = self.peers.as_ref()?;
+        Some(Reached::Peer(Arc::clone(forwarder), health.clone(), Arc::new(target)))
+    }
+}

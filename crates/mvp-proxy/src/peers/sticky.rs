@@ -1,0 +1,88 @@
+//! A client's connection stays with one member for each resource, until that fails: what it wrote
+//! through one, it need not look for at another. Entry item: [`Sticky`].
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mvp_core::RequestInfo;
+
+/// Resources that a connection is remembered to use; of more, the oldest are forgotten.
+const MAX_RESOURCES: usize = 64;
+
+/// Who served what to a connection. It is the connection's note, and ends with it.
+#[derive(Debug, Default)]
+pub(crate) struct Sticky(Mutex<Vec<(Resource, Arc<str>)>>);
+
+/// A group, version and resource; two that happen to look the same only share a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Resource(u64);
+
+impl Resource {
+    /// Nothing for what is no resource.
+    pub(crate) fn of(info: &RequestInfo<'_>) -> Option<Resource> {
+        let RequestInfo::Resource(request) = info else { return None };
+        let mut hasher = DefaultHasher::new();
+        (&*request.group, &*request.version, &*request.resource).hash(&mut hasher);
+        Some(Resource(hasher.finish()))
+    }
+}
+
+impl Sticky {
+    /// Who served it last.
+    pub(crate) fn member(&self, resource: Resource) -> Option<Arc<str>> {
+        let members = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = members.iter().find(|(known, _)| *known == resource);
+        found.map(|(_, member)| Arc::clone(member))
+    }
+
+    /// This member serves it from now on.
+    pub(crate) fn stay(&self, resource: Resource, member: &Arc<str>) {
+        let mut members = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match members.iter_mut().find(|(known, _)| *known == resource) {
+            Some((_, known)) if known == member => {}
+            Some((_, known)) => *known = Arc::clone(member),
+            None => {
+                if members.len() >= MAX_RESOURCES {
+                    members.remove(0);
+                }
+                members.push((resource, Arc::clone(member)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resource(path: &str) -> Resource {
+        Resource::of(&RequestInfo::parse("GET", path, None)).unwrap()
+    }
+
+    #[test]
+    fn a_resource_is_its_group_version_and_name() {
+        let one = resource("/apis/a.example/v1/namespaces/x/things/one");
+        assert_eq!(one, resource("/apis/a.example/v1/things"));
+        for other in ["/apis/a.example/v2/things", "/apis/b.example/v1/things", "/api/v1/things"] {
+            assert_ne!(one, resource(other), "{other}");
+        }
+        assert!(Resource::of(&RequestInfo::parse("GET", "/healthz", None)).is_none());
+    }
+
+    #[test]
+    fn the_last_who_served_it_is_remembered_within_bounds() {
+        let sticky = Sticky::default();
+        let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
+        let of = |index| resource(&format!("/apis/a.example/v1/things-{index}"));
+        assert_eq!(sticky.member(of(0)), None);
+        sticky.stay(of(0), &a);
+        sticky.stay(of(0), &b);
+        sticky.stay(of(1), &a);
+        assert_eq!((sticky.member(of(0)), sticky.member(of(1))), (Some(b), Some(a.clone())));
+        for index in 2..2 * MAX_RESOURCES {
+            sticky.stay(of(index), &a);
+        }
+        assert_eq!(sticky.member(of(0)), None);
+        assert_eq!(sticky.0.lock().unwrap().len(), MAX_RESOURCES);
+    }
+}
