@@ -35,6 +35,7 @@ struct Written {
 struct Watched {
     seen: BTreeSet<String>,
     watches: usize,
+    lists: usize,
 }
 
 /// What came of a load.
@@ -42,6 +43,18 @@ pub(crate) struct Outcome {
     pub(crate) reads: Tally,
     pub(crate) writes: Tally,
     pub(crate) watches: usize,
+    pub(crate) lists: usize,
+}
+
+/// The number of the last object.
+const MARK: &str = "the-end";
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.readers.iter().for_each(JoinHandle::abort);
+        self.writers.iter().for_each(JoinHandle::abort);
+        self.watchers.iter().for_each(JoinHandle::abort);
+    }
 }
 
 impl Load {
@@ -70,14 +83,14 @@ impl Load {
 
     /// Ends it, and checks it against what is stored: no acknowledged write is lost, none was made
     /// twice, and every watcher saw all that was acknowledged.
-    pub(crate) async fn end(self, client: &Client, at: SocketAddr) -> anyhow::Result<Outcome> {
+    pub(crate) async fn end(mut self, client: &Client, at: SocketAddr) -> anyhow::Result<Outcome> {
         self.over.store(true, Ordering::Relaxed);
         let (mut reads, mut writes) = (Tally::default(), Tally::default());
-        for reader in self.readers {
+        for reader in self.readers.drain(..) {
             reads.add(&reader.await?);
         }
         let mut acknowledged = Vec::new();
-        for writer in self.writers {
+        for writer in self.writers.drain(..) {
             let written = writer.await?;
             writes.add(&written.tally);
             acknowledged.extend(written.acknowledged);
@@ -100,19 +113,20 @@ impl Load {
         // The last write is a mark that every watcher sees last.
         let mark = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": "the-end", "labels": {"number": "the-end"}},
+            "metadata": {"name": MARK, "labels": {"number": MARK}},
         });
         client.create(at, &path, &mark).await?.expect(201)?;
-        let mut watches = 0;
-        for watcher in self.watchers {
+        let (mut watches, mut lists) = (0, 0);
+        for watcher in self.watchers.drain(..) {
             let watched = tokio::time::timeout(Duration::from_secs(60), watcher).await;
             let watched = watched.context("a watcher never saw the last event")??;
             watches += watched.watches;
+            lists += watched.lists;
             let missed: Vec<_> =
                 acknowledged.iter().filter(|one| !watched.seen.contains(*one)).collect();
             ensure!(missed.is_empty(), "a watch missed {missed:?}");
         }
-        Ok(Outcome { reads, writes, watches })
+        Ok(Outcome { reads, writes, watches, lists })
     }
 }
 
@@ -162,11 +176,26 @@ impl Worker {
         written
     }
 
-    /// Watches until the mark comes, and goes on where a watch ended.
+    /// Lists and watches until the mark comes, as informers do: it goes on where a watch ended, and
+    /// lists again where a server does not know that place any more.
     async fn watch(self) -> Watched {
-        let mut watched = Watched { seen: BTreeSet::new(), watches: 0 };
-        let mut version = "1".to_owned();
+        let mut watched = Watched { seen: BTreeSet::new(), watches: 0, lists: 0 };
+        let mut version = String::new();
         loop {
+            if version.is_empty() {
+                let Ok(list) = self.client.get(self.to, &self.collection).await else { continue };
+                let list = list.json();
+                let items = list.pointer("/items").and_then(Value::as_array);
+                watched.seen.extend(items.into_iter().flatten().filter_map(number));
+                watched.lists += 1;
+                let at = list.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+                version = at.unwrap_or_default().to_owned();
+                if watched.seen.contains(MARK) {
+                    return watched;
+                }
+                sleep(Duration::from_millis(20)).await;
+                continue;
+            }
             let path = format!(
                 "{}?watch=1&allowWatchBookmarks=true&resourceVersion={version}",
                 self.collection
@@ -179,15 +208,17 @@ impl Worker {
             while let Ok(Some(event)) = watch.next_or_silence(Duration::from_secs(20)).await {
                 let Some(object) = event.get("object") else { break };
                 if event.get("type").and_then(Value::as_str) == Some("ERROR") {
+                    version.clear();
                     break;
                 }
                 let at = object.pointer("/metadata/resourceVersion").and_then(Value::as_str);
                 version = at.unwrap_or(&version).to_owned();
                 if let Some(number) = number(object) {
-                    if number == "the-end" {
+                    let is_mark = number == MARK;
+                    watched.seen.insert(number);
+                    if is_mark {
                         return watched;
                     }
-                    watched.seen.insert(number);
                 }
             }
         }

@@ -171,7 +171,7 @@ async fn run_on(
                 eprintln!("fail  {:30} {took:5.1} s  {error:#}", case.name);
                 for server in &cluster.servers {
                     let log = folder.join(format!("{}.mvp.log", server.name()));
-                    eprint!("{}", warnings(server.name(), &log, 10));
+                    eprint!("{}", warnings(server.name(), &log, 3));
                 }
                 rows.push(Row::failed(case.name, &error));
             }
@@ -196,7 +196,8 @@ fn warnings(name: &str, log: &Path, count: usize) -> String {
     let is_warning = |line: &&str| line.contains(" WARN ") || line.contains(" ERROR ");
     let mut last: Vec<&str> = text.lines().rev().filter(is_warning).take(count).collect();
     last.reverse();
-    last.iter().map(|line| format!("      {name}: {line}\n")).collect()
+    let short = |line: &&str| line.chars().take(240).collect::<String>();
+    last.iter().map(|line| format!("      {name}: {}\n", short(line))).collect()
 }
 
 /// A cluster to play with.

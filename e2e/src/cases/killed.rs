@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::client::Client;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Server};
 use crate::tally::Tally;
 
 const JOBS: &str = "/apis/batch/v1/jobs";
@@ -40,6 +40,26 @@ async fn read_every_20_ms(
 }
 
 pub(super) async fn two_can_serve(cluster: &mut Cluster) -> anyhow::Result<String> {
+    kill_each(cluster, |server| {
+        server.kill();
+        Ok(())
+    })
+    .await
+}
+
+/// Its gateway lives on, and refuses what it is sent.
+pub(super) async fn behind_its_gateway(cluster: &mut Cluster) -> anyhow::Result<String> {
+    kill_each(cluster, |server| {
+        server.process()?.kill();
+        Ok(())
+    })
+    .await
+}
+
+async fn kill_each(
+    cluster: &mut Cluster,
+    kill_one: fn(&mut Server) -> anyhow::Result<()>,
+) -> anyhow::Result<String> {
     let through = cluster.server("b")?.through();
     let admin = cluster.admin.clone();
     let (mut all, mut rounds) = (Tally::default(), 0);
@@ -49,8 +69,7 @@ pub(super) async fn two_can_serve(cluster: &mut Cluster) -> anyhow::Result<Strin
         let reads = read_every_20_ms(&admin, through, Duration::from_secs(5));
         let kill = async {
             tokio::time::sleep(Duration::from_millis(500)).await;
-            cluster.server_mut(name)?.kill();
-            anyhow::Ok(())
+            kill_one(cluster.server_mut(name)?)
         };
         let (reads, killed) = tokio::join!(reads, kill);
         killed?;

@@ -99,6 +99,12 @@ pub(crate) fn all() -> Vec<Case> {
         ),
         case!(
             Mixed,
+            "killed/behind-its-gateway",
+            killed::behind_its_gateway,
+            "kill -9 of a peer's kube-apiserver whose gateway lives on: no failed read"
+        ),
+        case!(
+            Mixed,
             "killed/only-it-can",
             killed::only_it_can,
             "kill -9 of the only peer that can: 503 Status, never 404, until it is back"
