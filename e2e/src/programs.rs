@@ -266,12 +266,12 @@ fn build_mvp() -> anyhow::Result<PathBuf> {
         .context("cannot run cargo to build mvp")?;
     ensure!(output.status.success(), "cannot build mvp; cargo says why above");
     let said = String::from_utf8_lossy(&output.stdout);
-    let made = said.lines().filter_map(|line| {
+    let mut made = said.lines().filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         let is_mvp = message.pointer("/target/name")?.as_str()? == "mvp";
         is_mvp.then(|| message.get("executable")?.as_str().map(PathBuf::from))?
     });
-    made.last().context("cargo did not say where it put mvp")
+    made.next_back().context("cargo did not say where it put mvp")
 }
 
 #[cfg(test)]

@@ -259,7 +259,7 @@ async fn a_refusal_does_not_say_that_nothing_was_processed_where_something_may_h
     let cluster = Cluster::with(Plan::unwatched).await;
     cluster.front.becomes(Mode::AfterSending);
     for method in [Method::GET, Method::POST] {
-        let sent = request(method.clone(), BOTH_SERVE, crate::client::full("{}"));
+        let sent = request(method.clone(), BOTH_SERVE, full("{}"));
         let sent = with(with(sent, "x-remote-user", "bob"), "x-kubernetes-peer-proxied", "true");
         let answer = ask(cluster.gateway.address, BOTH[1], Some(&pki().proxy), sent).await;
         answer.assert_refusal();
@@ -287,7 +287,7 @@ async fn two_whose_servers_are_down_do_not_play_ping_pong() {
     front_b.becomes(Mode::Reset);
     for method in [Method::GET, Method::POST] {
         let before = (gateway_a.requests.of(path).len(), gateway_b.requests.of(path).len());
-        let sent = request(method, path, crate::client::full("{}"));
+        let sent = request(method, path, full("{}"));
         ask(gateway_a.address, BOTH[1], Some(&pki().alice), sent).await.assert_refusal();
         let after = (gateway_a.requests.of(path).len(), gateway_b.requests.of(path).len());
         assert_eq!((after.0 - before.0, after.1 - before.1), (1, 1));
