@@ -1,0 +1,138 @@
+//! One proxied request in process: client, gateway and server in one thread, over loopback, TLS and
+//! HTTP/2 on both sides. What client and server cost is in the count too, and does not change.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context, ensure};
+use bytes::Bytes;
+use http::header::{ACCEPT, ACCEPT_ENCODING, USER_AGENT};
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use mvp_core::Snapshot;
+use mvp_core::member::MemberKind;
+use mvp_net::{Limits, ReloadableTls};
+use mvp_proxy::control::{Clock, SnapshotWriter, channel};
+use mvp_proxy::data::{Forwarder, Remote, Target, server_name};
+use mvp_proxy::identity::AuthenticateLayer;
+use mvp_proxy::metrics::Metrics;
+use mvp_proxy::peers::{Health, Peers};
+use mvp_proxy::{LocalSlot, MixedVersionLayer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsConnector;
+use tokio_util::sync::CancellationToken;
+use tower_layer::Layer;
+
+use crate::pki::Pki;
+use crate::steps::inputs;
+
+/// What the local server lists.
+pub(crate) const LOCAL: &str = "/api/v1/namespaces/kube-system/pods";
+/// What only peers list.
+pub(crate) const PEER: &str = "/apis/only-1-2.platform.example.com/v1/namespaces/team-a/gadgets";
+
+/// A body as a list of some objects has it.
+const LIST: [u8; 2048] = [b' '; 2048];
+
+/// What a gateway is made of, without a control loop: its snapshot stays.
+pub(crate) struct Parts {
+    pub(crate) layer: MixedVersionLayer,
+    forwarder: Arc<Forwarder>,
+    _writer: SnapshotWriter,
+}
+
+impl Parts {
+    pub(crate) fn new(pki: &Pki, snapshot: Snapshot) -> anyhow::Result<Parts> {
+        let clock = Clock::start();
+        let (writer, reader) = channel(clock, snapshot);
+        let metrics = Arc::new(Metrics::new(false));
+        let forwarder = Arc::new(Forwarder::new(pki.outbound()?, pki.outbound()?));
+        let health = Health::new(clock, Arc::clone(&metrics));
+        let peers = Peers::new(Arc::clone(&forwarder), health, Arc::clone(&metrics));
+        let layer = MixedVersionLayer::new(reader, Some(peers), LocalSlot::default(), metrics);
+        Ok(Parts { layer, forwarder, _writer: writer })
+    }
+}
+
+/// Asks the gateway for that path so many times, one after the other, over one connection.
+pub(crate) fn run(path: &'static str, times: usize) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let pki = Pki::new()?;
+        let stop = CancellationToken::new();
+        let server = serve_lists(&pki, &stop).await?;
+        let gateway = serve_gateway(&pki, server, &stop).await?;
+        let mut sender = connect(&pki, gateway).await?;
+        for _ in 0..times {
+            let request = Request::get(format!("https://{gateway}{path}"))
+                .header(ACCEPT, "application/json")
+                .header(ACCEPT_ENCODING, "gzip")
+                .header(USER_AGENT, "kube-controller-manager/v1.36.4 (linux/amd64)")
+                .body(Full::<Bytes>::default())?;
+            let response = sender.send_request(request).await?;
+            ensure!(response.status() == StatusCode::OK, "{path}: {}", response.status());
+            let body = response.into_body().collect().await?.to_bytes();
+            ensure!(body.len() == LIST.len(), "{path}: {} bytes", body.len());
+        }
+        Ok(())
+    })
+}
+
+/// A server that answers everything with a list.
+async fn serve_lists(pki: &Pki, stop: &CancellationToken) -> anyhow::Result<SocketAddr> {
+    let service = tower::service_fn(|_: Request<Incoming>| async {
+        Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(&LIST))))
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let tls = ReloadableTls::new(pki.server()?);
+    tokio::spawn(mvp_net::serve(listener, tls, Limits::default(), service, stop.clone()));
+    Ok(address)
+}
+
+/// A gateway whose local server and whose peers are all at that address.
+async fn serve_gateway(
+    pki: &Pki,
+    server: SocketAddr,
+    stop: &CancellationToken,
+) -> anyhow::Result<SocketAddr> {
+    let mut inputs = inputs();
+    for member in &mut inputs.members {
+        member.address = Some(server.to_string().into());
+    }
+    let local = Target {
+        id: inputs.local.clone().context("a local server")?,
+        address: server.to_string().into(),
+        server_name: server_name(),
+        kind: MemberKind::Bare,
+        local: true,
+    };
+    let parts = Parts::new(pki, Snapshot::build(inputs, None))?;
+    let service = AuthenticateLayer::default()
+        .layer(parts.layer.layer(Remote::new(Arc::clone(&parts.forwarder), local)));
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let (tls, stop) = (ReloadableTls::new(pki.server()?), stop.clone());
+    tokio::spawn(async move {
+        let _parts = parts;
+        mvp_net::serve(listener, tls, Limits::default(), service, stop).await
+    });
+    Ok(address)
+}
+
+async fn connect(
+    pki: &Pki,
+    gateway: SocketAddr,
+) -> anyhow::Result<http2::SendRequest<Full<Bytes>>> {
+    let stream = TcpStream::connect(gateway).await?;
+    stream.set_nodelay(true)?;
+    let connector = TlsConnector::from(pki.user()?.config(&[b"h2"]));
+    let stream = connector.connect(server_name(), stream).await?;
+    let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    Ok(sender)
+}

@@ -1,0 +1,90 @@
+//! The steps of the data path that need no socket, in a cluster of five members with 2,000 groups.
+
+use std::convert::Infallible;
+use std::hint::black_box;
+use std::net::SocketAddr;
+
+use anyhow::Context;
+use bytes::Bytes;
+use http::header::{ACCEPT, ACCEPT_ENCODING, USER_AGENT};
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use mvp_core::{RequestInfo, Snapshot, decide};
+use mvp_net::{ConnectionInfo, UnixTime};
+use mvp_proxy::Body;
+use mvp_proxy::identity::AuthenticateLayer;
+use tower::ServiceExt;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::cluster::{self, ASKED, LIST_PODS, Wire};
+use crate::hop::Parts;
+use crate::pki::Pki;
+
+/// The snapshot of the cluster. What the first peer sends stands for what all peers send: valgrind
+/// reads slowly.
+pub(crate) fn inputs() -> mvp_core::snapshot::Inputs {
+    let [local, peer] = [0, 1].map(|member| cluster::view(&cluster::documents(member)));
+    let mut views = vec![local];
+    views.resize(cluster::MEMBERS, peer);
+    cluster::inputs(&views)
+}
+
+fn parse(wire: Wire) -> RequestInfo<'static> {
+    RequestInfo::parse(black_box(wire.method), black_box(wire.path), black_box(wire.query))
+}
+
+pub(crate) fn resolve(wire: Wire, times: usize) {
+    for _ in 0..times {
+        black_box(&parse(wire));
+    }
+}
+
+pub(crate) fn resolve_and_decide(wire: Wire, times: usize) {
+    let snapshot = Snapshot::build(inputs(), None);
+    for _ in 0..times {
+        let request = parse(wire);
+        black_box(&decide(&request, &snapshot, black_box(ASKED)));
+    }
+}
+
+/// Authentication by certificate and all header work, then the layer, before a service that answers
+/// at once.
+pub(crate) fn layer(times: usize) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let pki = Pki::new()?;
+        let parts = Parts::new(&pki, Snapshot::build(inputs(), None))?;
+        let inner = tower::service_fn(|_: Request<Body>| async {
+            Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"{}"))))
+        });
+        let mut service = AuthenticateLayer::default().layer(parts.layer.layer(inner));
+        let judgement = pki.trust()?.judge(&pki.user_chain()?, UnixTime::now());
+        let remote = SocketAddr::from(([127, 0, 0, 1], 50_000));
+        let connection = ConnectionInfo::new(remote, pki.user_chain()?, judgement).over_http2();
+        for _ in 0..times {
+            let mut request = list_pods()?;
+            request.extensions_mut().insert(connection.clone());
+            let response = ServiceExt::<Request<Full<Bytes>>>::ready(&mut service)
+                .await?
+                .call(request)
+                .await?;
+            response.into_body().collect().await.ok().context("a body that broke off")?;
+        }
+        Ok(())
+    })
+}
+
+/// As kubectl sends it.
+fn list_pods() -> anyhow::Result<Request<Full<Bytes>>> {
+    let Wire { method, path, query } = LIST_PODS;
+    Ok(Request::builder()
+        .method(method)
+        .uri(format!("{path}?{}", query.unwrap_or_default()))
+        .header(ACCEPT, "application/json;as=Table;v=v1;g=meta.k8s.io,application/json")
+        .header(ACCEPT_ENCODING, "gzip")
+        .header(USER_AGENT, "kubectl/v1.36.4 (linux/amd64) kubernetes/0000000")
+        .header("kubectl-command", "kubectl get")
+        .header("kubectl-session", "0f6f3a5e-34a1-4a1c-9a53-7f6d1b0b6c3d")
+        .body(Full::default())?)
+}
