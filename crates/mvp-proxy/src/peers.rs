@@ -69,14 +69,18 @@ pub(crate) enum Replays<'a> {
 }
 
 impl Replays<'_> {
+    /// Whether a request may be sent again although it may have been processed.
+    fn allow(&self) -> bool {
+        match self {
+            Replays::IfRead(info, parts) => is_read(info, parts),
+            Replays::Allowed => true,
+            Replays::Used => false,
+        }
+    }
+
     /// Whether a request that came so far may go to somebody else.
     pub(crate) fn take(&mut self, stage: Stage) -> bool {
-        stage.is_unprocessed()
-            || match std::mem::replace(self, Replays::Used) {
-                Replays::IfRead(info, parts) => is_read(info, parts),
-                Replays::Allowed => true,
-                Replays::Used => false,
-            }
+        stage.is_unprocessed() || std::mem::replace(self, Replays::Used).allow()
     }
 }
 
@@ -125,7 +129,7 @@ impl Peers {
         let connection = parts.extensions.get::<ConnectionInfo>();
         let sticky = connection.and_then(ConnectionInfo::note::<Sticky>).zip(Resource::of(info));
         let stays = sticky.and_then(|(sticky, resource)| sticky.member(resource));
-        let choices = self.order(candidates.iter(), kind, stays.as_deref());
+        let choices = self.order(candidates.iter(), kind, stays.as_deref(), replays);
         let request = |_: &Member| Some(Request::from_parts(parts.clone(), body.attempt()?));
         let sent = self.send_to(&choices, kind, replays, request).await;
         if let (Ok((member, _)), Some((sticky, resource))) = (&sent, sticky) {
@@ -143,7 +147,7 @@ impl Peers {
         replays: &mut Replays<'_>,
     ) -> Sent {
         let request = |_: &Member| Some(Request::from_parts(parts.clone(), body.attempt()?));
-        let choices = self.order(present(snapshot), Kind::Read, None);
+        let choices = self.order(present(snapshot), Kind::Read, None, replays);
         self.send_to(&choices, Kind::Read, replays, request).await
     }
 
@@ -155,8 +159,8 @@ impl Peers {
     ) -> Sent {
         let local = snapshot.local().map(|local| &local.id);
         let peers = present(snapshot).filter(|member| Some(&member.id) != local);
-        let choices = self.order(peers, Kind::Read, None);
         let mut replays = Replays::Allowed;
+        let choices = self.order(peers, Kind::Read, None, &replays);
         self.send_to(&choices, Kind::Read, &mut replays, |member| Some(request(member))).await
     }
 
@@ -165,10 +169,12 @@ impl Peers {
         members: impl Iterator<Item = &'a Member>,
         kind: Kind,
         sticky: Option<&str>,
+        replays: &Replays<'_>,
     ) -> Vec<Choice<'a>> {
         // Reads are spread where nothing else decides.
         let turn = if kind == Kind::Write { 0 } else { self.next.fetch_add(1, Ordering::Relaxed) };
-        order(members, &self.health, kind, sticky, turn, self.health.now())
+        let may_try = || replays.allow();
+        order(members, &self.health, kind, sticky, may_try, turn, self.health.now())
     }
 
     /// Sends a request to the first, and to the next where that gave no answer and it may.
@@ -181,6 +187,7 @@ impl Peers {
     ) -> Sent {
         let mut unanswered = Unanswered::default();
         let mut failover: Option<Failover> = None;
+        let mut refused = false;
         let mut choices = choices.iter();
         let mut next = choices.next();
         while let Some(Choice { member, health }) = next {
@@ -188,7 +195,9 @@ impl Peers {
                 next = choices.next();
                 continue;
             };
-            if failover.is_some() && !self.may_fail_over() {
+            // A refusal has cost nobody anything.
+            let costs = failover.is_some() && !refused;
+            if costs && !self.may_fail_over() {
                 break;
             }
             let Some(request) = request(member) else { break };
@@ -210,6 +219,7 @@ impl Peers {
                 break;
             }
             failover = Some(Failover::after(error.stage));
+            refused = error.stage == Stage::Refused;
             if !again {
                 next = choices.next();
             }
@@ -241,8 +251,10 @@ impl Peers {
                 Ok(response.map(|body| body.keeping(under_way)))
             }
             (Ok(_), Some(refused)) => {
-                if refused.is_down {
-                    self.health.failed(&target.id, health, Stage::Refused);
+                match refused.of_whom {
+                    OfWhom::Down => self.health.failed(&target.id, health, Stage::Refused),
+                    OfWhom::NotReady => health.is_reluctant(self.health.now()),
+                    OfWhom::ThisRequest => {}
                 }
                 Err(SendError::new(target, Stage::Refused, refused.reason))
             }
@@ -260,15 +272,36 @@ impl Peers {
 /// A refusal of another gateway, of a request of which it processed nothing.
 pub(crate) struct RefusedBy {
     reason: String,
-    /// The server behind it is down: it will refuse others too.
-    is_down: bool,
+    of_whom: OfWhom,
+}
+
+impl RefusedBy {
+    pub(crate) fn is_down(&self) -> bool {
+        self.of_whom == OfWhom::Down
+    }
+}
+
+/// What a refusal tells of other requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OfWhom {
+    /// The server behind the gateway is down: it will refuse all.
+    Down,
+    /// It is not ready: it will refuse what others serve, too.
+    NotReady,
+    /// Nothing.
+    ThisRequest,
 }
 
 /// Whether a response is such a refusal. Only a gateway is believed.
 pub(crate) fn refused_by(kind: MemberKind, response: &Response<Body>) -> Option<RefusedBy> {
     let reason = response.headers().get(REFUSED).filter(|_| kind == MemberKind::Mvp)?;
     let reason = String::from_utf8_lossy(reason.as_bytes()).into_owned();
-    Some(RefusedBy { is_down: reason == Reason::LocalDown.as_str(), reason })
+    let of_whom = match &*reason {
+        reason if reason == Reason::LocalDown.as_str() => OfWhom::Down,
+        reason if reason == Reason::LocalNotReady.as_str() => OfWhom::NotReady,
+        _ => OfWhom::ThisRequest,
+    };
+    Some(RefusedBy { of_whom, reason })
 }
 
 /// Says in a refusal to a peer that nothing was processed.

@@ -37,6 +37,13 @@ impl Silence {
     }
 }
 
+/// A PING that is not answered within 2 s, or a handshake, tells that a member hangs; far less than
+/// the time after which a client gives up.
+fn found_out(longest: Duration) -> anyhow::Result<()> {
+    ensure!(longest < Duration::from_secs(10), "somebody waited for {longest:?}");
+    Ok(())
+}
+
 /// A signal to the whole node.
 fn signal(cluster: &mut Cluster, name: &str, signal: Signal) -> anyhow::Result<()> {
     let server = cluster.server_mut(name)?;
@@ -73,6 +80,7 @@ async fn another_can(
         tally.only(&["200"]).with_context(|| format!("{name} was silent"))?;
         cluster.heal().await?;
     }
+    found_out(longest)?;
     let count = names.len();
     Ok(format!(
         "{count} times silent: {tally}; the longest read took {:.1} s",
@@ -103,6 +111,7 @@ async fn nobody_can(cluster: &mut Cluster, silence: Silence) -> anyhow::Result<S
         let status = answer?.expect(503)?;
         ensure!(status.pointer("/kind") == Some(&json!("Status")), "no Status: {status}");
     }
+    found_out(longest)?;
     silence.end(cluster, "a")?;
     let woken = Instant::now();
     loop {

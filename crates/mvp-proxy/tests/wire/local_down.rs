@@ -375,3 +375,48 @@ async fn a_server_that_answers_as_a_gateway_refuses_is_not_believed() {
     assert_eq!(b.requests.of(path).len(), 1);
     assert!(c.requests.of(path).is_empty(), "a write was sent twice");
 }
+
+#[tokio::test]
+async fn a_peer_that_is_not_ready_costs_others_nothing() {
+    let groups = [("shared.example", "things")];
+    let path = "/apis/shared.example/v1/namespaces/default/things";
+    let a = Double::start("a", "v1.36.0", &[]).await;
+    let b = Double::start("b", "v1.36.0", &groups).await;
+    let c = Double::start("c", "v1.36.0", &groups).await;
+    let gateway_b = Gateway::beside("b", &b).await.bare("c", c.address).start().await;
+    let plan = Gateway::beside("a", &a).await;
+    let gateway_a = plan.mvp("b", gateway_b.address).bare("c", c.address).start().await;
+    b.says("/readyz", 500, "text/plain", "[-]shutdown failed\n");
+    gateway_b.takes_local_for(LocalHealth::Unready).await;
+    let mut client = Client::connect(gateway_a.address, BOTH[1], Some(&pki().alice)).await;
+    // Many more than there are failovers to spare.
+    for round in 0..600 {
+        let read = client.send(get(path)).await;
+        assert_eq!(read.status, StatusCode::OK, "read {round}: {}", read.text());
+        let create = post(path, thing("shared.example", &format!("thing-{round}")));
+        let write = client.send(create).await;
+        assert_eq!(write.status, StatusCode::CREATED, "write {round}: {}", write.text());
+    }
+    let asked = gateway_b.requests.of(path).len();
+    assert!(asked < 100, "it was asked {asked} times");
+    assert!(gateway_a.metric("mvp_ejections_total{member=\"b\"}").is_none());
+}
+
+#[tokio::test]
+async fn discovery_is_given_by_a_peers_consent_while_the_local_server_is_not_ready() {
+    let groups = [("shared.example", "things")];
+    let local = Double::start("a", "v1.36.0", &groups).await;
+    let b = Double::start("b", "v1.36.0", &groups).await;
+    let plan = Gateway::beside("a", &local).await;
+    let gateway = plan.bare("b", b.address).start().await;
+    local.says("/readyz", 500, "text/plain", "[-]poststarthook/rbac/bootstrap-roles failed\n");
+    gateway.takes_local_for(LocalHealth::Unready).await;
+    // It has no rules yet.
+    local.says("/apis", 403, "text/plain", "forbidden");
+    let answer = ask(gateway.address, BOTH[1], Some(&pki().alice), get("/apis")).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+    // Who is forbidden by the peer, too, stays so.
+    b.says("/apis", 403, "text/plain", "forbidden");
+    let answer = ask(gateway.address, BOTH[1], Some(&pki().alice), get("/apis")).await;
+    assert_eq!(answer.status, StatusCode::FORBIDDEN);
+}
