@@ -35,6 +35,16 @@ use sticky::{Resource, Sticky};
 /// Says to a peer that its request was refused, why, and that nothing of it was processed.
 pub(crate) const REFUSED: HeaderName = HeaderName::from_static("x-mvp-refused");
 
+/// Says to a peer that the server got its request and gave no answer: it may have been processed.
+pub(crate) const LOST: HeaderName = HeaderName::from_static("x-mvp-lost");
+
+/// Asks a peer for what it would rather not do, its server not being ready: nobody else does it.
+pub(crate) const INSISTS: HeaderName = HeaderName::from_static("x-mvp-insists");
+
+/// A request that insists.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Insists;
+
 /// The way to peers.
 #[derive(Debug, Clone)]
 pub struct Peers {
@@ -188,9 +198,10 @@ impl Peers {
         let mut unanswered = Unanswered::default();
         let mut failover: Option<Failover> = None;
         let mut refused = false;
+        let mut reluctant = None;
         let mut choices = choices.iter();
         let mut next = choices.next();
-        while let Some(Choice { member, health }) = next {
+        while let Some(choice @ Choice { member, health }) = next {
             let Some(target) = target(member) else {
                 next = choices.next();
                 continue;
@@ -220,8 +231,21 @@ impl Peers {
             }
             failover = Some(Failover::after(error.stage));
             refused = error.stage == Stage::Refused;
+            if refused && error.cause == Reason::LocalNotReady.as_str() {
+                reluctant = reluctant.or(Some(choice));
+            }
             if !again {
                 next = choices.next();
+            }
+        }
+        // Nobody is ready: one of them has to, all the same.
+        if let Some(Choice { member, health }) = reluctant.filter(|_| !unanswered.sent_for_good)
+            && let (Some(target), Some(mut request)) = (target(member), request(member))
+        {
+            request.extensions_mut().insert(Insists);
+            match self.exchange(&target, health, kind, request).await {
+                Ok(response) => return Ok((Arc::clone(&member.id), response)),
+                Err(error) => unanswered.sent_for_good = !replays.take(error.stage),
             }
         }
         unanswered.tried.dedup();
@@ -240,9 +264,10 @@ impl Peers {
         let began = self.health.now();
         let sent = self.forwarder.send(target, request).await;
         let refused = sent.as_ref().ok().and_then(|response| refused_by(target.kind, response));
+        let sent = sent.and_then(|response| unless_lost(target, response));
         match (sent, refused) {
             (Ok(mut response), None) => {
-                response.headers_mut().remove(REFUSED);
+                unmark(&mut response);
                 if kind == Kind::Read && response.extensions().get::<Opened>().is_none() {
                     let now = self.health.now();
                     health.measure(now.since(began), now);
@@ -302,6 +327,26 @@ pub(crate) fn refused_by(kind: MemberKind, response: &Response<Body>) -> Option<
         _ => OfWhom::ThisRequest,
     };
     Some(RefusedBy { of_whom, reason })
+}
+
+/// The response, unless a gateway says in it that the server behind it gave none.
+fn unless_lost(target: &Target, response: Response<Body>) -> Result<Response<Body>, SendError> {
+    if target.kind == MemberKind::Mvp && response.headers().contains_key(LOST) {
+        let cause = "the server behind the gateway gave no answer";
+        return Err(SendError::new(target, Stage::Exchange, cause));
+    }
+    Ok(response)
+}
+
+/// Says to a peer that its request may have been processed, but got no answer.
+pub(crate) fn mark_lost(response: &mut Response<Body>) {
+    response.headers_mut().insert(LOST, HeaderValue::from_static("exchange"));
+}
+
+/// Takes away what only a gateway may say, of what it did itself.
+pub(crate) fn unmark<B>(response: &mut Response<B>) {
+    response.headers_mut().remove(REFUSED);
+    response.headers_mut().remove(LOST);
 }
 
 /// Says in a refusal to a peer that nothing was processed.

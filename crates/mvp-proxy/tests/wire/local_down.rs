@@ -420,3 +420,65 @@ async fn discovery_is_given_by_a_peers_consent_while_the_local_server_is_not_rea
     let answer = ask(gateway.address, BOTH[1], Some(&pki().alice), get("/apis")).await;
     assert_eq!(answer.status, StatusCode::FORBIDDEN);
 }
+
+#[tokio::test]
+async fn a_read_that_was_lost_behind_a_peers_gateway_goes_to_another_and_a_write_does_not() {
+    let groups = [("shared.example", "things")];
+    let path = "/apis/shared.example/v1/namespaces/default/things";
+    let a = Double::start("a", "v1.36.0", &[]).await;
+    let b = Double::start("b", "v1.37.0", &groups).await;
+    let c = Double::start("c", "v1.36.0", &groups).await;
+    let front = Front::before(&b).await;
+    let plan = Gateway::beside_address("b", front.address).await;
+    let gateway_b = plan.bare("c", c.address).unwatched().start().await;
+    let plan = Gateway::beside("a", &a).await;
+    let gateway_a = plan.mvp("b", gateway_b.address).bare("c", c.address).start().await;
+    front.becomes(Mode::AfterSending);
+    // The first choice changes from read to read: one of two comes to b.
+    for _ in 0..2 {
+        let answer = ask(gateway_a.address, BOTH[1], Some(&pki().alice), get(path)).await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+    }
+    assert!(!gateway_b.requests.of(path).is_empty(), "nothing was lost");
+    // As the newest, b gets a write first, and may have processed it.
+    let create = post(path, thing("shared.example", "one"));
+    let answer = ask(gateway_a.address, BOTH[1], Some(&pki().alice), create).await;
+    answer.assert_refusal();
+    assert!(answer.headers.get("x-mvp-lost").is_none());
+    assert_eq!(c.server().processed(&Method::POST), 0);
+}
+
+#[tokio::test]
+async fn where_nobody_is_ready_somebody_answers_all_the_same() {
+    let groups = [("shared.example", "things")];
+    let path = "/apis/shared.example/v1/namespaces/default/things";
+    let a = Double::start("a", "v1.36.0", &[]).await;
+    let b = Double::start("b", "v1.36.0", &groups).await;
+    let c = Double::start("c", "v1.36.0", &groups).await;
+    let (plan_b, plan_c) = (Gateway::beside("b", &b).await, Gateway::beside("c", &c).await);
+    let (address_b, address_c) = (plan_b.address(), plan_c.address());
+    let gateway_b = plan_b.mvp("c", address_c).start_blind();
+    let gateway_c = plan_c.mvp("b", address_b).start_blind();
+    let plan = Gateway::beside("a", &a).await;
+    let gateway_a = plan.mvp("b", address_b).mvp("c", address_c).start().await;
+    for (server, gateway) in [(&b, &gateway_b), (&c, &gateway_c)] {
+        gateway.has_seen(&["b", "c"]).await;
+        server.says("/readyz", 500, "text/plain", "[-]etcd failed\n");
+        gateway.takes_local_for(LocalHealth::Unready).await;
+    }
+    for round in 0..3 {
+        let answer = ask(gateway_a.address, BOTH[1], Some(&pki().alice), get(path)).await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+        let create = post(path, thing("shared.example", &format!("thing-{round}")));
+        let answer = ask(gateway_a.address, BOTH[1], Some(&pki().alice), create).await;
+        assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text());
+    }
+    let made = b.server().processed(&Method::POST) + c.server().processed(&Method::POST);
+    assert_eq!(made, 3);
+    // A client cannot insist, and no server hears of it.
+    for server in [&b, &c] {
+        for seen in server.requests.of(path) {
+            assert_eq!(seen.header("x-mvp-insists"), None);
+        }
+    }
+}
