@@ -18,6 +18,8 @@ const ONLY_A: &str = "/apis/coordination.k8s.io/v1alpha2/leasecandidates";
 #[derive(Clone, Copy)]
 enum Silence {
     Stopped,
+    /// Its gateway goes on.
+    ServerStopped,
     Cut,
 }
 
@@ -25,6 +27,7 @@ impl Silence {
     fn begin(self, cluster: &mut Cluster, name: &str) -> anyhow::Result<()> {
         match self {
             Silence::Stopped => signal(cluster, name, Signal::STOP),
+            Silence::ServerStopped => cluster.server_mut(name)?.process()?.signal(Signal::STOP),
             Silence::Cut => cluster.cable.as_ref().context("no cable")?.cut(),
         }
     }
@@ -32,6 +35,7 @@ impl Silence {
     fn end(self, cluster: &mut Cluster, name: &str) -> anyhow::Result<()> {
         match self {
             Silence::Stopped => signal(cluster, name, Signal::CONT),
+            Silence::ServerStopped => cluster.server_mut(name)?.process()?.signal(Signal::CONT),
             Silence::Cut => cluster.cable.as_ref().context("no cable")?.mend(),
         }
     }
@@ -53,6 +57,10 @@ fn signal(cluster: &mut Cluster, name: &str, signal: Signal) -> anyhow::Result<(
 
 pub(super) async fn two_can_serve(cluster: &mut Cluster) -> anyhow::Result<String> {
     another_can(cluster, Silence::Stopped, &["a", "c"]).await
+}
+
+pub(super) async fn behind_its_gateway(cluster: &mut Cluster) -> anyhow::Result<String> {
+    another_can(cluster, Silence::ServerStopped, &["a", "c"]).await
 }
 
 pub(super) async fn cut_two_can_serve(cluster: &mut Cluster) -> anyhow::Result<String> {
