@@ -301,7 +301,7 @@ async fn let_go(forwarder: Arc<Forwarder>, reader: SnapshotReader) {
         tokio::time::sleep(LET_GO_INTERVAL).await;
         let snapshot = reader.load();
         let has = |member: &Member, address: &str| member.address.as_deref() == Some(address);
-        forwarder.keep_peers(|address| snapshot.members().any(|member| has(member, address)));
+        forwarder.let_go(|address| snapshot.members().any(|member| has(member, address)));
     }
 }
 
