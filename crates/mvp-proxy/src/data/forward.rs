@@ -338,8 +338,8 @@ mod tests {
 
     #[test]
     fn connections_are_let_go_with_their_address_or_their_tls() {
-        let (local, peers) = (outbound().into(), outbound().into());
-        let forwarder = Forwarder::new(ReloadableOutbound::clone(&local), peers);
+        let local = ReloadableOutbound::from(outbound());
+        let forwarder = Forwarder::new(local.clone(), outbound());
         let target = |address: &str, local| Target {
             id: "a".into(),
             address: address.into(),
