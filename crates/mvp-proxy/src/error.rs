@@ -36,6 +36,9 @@ pub enum Stage {
     /// It was sent, and no response came.
     #[error("exchange")]
     Exchange,
+    /// A part of it was sent: its client broke it off, which is no fault of the server's.
+    #[error("client")]
+    Client,
 }
 
 impl SendError {
@@ -47,6 +50,6 @@ impl SendError {
 impl Stage {
     /// Whether the server cannot have processed anything: any request may go to another one.
     pub fn is_unprocessed(self) -> bool {
-        !matches!(self, Stage::Exchange)
+        !matches!(self, Stage::Exchange | Stage::Client)
     }
 }

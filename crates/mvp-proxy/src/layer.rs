@@ -342,21 +342,21 @@ impl Exchange<'_> {
         R: HttpBody<Data = Bytes> + Send + 'static,
         R::Error: Into<BodyError>,
     {
-        let request = |body| {
+        let request = || {
             let mut parts = self.parts.clone();
             if nopeer {
                 answer::add_nopeer(&mut parts.headers);
             }
-            Request::from_parts(parts, body)
+            self.body.attempt(parts)
         };
-        let response = call(local, request(self.body.attempt()?)).await;
+        let response = call(local, request()?).await;
         // A server that is leaving may give a request back; a new connection may find its successor.
         let given_back = matches!(response.extensions().get(), Some(Unreachable(Stage::NotSent)));
         if !given_back {
             return Some(response);
         }
-        match self.body.attempt() {
-            Some(body) => Some(call(local, request(body)).await),
+        match request() {
+            Some(request) => Some(call(local, request).await),
             None => Some(response),
         }
     }

@@ -279,6 +279,14 @@ impl Metrics {
         self.ejected.get_or_create(&labels).set(i64::from(ejected));
     }
 
+    /// This member is one no more: its IDs may be new each time, and must not make labels without end.
+    pub(crate) fn forget(&self, member: &str) {
+        let labels = MemberLabels { member: member.to_owned() };
+        self.view_age.remove(&labels);
+        self.ejections.remove(&labels);
+        self.ejected.remove(&labels);
+    }
+
     pub(crate) fn local_health(&self, health: LocalHealth) {
         let states = [
             ("ready", LocalHealth::Ready),

@@ -22,7 +22,7 @@ use mvp_net::ConnectionInfo;
 
 use crate::body::Body;
 use crate::data::tunnel::is_asked_for;
-use crate::data::{Forwarder, Opened, Replay, Target, server_name};
+use crate::data::{Forwarder, Opened, Replay, Target, broken_off, server_name};
 use crate::error::{SendError, Stage};
 use crate::metrics::{Failover, Metrics};
 use budget::Budget;
@@ -140,7 +140,7 @@ impl Peers {
         let sticky = connection.and_then(ConnectionInfo::note::<Sticky>).zip(Resource::of(info));
         let stays = sticky.and_then(|(sticky, resource)| sticky.member(resource));
         let choices = self.order(candidates.iter(), kind, stays.as_deref(), replays);
-        let request = |_: &Member| Some(Request::from_parts(parts.clone(), body.attempt()?));
+        let request = |_: &Member| body.attempt(parts.clone());
         let sent = self.send_to(&choices, kind, replays, request).await;
         if let (Ok((member, _)), Some((sticky, resource))) = (&sent, sticky) {
             sticky.stay(resource, member);
@@ -156,7 +156,7 @@ impl Peers {
         body: &Replay,
         replays: &mut Replays<'_>,
     ) -> Sent {
-        let request = |_: &Member| Some(Request::from_parts(parts.clone(), body.attempt()?));
+        let request = |_: &Member| body.attempt(parts.clone());
         let choices = self.order(present(snapshot), Kind::Read, None, replays);
         self.send_to(&choices, Kind::Read, replays, request).await
     }
@@ -219,6 +219,10 @@ impl Peers {
                 }
                 Err(error) => error,
             };
+            // Nobody can mend what the client sends.
+            if error.stage == Stage::Client {
+                return Ok((Arc::clone(&member.id), broken_off()));
+            }
             self.metrics.failed_over(failover, false);
             tracing::debug!(%error, "a peer gave no answer");
             // What a leaving server gave back may go to its successor, once.
@@ -284,8 +288,8 @@ impl Peers {
                 Err(SendError::new(target, Stage::Refused, refused.reason))
             }
             (Err(error), _) => {
-                // That we cannot say who the caller is, is no fault of the member's.
-                if error.stage != Stage::Identity {
+                // That we cannot say who the caller is, is no fault of the member's, nor what he sends.
+                if !matches!(error.stage, Stage::Identity | Stage::Client) {
                     self.health.failed(&target.id, health, error.stage);
                 }
                 Err(error)

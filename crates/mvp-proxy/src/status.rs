@@ -25,6 +25,11 @@ pub(crate) fn unavailable(message: &str) -> Response<Body> {
     )
 }
 
+/// What the client sent cannot be read: 400.
+pub(crate) fn bad_request(message: &str) -> Response<Body> {
+    failure(StatusCode::BAD_REQUEST, "BadRequest", message, None)
+}
+
 /// Something is wrong with us: 500.
 pub(crate) fn internal(message: &str) -> Response<Body> {
     failure(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message, None)

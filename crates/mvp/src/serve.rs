@@ -45,6 +45,12 @@ pub(crate) fn run(config: ServeConfig) -> anyhow::Result<()> {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
     let gateway = Arc::new(Gateway::new(&config)?);
+    // Before anybody can know that we are there: a signal that is not heard ends the process.
+    let runtime = runtime()?;
+    let signals = {
+        let _entered = runtime.enter();
+        Signals::new()?
+    };
     let listeners =
         bind_workers(config.listen, config.workers, config.share_port).map_err(|error| {
             cannot_listen(config.listen, "--bind-address and --secure-port", &error)
@@ -72,7 +78,7 @@ pub(crate) fn run(config: ServeConfig) -> anyhow::Result<()> {
         "serving"
     );
     let reload = gateway.spawn_reloader(config)?;
-    runtime()?.block_on(gateway.control(admin_listener, reload, workers))
+    runtime.block_on(gateway.control(admin_listener, signals, reload, workers))
 }
 
 /// All that workers and the control loop are made of.
@@ -224,10 +230,10 @@ impl Gateway {
     async fn control(
         self: Arc<Gateway>,
         listener: TcpListener,
+        signals: Signals,
         reload: mpsc::Sender<()>,
         workers: Vec<JoinHandle<bool>>,
     ) -> anyhow::Result<()> {
-        let signals = Signals::new()?;
         let slot = LocalSlot::default();
         let (forwarder, layer) = self.layer(slot.clone());
         let _local = layer.layer(Remote::new(Arc::clone(&forwarder), self.local.clone()));
@@ -261,7 +267,7 @@ impl Gateway {
         tokio::select! {
             outcome = control => outcome.context("the control loop ended")?,
             outcome = admin => outcome?.context("the admin endpoint ended")?,
-            () = self.shutdown.run(signals, reload) => {}
+            () = self.shutdown.run(signals, &reload) => {}
         }
         self.shutdown.stop.cancel();
         if self.share_port {
@@ -270,6 +276,8 @@ impl Gateway {
         // Here, so that a second signal is heard meanwhile.
         let join = move || workers.into_iter().all(|worker| worker.join().unwrap_or(false));
         let joined = tokio::task::spawn_blocking(join).await?;
+        // Not before: who must not be trusted any more must not be while we drain either.
+        drop(reload);
         anyhow::ensure!(joined, "a worker ended by itself; the log has the reason");
         Ok(())
     }
@@ -295,13 +303,13 @@ impl Gateway {
     }
 }
 
-/// Lets go of connections to addresses that no member has any more.
+/// Lets go of connections to addresses that no member has any more, and of those from before a reload.
 async fn let_go(forwarder: Arc<Forwarder>, reader: SnapshotReader) {
     loop {
         tokio::time::sleep(LET_GO_INTERVAL).await;
         let snapshot = reader.load();
         let has = |member: &Member, address: &str| member.address.as_deref() == Some(address);
-        forwarder.keep_peers(|address| snapshot.members().any(|member| has(member, address)));
+        forwarder.let_go(|address| snapshot.members().any(|member| has(member, address)));
     }
 }
 

@@ -31,28 +31,35 @@ impl Shutdown {
         }
     }
 
-    /// Waits for the signal to end, and until it is time to stop. SIGHUP wakes the reloader.
-    pub(crate) async fn run(&self, mut signals: Signals, reload: mpsc::Sender<()>) {
-        let name = loop {
-            tokio::select! {
-                () = self.stop.cancelled() => return,
-                asked = signals.next() => match asked {
-                    Asked::End(name) => break name,
-                    // The reloader never ends before us.
-                    Asked::Reload => drop(reload.send(())),
-                },
-            }
+    /// Waits for the signal to end, and until it is time to stop. SIGHUP wakes the reloader, also
+    /// afterwards.
+    pub(crate) async fn run(&self, mut signals: Signals, reload: &mpsc::Sender<()>) {
+        let name = tokio::select! {
+            () = self.stop.cancelled() => return,
+            name = end(&mut signals, reload) => name,
         };
         self.leaving.cancel();
         let (delay, grace) = (self.delay.as_secs_f64(), self.grace.as_secs_f64());
         tracing::info!(delay, grace, "{name} received, draining; a second one ends it at once");
+        let reload = reload.clone();
         tokio::spawn(async move {
-            signals.end().await;
+            end(&mut signals, &reload).await;
             std::process::exit(1);
         });
         tokio::select! {
             () = self.stop.cancelled() => {}
             () = tokio::time::sleep(self.delay) => {}
+        }
+    }
+}
+
+/// The name of the next signal to end; those before it to reload wake the reloader.
+async fn end(signals: &mut Signals, reload: &mpsc::Sender<()>) -> &'static str {
+    loop {
+        match signals.next().await {
+            Asked::End(name) => return name,
+            // The reloader never ends before us.
+            Asked::Reload => drop(reload.send(())),
         }
     }
 }

@@ -37,13 +37,4 @@ impl Signals {
             _ = self.hangup.recv() => Asked::Reload,
         }
     }
-
-    /// The name of the next one that asks to end.
-    pub(crate) async fn end(&mut self) -> &'static str {
-        loop {
-            if let Asked::End(name) = self.next().await {
-                return name;
-            }
-        }
-    }
 }

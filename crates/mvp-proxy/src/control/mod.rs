@@ -43,6 +43,9 @@ pub trait Reach: Send + 'static {
 
     /// How this member is asked; nothing where it cannot be.
     fn reach(&self, id: &Arc<str>, record: Option<&MemberRecord>) -> Option<Self::Ask>;
+
+    /// This member is one no more: what is kept of it can go.
+    fn forget(&self, _id: &str) {}
 }
 
 /// The settings of the control loop.
@@ -98,7 +101,8 @@ pub async fn run(
     let mut fetches = JoinSet::new();
     loop {
         let records = membership.members();
-        table.update(records.clone(), settings.local.as_ref(), clock.now(), settings.forget_after);
+        let (local, now) = (settings.local.as_ref(), clock.now());
+        let forgotten = table.update(records.clone(), local, now, settings.forget_after);
         for row in table.rows() {
             let record = records.iter().find(|record| record.id == row.member.id);
             if row.asked.is_some() || row.due > clock.now() {
@@ -121,6 +125,12 @@ pub async fn run(
         let previous = writer.current();
         writer.publish(build(&table, &settings, clock, started, Some(&previous)));
         metrics.observe_snapshot(&writer.current(), clock.now());
+        // After it is published, so that few can still think of them.
+        for id in forgotten {
+            reach.forget(&id);
+            metrics.forget(&id);
+            writer.note(id, None);
+        }
 
         let next = table.next_due().map_or(settings.interval, |due| due.since(clock.now()));
         tokio::select! {
@@ -128,8 +138,10 @@ pub async fn run(
             () = membership.changed() => {}
             () = writer.wanted() => table.want_all(clock.now(), MIN_INTERVAL),
             Some(Ok((id, fetched))) = fetches.join_next() => {
-                writer.note(Arc::clone(&id), fetched.trouble());
-                table.apply(&id, fetched, &metrics);
+                let trouble = fetched.trouble();
+                if table.apply(&id, fetched, &metrics) {
+                    writer.note(id, trouble);
+                }
             }
             () = tokio::time::sleep(next.max(Duration::from_millis(5))) => {}
         }
@@ -152,4 +164,74 @@ fn build(
         policy: settings.policy,
     };
     Snapshot::build(inputs, previous)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Stage;
+    use crate::peers::Health;
+
+    /// Nobody answers.
+    #[derive(Clone)]
+    struct Dead;
+
+    impl Ask for Dead {
+        async fn ask(&self, _: Request<Body>) -> Result<Response<Body>, String> {
+            Err("nobody is there".to_owned())
+        }
+    }
+
+    struct Graveyard(Health);
+
+    impl Reach for Graveyard {
+        type Ask = Dead;
+
+        fn reach(&self, _: &Arc<str>, record: Option<&MemberRecord>) -> Option<Dead> {
+            record.map(|_| Dead)
+        }
+
+        fn forget(&self, id: &str) {
+            self.0.forget(id);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_kept_of_who_was_forgotten() {
+        let settings = ControlSettings { local: Some("b".into()), ..ControlSettings::default() };
+        let (clock, metrics) = (Clock::start(), Arc::new(Metrics::new(false)));
+        let health = Health::new(clock, Arc::clone(&metrics));
+        let (writer, reader) = channel(clock, first_snapshot(&settings, clock));
+        let (id, kind) = (Arc::from("a"), mvp_core::member::MemberKind::Bare);
+        let record = MemberRecord { id: Arc::clone(&id), address: None, kind, heard: None };
+        let members = tokio::sync::watch::Sender::new(vec![record]);
+        let forget_after = settings.forget_after;
+        tokio::spawn(run(
+            WatchedMembership::new(members.subscribe()),
+            Graveyard(health.clone()),
+            settings,
+            writer,
+            Arc::clone(&metrics),
+            CancellationToken::new(),
+        ));
+        let known = health.of(&id);
+        health.failed(&id, &known, Stage::Connect);
+        let named = || {
+            let mut text = String::new();
+            metrics.encode(&mut text);
+            text.lines().filter(|line| line.contains("member=\"a\"")).count()
+        };
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert!(reader.trouble("a").is_some_and(|trouble| trouble.contains("nobody is there")));
+        assert_eq!(named(), 3, "its age, that it was ejected, and that it is");
+
+        members.send_replace(Vec::new());
+        tokio::time::sleep(forget_after - Duration::from_secs(1)).await;
+        assert!(reader.load().member_by_id("a").is_some(), "it is remembered for a while");
+        assert_eq!(named(), 3);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert!(reader.load().member_by_id("a").is_none());
+        assert_eq!((reader.trouble("a"), named()), (None, 0));
+        assert!(!Arc::ptr_eq(&health.of(&id), &known), "it would begin anew");
+    }
 }

@@ -34,20 +34,24 @@ pub(crate) struct Row {
 }
 
 impl Table {
-    /// Takes over who is there now. Who left is remembered for a while.
+    /// Takes over who is there now. Who left is remembered for a while; gives who is not any more.
     pub(crate) fn update(
         &mut self,
         records: Vec<MemberRecord>,
         local: Option<&Arc<str>>,
         now: Timestamp,
         forget_after: Duration,
-    ) {
+    ) -> Vec<Arc<str>> {
         for row in self.0.values_mut() {
             let stays = records.iter().any(|record| record.id == row.member.id)
                 || local == Some(&row.member.id);
             row.left = if stays { None } else { row.left.or(Some(now)) };
         }
-        self.0.retain(|_, row| row.left.is_none_or(|left| now.since(left) < forget_after));
+        let forgotten = self
+            .0
+            .extract_if(.., |_, row| row.left.is_some_and(|left| now.since(left) >= forget_after))
+            .map(|(id, _)| id)
+            .collect();
         for record in records {
             let row =
                 self.0.entry(Arc::clone(&record.id)).or_insert_with(|| Row::new(&record.id, now));
@@ -66,6 +70,7 @@ impl Table {
             let present = row.left.is_none();
             row.member.presence = if present { Presence::Present } else { Presence::Left };
         }
+        forgotten
     }
 
     pub(crate) fn rows(&mut self) -> impl Iterator<Item = &mut Row> {
@@ -105,11 +110,14 @@ impl Table {
         idle.map(|row| row.due).min()
     }
 
-    /// Takes over what a member answered.
-    pub(crate) fn apply(&mut self, id: &str, fetched: Fetched, metrics: &Metrics) {
-        let Some(row) = self.0.get_mut(id) else { return };
-        let Some(asked) = row.asked.take() else { return };
-        row.apply(fetched, asked, metrics);
+    /// Takes over what a member answered. Whether it is still one: it may have been forgotten while
+    /// it was asked.
+    pub(crate) fn apply(&mut self, id: &str, fetched: Fetched, metrics: &Metrics) -> bool {
+        let Some(row) = self.0.get_mut(id) else { return false };
+        if let Some(asked) = row.asked.take() {
+            row.apply(fetched, asked, metrics);
+        }
+        true
     }
 }
 

@@ -9,7 +9,7 @@ use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -17,6 +17,11 @@ use tokio_rustls::client::TlsStream;
 /// the kernel still accepts for it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const TLS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Without PINGs, a server that takes so long to answer is asked for a new connection; the next time
+/// after twice as long, up to a bound, so that a hang that begins late is found too.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(4);
 
 const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(15))
@@ -47,6 +52,24 @@ impl Endpoint {
         let stream = connector.connect(self.server_name.clone(), stream);
         Ok(TokioIo::new(within(TLS_TIMEOUT, "TLS", stream).await?))
     }
+
+    /// Ends when the server hangs: it may think for as long as it likes, but it shakes hands. One that
+    /// refuses does not hang: it may take no more connections and still finish what it has.
+    pub(crate) async fn hangs(&self) -> io::Error {
+        let mut wait = PROBE_INTERVAL;
+        loop {
+            sleep(wait).await;
+            match self.connect().await {
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => return error,
+                _ => wait = next_wait(wait),
+            }
+        }
+    }
+}
+
+/// How long after a probe the next one is.
+fn next_wait(wait: Duration) -> Duration {
+    wait.saturating_mul(2).min(MAX_PROBE_INTERVAL)
 }
 
 async fn within<T>(
@@ -58,4 +81,16 @@ async fn within<T>(
         let message = format!("no {what} within {} s", limit.as_secs());
         Err(io::Error::new(io::ErrorKind::TimedOut, message))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hang_is_looked_for_again_and_again() {
+        let waits = std::iter::successors(Some(PROBE_INTERVAL), |wait| Some(next_wait(*wait)));
+        let seconds: Vec<u64> = waits.take(6).map(|wait| wait.as_secs()).collect();
+        assert_eq!(seconds, [1, 2, 4, 4, 4, 4]);
+    }
 }

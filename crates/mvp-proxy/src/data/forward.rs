@@ -16,6 +16,7 @@ use rustls_pki_types::ServerName;
 use super::connect::Endpoint;
 use super::headers;
 use super::pool::{Http1Pool, Http2Pool, Pool, PoolError};
+use super::replay::Sender;
 use super::tunnel::{SingleUse, Tunnels, Upgrade};
 use crate::body::Body;
 use crate::error::{SendError, Stage};
@@ -163,6 +164,7 @@ impl Forwarder {
             return Err(SendError::new(target, Stage::Identity, "the request has no identity"));
         };
         let credential = credential(&identity, target.kind);
+        let sender = request.extensions_mut().remove::<Sender>();
         let upgrade = Upgrade::take(&mut request);
         let pool = self.pool(target, credential, upgrade.is_some())?;
         prepare(&mut request, target, &identity, &self.headers, matches!(*pool, Pool::Http2(_)));
@@ -182,25 +184,29 @@ impl Forwarder {
                 headers::remove_hop_by_hop(response.headers_mut());
                 Ok(response)
             }
-            Err(PoolError::Connect(error)) => {
-                Err(SendError::new(target, Stage::Connect, error.to_string()))
-            }
-            Err(PoolError::Hang(error)) => {
-                Err(SendError::new(target, Stage::Exchange, format!("it hangs: {error}")))
-            }
-            Err(PoolError::Exchange(error, given_back)) => {
-                let refused = given_back.is_some() || is_unprocessed(&error);
-                let stage = if refused { Stage::NotSent } else { Stage::Exchange };
+            Err(error) => {
+                let stage = match &error {
+                    _ if sender.is_some_and(|sender| sender.broke_off()) => Stage::Client,
+                    PoolError::Connect(_) => Stage::Connect,
+                    PoolError::Exchange(_, Some(_)) => Stage::NotSent,
+                    PoolError::Exchange(error, None) if is_unprocessed(error) => Stage::NotSent,
+                    PoolError::Exchange(..) | PoolError::Hang(_) => Stage::Exchange,
+                };
                 Err(SendError::new(target, stage, error.to_string()))
             }
         }
     }
 
-    /// Lets go of the connections to peers at addresses that are not wanted any more. Requests that
-    /// are under way go on.
-    pub fn keep_peers(&self, wanted: impl Fn(&str) -> bool) {
+    /// Lets go of the connections to peers at addresses that are not wanted any more, and of all that
+    /// were made with a TLS that is no longer in force: it may be out of force because somebody must
+    /// not be trusted any more. Requests that are under way go on.
+    pub fn let_go(&self, wanted: impl Fn(&str) -> bool) {
+        let (local, peers) = (self.local.current(), self.peers.current());
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
-        pools.retain(|key, _| key.local || wanted(&key.address));
+        pools.retain(|key, kept| {
+            let current = if key.local { &local } else { &peers };
+            Arc::ptr_eq(&kept.tls, current) && (key.local || wanted(&key.address))
+        });
     }
 
     fn pool(
@@ -323,4 +329,54 @@ fn is_unprocessed(error: &hyper::Error) -> bool {
         source = error.source();
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outbound() -> OutboundTls {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let roots = params.self_signed(&key).unwrap().pem();
+        OutboundTls::new(roots.as_bytes(), None).unwrap()
+    }
+
+    #[test]
+    fn connections_are_let_go_with_their_address_or_their_tls() {
+        let local = ReloadableOutbound::from(outbound());
+        let forwarder = Forwarder::new(local.clone(), outbound());
+        let target = |address: &str, local| Target {
+            id: "a".into(),
+            address: address.into(),
+            server_name: server_name(),
+            kind: MemberKind::Bare,
+            local,
+        };
+        for (address, local) in [("one:1", true), ("one:1", false), ("two:2", false)] {
+            for upgrades in [true, false] {
+                forwarder.pool(&target(address, local), Credential::Token, upgrades).unwrap();
+            }
+        }
+        let kept = || {
+            let pools = forwarder.pools.lock().unwrap();
+            let mut kept: Vec<(String, bool)> =
+                pools.keys().map(|key| (key.address.to_string(), key.local)).collect();
+            kept.sort();
+            kept.dedup();
+            kept
+        };
+        let (one, local_one) = (("one:1".to_owned(), false), ("one:1".to_owned(), true));
+        forwarder.let_go(|_| true);
+        assert_eq!(kept().len(), 3);
+        forwarder.let_go(|address| address == "one:1");
+        assert_eq!(kept(), [one.clone(), local_one]);
+        local.replace(outbound());
+        forwarder.let_go(|_| true);
+        assert_eq!(kept(), [one]);
+        forwarder.peers.replace(outbound());
+        forwarder.let_go(|_| true);
+        assert_eq!(kept(), []);
+    }
 }

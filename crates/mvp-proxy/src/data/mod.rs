@@ -18,4 +18,4 @@ pub(crate) use inspect::{Inspected, inspect_not_found};
 
 pub(crate) use pool::Opened;
 pub use remote::{Remote, Unreachable};
-pub(crate) use replay::Replay;
+pub(crate) use replay::{Replay, broken_off};

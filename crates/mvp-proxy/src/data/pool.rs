@@ -14,7 +14,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use tokio::time::sleep;
+use thiserror::Error;
 
 use super::connect::Endpoint;
 use super::tunnel::SingleUse;
@@ -30,21 +30,21 @@ const MAX_RESENT: usize = 3;
 /// A server that does not answer a PING for so long hangs.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
-/// Without PINGs, a server that takes so long to answer is asked for a new connection; the next time
-/// after twice as long.
-const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// kube-apiserver closes idle connections after 90 s; we are well before it.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_HEADER_BYTES: u32 = 1 << 20;
 
 /// Why a request got no response.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub(crate) enum PoolError {
     /// No connection came about.
+    #[error("{0}")]
     Connect(io::Error),
     /// The connection was there; the request is given back if nothing of it was sent.
+    #[error("{0}")]
     Exchange(hyper::Error, Option<Box<Request<Body>>>),
     /// The connection is there, but nobody behind it.
+    #[error("it hangs: {0}")]
     Hang(io::Error),
 }
 
@@ -252,19 +252,7 @@ impl Http1Pool {
             response = sender.try_send_request(request) => {
                 Ok((sender, response.map_err(given_back)?))
             }
-            error = self.hangs() => Err(PoolError::Hang(error)),
-        }
-    }
-
-    /// Ends when the server hangs: it may think for as long as it likes, but it shakes hands.
-    async fn hangs(&self) -> io::Error {
-        let mut wait = PROBE_INTERVAL;
-        loop {
-            sleep(wait).await;
-            if let Err(error) = self.endpoint.connect().await {
-                return error;
-            }
-            wait = wait.saturating_mul(2);
+            error = self.endpoint.hangs() => Err(PoolError::Hang(error)),
         }
     }
 

@@ -6,10 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Buf, Bytes};
+use http::request::Parts;
+use http::{Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
 use crate::body::{Body, BodyError};
 use crate::identity::RemoteHeaders;
+use crate::status;
 
 /// The most of a body that is kept.
 const MAX_KEPT: usize = 128 << 10;
@@ -24,6 +27,8 @@ struct Shared {
     /// Part of what passed is no more: the body cannot be sent again from its start.
     lost: bool,
     ended: bool,
+    /// The client broke it off, or sent what cannot be read.
+    broken: bool,
     /// How often it was begun to be sent. Only the last may read on.
     attempts: usize,
     /// Who waits for more of it.
@@ -44,6 +49,7 @@ impl Replay {
             bytes: 0,
             lost: false,
             ended: false,
+            broken: false,
             attempts: 0,
             waiting: None,
             reserved,
@@ -51,9 +57,11 @@ impl Replay {
         Replay(Some(Arc::new(Mutex::new(shared))))
     }
 
-    /// The body from its start; nothing where that is no longer at hand.
-    pub(crate) fn attempt(&self) -> Option<Body> {
-        let Some(shared) = &self.0 else { return Some(Body::empty()) };
+    /// The request with its body from the start; nothing where that is no longer at hand.
+    pub(crate) fn attempt(&self, mut parts: Parts) -> Option<Request<Body>> {
+        let Some(shared) = &self.0 else {
+            return Some(Request::from_parts(parts, Body::empty()));
+        };
         let mut state = lock(shared);
         if state.lost {
             return None;
@@ -64,7 +72,9 @@ impl Replay {
         }
         let attempt = state.attempts;
         drop(state);
-        Some(Body::new(Attempt { shared: Arc::clone(shared), attempt, next: 0 }))
+        parts.extensions.insert(Sender(Arc::clone(shared)));
+        let body = Body::new(Attempt { shared: Arc::clone(shared), attempt, next: 0 });
+        Some(Request::from_parts(parts, body))
     }
 
     /// Keeps nothing more: the response is there.
@@ -74,6 +84,23 @@ impl Replay {
             shared.lost = true;
         }
     }
+}
+
+/// Left in the extensions of a request: whether the client's part of it is in order. hyper does not
+/// always say so: an HTTP/2 stream that we reset ourselves looks as if the server had.
+#[derive(Clone)]
+pub(crate) struct Sender(Arc<Mutex<Shared>>);
+
+impl Sender {
+    /// Whether the client broke its own request off.
+    pub(crate) fn broke_off(&self) -> bool {
+        lock(&self.0).broken
+    }
+}
+
+/// The answer to a request that its own client broke off; mostly nobody is there to read it.
+pub(crate) fn broken_off() -> Response<Body> {
+    status::bad_request("the request's body cannot be read to its end")
 }
 
 /// One sending of the body: first what was kept, then what still comes.
@@ -116,6 +143,7 @@ impl HttpBody for Attempt {
             Poll::Ready(Some(Err(error))) => {
                 // It is not whole, and must not look so to another server.
                 shared.lost = true;
+                shared.broken = true;
                 return Poll::Ready(Some(Err(error)));
             }
             Poll::Ready(Some(Ok(frame))) => frame,

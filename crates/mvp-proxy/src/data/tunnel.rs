@@ -75,8 +75,13 @@ impl SingleUse {
                 tracing::debug!(%error, "a connection ended");
             }
         });
-        let response = sender.try_send_request(request).await.map_err(given_back)?;
-        Ok(response.map(Body::new))
+        // As for any other request over HTTP/1.1: the handshake above proves nothing of what is after.
+        tokio::select! {
+            response = sender.try_send_request(request) => {
+                Ok(response.map_err(given_back)?.map(Body::new))
+            }
+            error = self.0.hangs() => Err(PoolError::Hang(error)),
+        }
     }
 }
 

@@ -66,6 +66,17 @@ impl Health {
         self.0.members.load().get(id).map_or(new, Arc::clone)
     }
 
+    /// Nothing is known of this member any more.
+    pub(crate) fn forget(&self, id: &str) {
+        if self.0.members.load().contains_key(id) {
+            self.0.members.rcu(|members| {
+                let mut members = (**members).clone();
+                members.remove(id);
+                members
+            });
+        }
+    }
+
     /// A member answered a request, or was asked by the control loop and answered.
     pub(crate) fn answered(&self, id: &str, member: &MemberHealth, how: Answered) {
         if member.answered(how) {

@@ -74,4 +74,10 @@ impl Reach for Reachable {
         let (forwarder, health) = self.peers.as_ref()?;
         Some(Reached::Peer(Arc::clone(forwarder), health.clone(), Arc::new(target)))
     }
+
+    fn forget(&self, id: &str) {
+        if let Some((_, health)) = &self.peers {
+            health.forget(id);
+        }
+    }
 }

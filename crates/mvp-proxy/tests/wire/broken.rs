@@ -105,6 +105,11 @@ impl Front {
         self.cut();
     }
 
+    /// Takes no more connections; those that there are go on.
+    pub fn closes(&self) {
+        self.state.refuse.cancel();
+    }
+
     /// Ends every connection.
     pub fn cut(&self) {
         std::mem::take(&mut *self.state.cut.lock().unwrap()).cancel();
@@ -187,7 +192,7 @@ async fn accept(listener: TcpListener, server: SocketAddr, state: Arc<State>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            () = state.refuse.cancelled() => return,
+            () = state.refuse.cancelled() => break,
             Ok((stream, _)) = listener.accept() => {
                 let mode = state.next_mode();
                 let (state, cut) = (Arc::clone(&state), state.cut.lock().unwrap().clone());
@@ -203,6 +208,8 @@ async fn accept(listener: TcpListener, server: SocketAddr, state: Arc<State>) {
             }
         }
     }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
 }
 
 async fn treat(mut stream: TcpStream, mode: Mode, server: SocketAddr, state: &State) {

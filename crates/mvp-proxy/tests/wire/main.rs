@@ -22,6 +22,7 @@ mod record;
 mod switched;
 mod world;
 
+mod blame;
 mod bodies;
 mod choice;
 mod discovery;

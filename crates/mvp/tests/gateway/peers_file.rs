@@ -67,4 +67,6 @@ async fn connections_to_who_was_forgotten_are_let_go() {
     })
     .await;
     assert_eq!(client.get(WIDGETS).await.0, StatusCode::NOT_FOUND);
+    let metrics = gateway.page("/metrics").await;
+    assert!(!metrics.contains("member=\"a\""), "{metrics}");
 }

@@ -1,5 +1,6 @@
 //! Certificates and CAs are replaced under load, and nothing is dropped.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -8,8 +9,10 @@ use mvp_apiserver::Storage;
 use mvp_net::{CertificateDer, ClientTls, ClientTrust, ServerTls};
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
 use rustls_pki_types::pem::PemObject;
+use tokio::net::TcpStream;
 
 use crate::cluster::{CONFIG_MAPS, WIDGETS, any, api_server, make, serve};
+use crate::signals::ends;
 use crate::support::client::Client;
 use crate::support::double::Double;
 use crate::support::eventually;
@@ -255,4 +258,46 @@ async fn the_ca_of_servers() {
     make(&client, "one").await;
     assert_eq!(watch.next_name().await, ("ADDED".to_owned(), "one".to_owned()));
     load.was_answered().await;
+}
+
+#[tokio::test]
+async fn idle_connections_of_before_end_too() {
+    let mut world = World::start().await;
+    let user = world.user(&world.clients);
+    let (client, _) = Client::with(world.address(), user).await.unwrap();
+    for path in [CONFIG_MAPS, WIDGETS] {
+        assert_eq!(client.get(path).await.0, StatusCode::OK);
+    }
+    let old = world.peer.shown().remove(0);
+    let new = issue(&world.proxies, PROXY, ClientAuth);
+    world.folder.swap(&[("proxy.crt", &new.0), ("proxy.key", &new.1)]);
+    world.reloaded("proxy-client-cert-file", (1, 0, 0)).await;
+    // Nobody asks for anything meanwhile.
+    for server in [&world.local, &world.peer] {
+        eventually("old connections end", async || match server.connected(&old) {
+            0 => Ok(()),
+            other => Err(other),
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn files_are_looked_at_until_the_end() {
+    let mut world = World::start().await;
+    let user = world.user(&world.clients);
+    let (client, _) = Client::with(world.address(), user).await.unwrap();
+    let watch = client.watch(&format!("{WIDGETS}?watch=true")).await;
+    world.gateway.signal("TERM");
+    let address = world.address();
+    eventually("it drains", async || match TcpStream::connect(address).await {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(()),
+        other => Err(other),
+    })
+    .await;
+    world.folder.swap(&[("client-ca.crt", &authority("clients").pem())]);
+    world.reloaded("client-ca-file", (1, 0, 0)).await;
+    world.gateway.signal("HUP");
+    drop((watch, client));
+    assert_eq!(ends(&mut world.gateway).await, Some(0));
 }

@@ -11,7 +11,7 @@ use crate::cluster::{BULKS, Member, WIDGETS, beside_bare_peer, beside_with};
 use crate::support::client::{Client, read};
 use crate::support::double::Double;
 use crate::support::eventually;
-use crate::support::process::Gateway;
+use crate::support::process::{Gateway, free_address};
 
 /// A supervisor waits for longer than this before it kills.
 const FEW_SECONDS: Duration = Duration::from_secs(10);
@@ -79,6 +79,20 @@ async fn a_hangup_is_no_end() {
         assert_eq!(client.get(WIDGETS).await.0, StatusCode::OK);
     }
     assert_eq!(b.gateway.page("/readyz").await, "ok");
+}
+
+#[tokio::test]
+async fn a_hangup_is_heard_as_soon_as_anybody_can_connect() {
+    let nobody = free_address();
+    for _ in 0..5 {
+        let gateway = Gateway::start(free_address(), "b", nobody, &[]);
+        let end = Instant::now() + FEW_SECONDS;
+        // Without a rest: what is looked for is short.
+        while std::net::TcpStream::connect(gateway.address).is_err() {
+            assert!(Instant::now() < end, "{}", gateway.log());
+        }
+        assert!(gateway.hears_hangups());
+    }
 }
 
 #[tokio::test]

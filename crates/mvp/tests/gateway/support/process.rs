@@ -104,6 +104,13 @@ impl Gateway {
         Memory { now: field("VmRSS"), most: field("VmHWM") }
     }
 
+    /// Whether SIGHUP would not end it.
+    pub(crate) fn hears_hangups(&self) -> bool {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(caught.trim(), 16).unwrap() & 1 == 1
+    }
+
     /// Sends a signal, by the name that `kill` knows it by.
     pub(crate) fn signal(&self, name: &str) {
         let kill = format!("kill -{name} {}", self.child.id());
