@@ -73,7 +73,7 @@ fn the_page_of_serve_lists_each_flag_once_under_its_heading() {
     for default in ["0.0.0.0", "6443", "X-Remote-User", "10m", "1s", "127.0.0.1:6480", "info"] {
         assert!(flags.contains(&format!("[default: {default}]")), "{default}");
     }
-    for example in ["--local-server=https://127.0.0.1:6443", "--peer=apiserver-c=", "--config="] {
+    for example in ["--local-server=https://127.0.0.1:6443", "--peer=node-c=", "--config="] {
         assert!(examples.contains(example), "{example}");
     }
     let width = page.stdout.lines().map(|line| line.chars().count()).max();
@@ -112,7 +112,7 @@ fn the_examples_are_true() {
     place.write("mvp.yaml", yaml.replace("/etc/kubernetes/pki/", "none/"));
     place.mvp(&["serve", "--config=mvp.yaml"]).is_mistake(
         1,
-        "mvp.yaml line 3: tls-cert-file: none/apiserver.crt does not exist; create it or correct \
+        "mvp.yaml line 4: tls-cert-file: none/apiserver.crt does not exist; create it or correct \
          the path",
     );
 }
