@@ -83,7 +83,10 @@ pub(crate) async fn run(wanted: &[String], report: Option<PathBuf>) -> anyhow::R
         wanted.is_empty() || wanted.iter().any(|word| case.name.starts_with(word.as_str()))
     };
     let (cases, others): (Vec<Case>, Vec<Case>) = cases::all().into_iter().partition(is_wanted);
-    ensure!(!cases.is_empty(), "no case has a name that starts so; `list` shows them");
+    for word in wanted {
+        let known = cases.iter().any(|case| case.name.starts_with(word.as_str()));
+        ensure!(known, "no case has a name that starts with `{word}`; `list` shows them");
+    }
     let whole = others.is_empty();
     let programs = Programs::get()?;
     if let Some(status) = isolate(&programs)? {

@@ -30,7 +30,7 @@ use crate::error::Stage;
 use crate::identity::{Identity, RemoteHeaders};
 use crate::local::{LocalSlot, SharedLocal};
 use crate::metrics::{Failover, Metrics, Outcome};
-use crate::peers::{Peers, REFUSED, Replays, mark_refused};
+use crate::peers::{INSISTS, Peers, Replays, mark_lost, mark_refused, unmark};
 use crate::status;
 use denied::Denied;
 
@@ -225,8 +225,10 @@ impl Exchange<'_> {
                     };
                     let mut response = self.refuse(&info, &decision, &named);
                     // What was not processed here, a peer may ask another for.
-                    if self.origin == Origin::Peer && untouched {
-                        mark_refused(&mut response, decision.reason);
+                    match self.origin {
+                        Origin::Peer if untouched => mark_refused(&mut response, decision.reason),
+                        Origin::Peer if local_lost.is_some() => mark_lost(&mut response),
+                        _ => {}
                     }
                     return response;
                 }
@@ -248,9 +250,13 @@ impl Exchange<'_> {
                 continue;
             }
             match self.doubt(&decision, response).await {
-                Doubt::None(response) => {
+                Doubt::None(mut response) => {
                     self.record(&info, &decision, member.as_deref(), response.status());
                     self.body.release();
+                    let lost = response.extensions().get::<Unreachable>().is_some();
+                    if lost && self.origin == Origin::Peer {
+                        mark_lost(&mut response);
+                    }
                     return response;
                 }
                 Doubt::NotFound { response, of_routing } => {
@@ -284,9 +290,18 @@ impl Exchange<'_> {
     fn local_health(&self, lost: Option<Failover>) -> LocalHealth {
         match (lost, &self.shared.local_state) {
             (Some(_), _) => LocalHealth::Unreachable,
-            (None, Some(state)) => state.get(),
+            (None, Some(state)) => match state.get() {
+                // Nobody else does it.
+                LocalHealth::Unready if self.insists() => LocalHealth::Ready,
+                health => health,
+            },
             (None, None) => LocalHealth::Ready,
         }
+    }
+
+    /// Whether a peer asks for it although the local server is not ready.
+    fn insists(&self) -> bool {
+        self.origin == Origin::Peer && self.parts.headers.contains_key(INSISTS)
     }
 
     /// How far a request came that the local server gave no answer to.
@@ -425,8 +440,7 @@ where
     match ready {
         Ok(()) => match service.call(request).await {
             Ok(mut response) => {
-                // Only a gateway may say so, of what it did itself.
-                response.headers_mut().remove(REFUSED);
+                unmark(&mut response);
                 response.map(Body::new)
             }
             Err(never) => match never {},

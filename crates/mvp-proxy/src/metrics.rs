@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use http::StatusCode;
 use http::request::Parts;
-use mvp_core::decide::{Action, Decision, LocalHealth};
+use mvp_core::decide::{Action, Decision, LocalHealth, Origin};
 use mvp_core::{RequestInfo, Snapshot, Timestamp};
 use mvp_net::ConnectionInfo;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -318,6 +318,9 @@ impl Metrics {
         let action = name(outcome.decision.action);
         let reason = outcome.decision.reason.as_str();
         self.requests.get_or_create(&DecisionLabels { action, reason, code }).inc();
+        // What peers ask each second would drown what users ask.
+        let is_poll = !matches!(outcome.info, RequestInfo::Resource(_))
+            && outcome.parts.extensions.get() == Some(&Origin::Peer);
         let (group, version, resource) = match outcome.info {
             RequestInfo::Resource(r) => (&*r.group, &*r.version, &*r.resource),
             _ => ("", "", ""),
@@ -331,7 +334,7 @@ impl Metrics {
                 self.hop.observe(now.since(outcome.arrived).as_secs_f64());
             }
             // What nobody serves is named by clients: it must not make labels without end.
-            Action::Refuse => {
+            Action::Refuse if !is_poll => {
                 let labels = PeerErrorLabels {
                     r#type: reason,
                     group: String::new(),
@@ -349,7 +352,7 @@ impl Metrics {
             outcome.decision.action,
             Action::Local { .. } | Action::AskLocal | Action::Answer | Action::PassNotFound
         );
-        if everyday && !self.log_local {
+        if (everyday || is_poll) && !self.log_local {
             return;
         }
         let parts = outcome.parts;

@@ -35,6 +35,16 @@ use sticky::{Resource, Sticky};
 /// Says to a peer that its request was refused, why, and that nothing of it was processed.
 pub(crate) const REFUSED: HeaderName = HeaderName::from_static("x-mvp-refused");
 
+/// Says to a peer that the server got its request and gave no answer: it may have been processed.
+pub(crate) const LOST: HeaderName = HeaderName::from_static("x-mvp-lost");
+
+/// Asks a peer for what it would rather not do, its server not being ready: nobody else does it.
+pub(crate) const INSISTS: HeaderName = HeaderName::from_static("x-mvp-insists");
+
+/// A request that insists.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Insists;
+
 /// The way to peers.
 #[derive(Debug, Clone)]
 pub struct Peers {
@@ -69,14 +79,18 @@ pub(crate) enum Replays<'a> {
 }
 
 impl Replays<'_> {
+    /// Whether a request may be sent again although it may have been processed.
+    fn allow(&self) -> bool {
+        match self {
+            Replays::IfRead(info, parts) => is_read(info, parts),
+            Replays::Allowed => true,
+            Replays::Used => false,
+        }
+    }
+
     /// Whether a request that came so far may go to somebody else.
     pub(crate) fn take(&mut self, stage: Stage) -> bool {
-        stage.is_unprocessed()
-            || match std::mem::replace(self, Replays::Used) {
-                Replays::IfRead(info, parts) => is_read(info, parts),
-                Replays::Allowed => true,
-                Replays::Used => false,
-            }
+        stage.is_unprocessed() || std::mem::replace(self, Replays::Used).allow()
     }
 }
 
@@ -125,7 +139,7 @@ impl Peers {
         let connection = parts.extensions.get::<ConnectionInfo>();
         let sticky = connection.and_then(ConnectionInfo::note::<Sticky>).zip(Resource::of(info));
         let stays = sticky.and_then(|(sticky, resource)| sticky.member(resource));
-        let choices = self.order(candidates.iter(), kind, stays.as_deref());
+        let choices = self.order(candidates.iter(), kind, stays.as_deref(), replays);
         let request = |_: &Member| body.attempt(parts.clone());
         let sent = self.send_to(&choices, kind, replays, request).await;
         if let (Ok((member, _)), Some((sticky, resource))) = (&sent, sticky) {
@@ -143,7 +157,7 @@ impl Peers {
         replays: &mut Replays<'_>,
     ) -> Sent {
         let request = |_: &Member| body.attempt(parts.clone());
-        let choices = self.order(present(snapshot), Kind::Read, None);
+        let choices = self.order(present(snapshot), Kind::Read, None, replays);
         self.send_to(&choices, Kind::Read, replays, request).await
     }
 
@@ -155,8 +169,8 @@ impl Peers {
     ) -> Sent {
         let local = snapshot.local().map(|local| &local.id);
         let peers = present(snapshot).filter(|member| Some(&member.id) != local);
-        let choices = self.order(peers, Kind::Read, None);
         let mut replays = Replays::Allowed;
+        let choices = self.order(peers, Kind::Read, None, &replays);
         self.send_to(&choices, Kind::Read, &mut replays, |member| Some(request(member))).await
     }
 
@@ -165,10 +179,12 @@ impl Peers {
         members: impl Iterator<Item = &'a Member>,
         kind: Kind,
         sticky: Option<&str>,
+        replays: &Replays<'_>,
     ) -> Vec<Choice<'a>> {
         // Reads are spread where nothing else decides.
         let turn = if kind == Kind::Write { 0 } else { self.next.fetch_add(1, Ordering::Relaxed) };
-        order(members, &self.health, kind, sticky, turn, self.health.now())
+        let may_try = || replays.allow();
+        order(members, &self.health, kind, sticky, may_try, turn, self.health.now())
     }
 
     /// Sends a request to the first, and to the next where that gave no answer and it may.
@@ -181,14 +197,18 @@ impl Peers {
     ) -> Sent {
         let mut unanswered = Unanswered::default();
         let mut failover: Option<Failover> = None;
+        let mut refused = false;
+        let mut reluctant = None;
         let mut choices = choices.iter();
         let mut next = choices.next();
-        while let Some(Choice { member, health }) = next {
+        while let Some(choice @ Choice { member, health }) = next {
             let Some(target) = target(member) else {
                 next = choices.next();
                 continue;
             };
-            if failover.is_some() && !self.may_fail_over() {
+            // A refusal has cost nobody anything.
+            let costs = failover.is_some() && !refused;
+            if costs && !self.may_fail_over() {
                 break;
             }
             let Some(request) = request(member) else { break };
@@ -214,8 +234,22 @@ impl Peers {
                 break;
             }
             failover = Some(Failover::after(error.stage));
+            refused = error.stage == Stage::Refused;
+            if refused && error.cause == Reason::LocalNotReady.as_str() {
+                reluctant = reluctant.or(Some(choice));
+            }
             if !again {
                 next = choices.next();
+            }
+        }
+        // Nobody is ready: one of them has to, all the same.
+        if let Some(Choice { member, health }) = reluctant.filter(|_| !unanswered.sent_for_good)
+            && let (Some(target), Some(mut request)) = (target(member), request(member))
+        {
+            request.extensions_mut().insert(Insists);
+            match self.exchange(&target, health, kind, request).await {
+                Ok(response) => return Ok((Arc::clone(&member.id), response)),
+                Err(error) => unanswered.sent_for_good = !replays.take(error.stage),
             }
         }
         unanswered.tried.dedup();
@@ -234,9 +268,10 @@ impl Peers {
         let began = self.health.now();
         let sent = self.forwarder.send(target, request).await;
         let refused = sent.as_ref().ok().and_then(|response| refused_by(target.kind, response));
+        let sent = sent.and_then(|response| unless_lost(target, response));
         match (sent, refused) {
             (Ok(mut response), None) => {
-                response.headers_mut().remove(REFUSED);
+                unmark(&mut response);
                 if kind == Kind::Read && response.extensions().get::<Opened>().is_none() {
                     let now = self.health.now();
                     health.measure(now.since(began), now);
@@ -245,8 +280,10 @@ impl Peers {
                 Ok(response.map(|body| body.keeping(under_way)))
             }
             (Ok(_), Some(refused)) => {
-                if refused.is_down {
-                    self.health.failed(&target.id, health, Stage::Refused);
+                match refused.of_whom {
+                    OfWhom::Down => self.health.failed(&target.id, health, Stage::Refused),
+                    OfWhom::NotReady => health.is_reluctant(self.health.now()),
+                    OfWhom::ThisRequest => {}
                 }
                 Err(SendError::new(target, Stage::Refused, refused.reason))
             }
@@ -264,15 +301,56 @@ impl Peers {
 /// A refusal of another gateway, of a request of which it processed nothing.
 pub(crate) struct RefusedBy {
     reason: String,
-    /// The server behind it is down: it will refuse others too.
-    is_down: bool,
+    of_whom: OfWhom,
+}
+
+impl RefusedBy {
+    pub(crate) fn is_down(&self) -> bool {
+        self.of_whom == OfWhom::Down
+    }
+}
+
+/// What a refusal tells of other requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OfWhom {
+    /// The server behind the gateway is down: it will refuse all.
+    Down,
+    /// It is not ready: it will refuse what others serve, too.
+    NotReady,
+    /// Nothing.
+    ThisRequest,
 }
 
 /// Whether a response is such a refusal. Only a gateway is believed.
 pub(crate) fn refused_by(kind: MemberKind, response: &Response<Body>) -> Option<RefusedBy> {
     let reason = response.headers().get(REFUSED).filter(|_| kind == MemberKind::Mvp)?;
     let reason = String::from_utf8_lossy(reason.as_bytes()).into_owned();
-    Some(RefusedBy { is_down: reason == Reason::LocalDown.as_str(), reason })
+    let of_whom = match &*reason {
+        reason if reason == Reason::LocalDown.as_str() => OfWhom::Down,
+        reason if reason == Reason::LocalNotReady.as_str() => OfWhom::NotReady,
+        _ => OfWhom::ThisRequest,
+    };
+    Some(RefusedBy { of_whom, reason })
+}
+
+/// The response, unless a gateway says in it that the server behind it gave none.
+fn unless_lost(target: &Target, response: Response<Body>) -> Result<Response<Body>, SendError> {
+    if target.kind == MemberKind::Mvp && response.headers().contains_key(LOST) {
+        let cause = "the server behind the gateway gave no answer";
+        return Err(SendError::new(target, Stage::Exchange, cause));
+    }
+    Ok(response)
+}
+
+/// Says to a peer that its request may have been processed, but got no answer.
+pub(crate) fn mark_lost(response: &mut Response<Body>) {
+    response.headers_mut().insert(LOST, HeaderValue::from_static("exchange"));
+}
+
+/// Takes away what only a gateway may say, of what it did itself.
+pub(crate) fn unmark<B>(response: &mut Response<B>) {
+    response.headers_mut().remove(REFUSED);
+    response.headers_mut().remove(LOST);
 }
 
 /// Says in a refusal to a peer that nothing was processed.

@@ -6,7 +6,7 @@ use mvp_core::member::{MemberKind, Presence, ViewState};
 use mvp_core::{Snapshot, Timestamp};
 use serde_json::{Value, json};
 
-use mvp_proxy::control::SnapshotReader;
+use mvp_proxy::control::{LocalState, SnapshotReader};
 
 use crate::admin::Check;
 
@@ -23,7 +23,7 @@ pub(crate) fn is_settled(snapshot: &Snapshot) -> bool {
 
 /// Ready when the local server and every member that is alive were seen once, and the local server
 /// is well: while it is not, others can serve its clients without a detour.
-pub(crate) fn readiness(reader: &SnapshotReader, health: LocalHealth) -> Vec<Check> {
+pub(crate) fn readiness(reader: &SnapshotReader, state: &LocalState) -> Vec<Check> {
     let snapshot = reader.load();
     let because = |id: &str| reader.trouble(id).map_or_else(String::new, |why| format!(" ({why})"));
     let local = snapshot.local().and_then(|local| {
@@ -31,10 +31,14 @@ pub(crate) fn readiness(reader: &SnapshotReader, health: LocalHealth) -> Vec<Che
         let why = because(&local.id);
         Some(format!("{} of the local server was not seen yet{why}", unseen.path()))
     });
-    let local = match (snapshot.local(), health) {
+    let local = match (snapshot.local(), state.get()) {
         (None, _) => Some("the local server was not asked yet".to_owned()),
-        (_, LocalHealth::Unreachable) => Some("the local server cannot be reached".to_owned()),
-        (_, LocalHealth::Unready) => Some("the local server is not ready".to_owned()),
+        (_, LocalHealth::Unreachable) => {
+            Some(format!("the local server cannot be reached ({})", state.trouble()))
+        }
+        (_, LocalHealth::Unready) => {
+            Some(format!("the local server is not ready ({})", state.trouble()))
+        }
         (Some(_), LocalHealth::Ready) => local,
     };
     let unseen: Vec<String> = Part::ALL

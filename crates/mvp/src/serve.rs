@@ -293,7 +293,7 @@ impl Gateway {
                 let mut checks = vec![inside::shutdown(leaving.is_cancelled())];
                 // A plain way through depends on nobody's discovery.
                 if merges {
-                    checks.extend(inside::readiness(&readiness, local.get()));
+                    checks.extend(inside::readiness(&readiness, &local));
                 }
                 checks
             }),

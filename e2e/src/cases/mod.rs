@@ -117,6 +117,12 @@ pub(crate) fn all() -> Vec<Case> {
         ),
         case!(
             Mixed,
+            "stopped/behind-its-gateway",
+            stopped::behind_its_gateway,
+            "SIGSTOP of a peer's kube-apiserver whose gateway goes on: no failed read"
+        ),
+        case!(
+            Mixed,
             "stopped/only-it-can",
             stopped::only_it_can,
             "SIGSTOP of the only peer that can: 503 Status, never 404, never silence"

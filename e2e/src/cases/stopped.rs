@@ -18,6 +18,8 @@ const ONLY_A: &str = "/apis/coordination.k8s.io/v1alpha2/leasecandidates";
 #[derive(Clone, Copy)]
 enum Silence {
     Stopped,
+    /// Its gateway goes on.
+    ServerStopped,
     Cut,
 }
 
@@ -25,6 +27,7 @@ impl Silence {
     fn begin(self, cluster: &mut Cluster, name: &str) -> anyhow::Result<()> {
         match self {
             Silence::Stopped => signal(cluster, name, Signal::STOP),
+            Silence::ServerStopped => cluster.server_mut(name)?.process()?.signal(Signal::STOP),
             Silence::Cut => cluster.cable.as_ref().context("no cable")?.cut(),
         }
     }
@@ -32,9 +35,17 @@ impl Silence {
     fn end(self, cluster: &mut Cluster, name: &str) -> anyhow::Result<()> {
         match self {
             Silence::Stopped => signal(cluster, name, Signal::CONT),
+            Silence::ServerStopped => cluster.server_mut(name)?.process()?.signal(Signal::CONT),
             Silence::Cut => cluster.cable.as_ref().context("no cable")?.mend(),
         }
     }
+}
+
+/// A PING that is not answered within 2 s, or a handshake, tells that a member hangs; far less than
+/// the time after which a client gives up.
+fn found_out(longest: Duration) -> anyhow::Result<()> {
+    ensure!(longest < Duration::from_secs(10), "somebody waited for {longest:?}");
+    Ok(())
 }
 
 /// A signal to the whole node.
@@ -46,6 +57,10 @@ fn signal(cluster: &mut Cluster, name: &str, signal: Signal) -> anyhow::Result<(
 
 pub(super) async fn two_can_serve(cluster: &mut Cluster) -> anyhow::Result<String> {
     another_can(cluster, Silence::Stopped, &["a", "c"]).await
+}
+
+pub(super) async fn behind_its_gateway(cluster: &mut Cluster) -> anyhow::Result<String> {
+    another_can(cluster, Silence::ServerStopped, &["a", "c"]).await
 }
 
 pub(super) async fn cut_two_can_serve(cluster: &mut Cluster) -> anyhow::Result<String> {
@@ -73,6 +88,7 @@ async fn another_can(
         tally.only(&["200"]).with_context(|| format!("{name} was silent"))?;
         cluster.heal().await?;
     }
+    found_out(longest)?;
     let count = names.len();
     Ok(format!(
         "{count} times silent: {tally}; the longest read took {:.1} s",
@@ -103,6 +119,7 @@ async fn nobody_can(cluster: &mut Cluster, silence: Silence) -> anyhow::Result<S
         let status = answer?.expect(503)?;
         ensure!(status.pointer("/kind") == Some(&json!("Status")), "no Status: {status}");
     }
+    found_out(longest)?;
     silence.end(cluster, "a")?;
     let woken = Instant::now();
     loop {

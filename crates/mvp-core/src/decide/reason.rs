@@ -79,7 +79,7 @@ impl fmt::Display for Reason {
             Reason::NonResource => "the path is no API resource",
             Reason::ServedLocally => "the local server serves it",
             Reason::ServedByPeer => "a peer serves it",
-            Reason::NobodyReachable => "the members that serve it left or cannot be reached",
+            Reason::NobodyReachable => "no member that serves it gives an answer",
             Reason::ServedElsewhere => "another member serves it, and a request is passed on once",
             Reason::Unlisted => "no member is known to serve it",
             Reason::ConfirmedNotFound => "every member confirmed that it does not serve it",

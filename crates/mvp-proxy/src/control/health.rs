@@ -2,8 +2,8 @@
 //! when a request found it gone. Read on the request path without a lock. Entry items:
 //! [`LocalState`] and [`watch_local`].
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::header::USER_AGENT;
@@ -11,7 +11,7 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use mvp_core::decide::LocalHealth;
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::body::Body;
@@ -25,6 +25,9 @@ const INTERVAL: Duration = Duration::from_millis(500);
 const IMPATIENT_INTERVAL: Duration = Duration::from_millis(250);
 /// It is not asked more often than this, however many requests find it gone.
 const MIN_INTERVAL: Duration = Duration::from_millis(20);
+/// A server that starts forbids us to ask before it knows better. One that forbids it for so long
+/// does not mean to tell.
+const FORBIDS: Duration = Duration::from_secs(15);
 /// A server that answers PINGs is there, however long it thinks about its readiness.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_ANSWER: usize = 64 << 10;
@@ -36,6 +39,8 @@ pub struct LocalState(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     health: AtomicU8,
+    /// Why it is not ready, for people.
+    trouble: Mutex<String>,
     doubted: Notify,
     metrics: Arc<Metrics>,
 }
@@ -45,12 +50,18 @@ impl LocalState {
     pub fn new(metrics: Arc<Metrics>) -> LocalState {
         metrics.local_health(LocalHealth::Ready);
         let health = AtomicU8::new(encode(LocalHealth::Ready));
-        LocalState(Arc::new(Shared { health, doubted: Notify::new(), metrics }))
+        let trouble = Mutex::default();
+        LocalState(Arc::new(Shared { health, trouble, doubted: Notify::new(), metrics }))
     }
 
     /// Whether it can be asked.
     pub fn get(&self) -> LocalHealth {
         decode(self.0.health.load(Ordering::Relaxed))
+    }
+
+    /// What it said last of why it is not ready, or why it could not be asked.
+    pub fn trouble(&self) -> String {
+        self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A request got no answer. Without a way to it, it is gone; all else has to be looked at.
@@ -86,9 +97,11 @@ pub async fn watch_local(
     state: LocalState,
     stop: CancellationToken,
 ) {
+    let mut told = Told::default();
     loop {
-        let found = look(&forwarder, &target).await;
-        if let Some(health) = found {
+        if let Some(found) = look(&forwarder, &target).await {
+            let (health, trouble) = told.judge(found, state.get());
+            *state.0.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
             state.set(health);
         }
         let ready = state.get() == LocalHealth::Ready;
@@ -105,8 +118,57 @@ pub async fn watch_local(
     }
 }
 
+/// What a look at the local server has shown.
+#[derive(Debug)]
+enum Found {
+    Ready,
+    /// With the checks that fail.
+    Unready(String),
+    /// It does not tell us.
+    Forbidden,
+    Unreachable(String),
+}
+
+/// What the local server told before.
+#[derive(Debug, Default)]
+struct Told {
+    /// It told whether it is ready, once.
+    ever: bool,
+    forbidden_since: Option<Instant>,
+}
+
+impl Told {
+    /// Whether it can be asked, and why not. One that told before and now forbids it has just
+    /// started, and would forbid users what they may do, too.
+    fn judge(&mut self, found: Found, before: LocalHealth) -> (LocalHealth, String) {
+        if !matches!(found, Found::Forbidden) {
+            self.forbidden_since = None;
+        }
+        match found {
+            Found::Ready => {
+                self.ever = true;
+                (LocalHealth::Ready, String::new())
+            }
+            Found::Unready(trouble) => {
+                self.ever = true;
+                (LocalHealth::Unready, trouble)
+            }
+            Found::Unreachable(trouble) => (LocalHealth::Unreachable, trouble),
+            Found::Forbidden => {
+                let since = *self.forbidden_since.get_or_insert_with(Instant::now);
+                let was_always_so = !self.ever && before == LocalHealth::Ready;
+                if was_always_so || since.elapsed() >= FORBIDS {
+                    (LocalHealth::Ready, String::new())
+                } else {
+                    (LocalHealth::Unready, "it forbids us to ask for /readyz".to_owned())
+                }
+            }
+        }
+    }
+}
+
 /// What it says, or nothing where it takes its time.
-async fn look(forwarder: &Forwarder, target: &Target) -> Option<LocalHealth> {
+async fn look(forwarder: &Forwarder, target: &Target) -> Option<Found> {
     let asked = timeout(TIMEOUT, async {
         match ask(forwarder, target).await {
             // A connection ended, which servers may do at any time: only a new one tells.
@@ -115,15 +177,25 @@ async fn look(forwarder: &Forwarder, target: &Target) -> Option<LocalHealth> {
         }
     });
     match asked.await.ok()? {
-        Ok(status) if status.is_server_error() => Some(LocalHealth::Unready),
-        // It answers; where it does not tell us, or knows no such path, that has to do.
-        Ok(_) => Some(LocalHealth::Ready),
+        Ok((status, said)) if status.is_server_error() => Some(Found::Unready(failing(&said))),
+        Ok((StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _)) => Some(Found::Forbidden),
+        // It answers; where it knows no such path, that has to do.
+        Ok(_) => Some(Found::Ready),
         Err(error) if error.stage == Stage::Identity => None,
-        Err(_) => Some(LocalHealth::Unreachable),
+        Err(error) => Some(Found::Unreachable(error.cause)),
     }
 }
 
-async fn ask(forwarder: &Forwarder, target: &Target) -> Result<StatusCode, SendError> {
+/// The checks that fail, of all that it says.
+fn failing(said: &str) -> String {
+    let checks: Vec<&str> = said.lines().filter(|line| line.starts_with("[-]")).collect();
+    if checks.is_empty() {
+        return said.lines().next().unwrap_or_default().chars().take(200).collect();
+    }
+    checks.join(", ")
+}
+
+async fn ask(forwarder: &Forwarder, target: &Target) -> Result<(StatusCode, String), SendError> {
     let mut request = Request::new(Body::empty());
     *request.uri_mut() = http::Uri::from_static("/readyz");
     let agent = http::HeaderValue::from_static(concat!("mvp/", env!("CARGO_PKG_VERSION")));
@@ -131,9 +203,10 @@ async fn ask(forwarder: &Forwarder, target: &Target) -> Result<StatusCode, SendE
     request.extensions_mut().insert(Identity::System);
     let response = forwarder.send(target, request).await?;
     let status = response.status();
-    // Read, so that the connection can be used again; what it says is in the status.
-    let _ = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
-    Ok(status)
+    // Read, so that the connection can be used again.
+    let said = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
+    let said = said.map(|body| body.to_bytes()).unwrap_or_default();
+    Ok((status, String::from_utf8_lossy(&said).into_owned()))
 }
 
 fn encode(health: LocalHealth) -> u8 {
@@ -149,5 +222,41 @@ fn decode(health: u8) -> LocalHealth {
         0 => LocalHealth::Ready,
         1 => LocalHealth::Unready,
         _ => LocalHealth::Unreachable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_forbids_to_ask_is_ready_only_if_it_never_told() {
+        let ready = LocalHealth::Ready;
+        let mut never = Told::default();
+        assert_eq!(never.judge(Found::Forbidden, ready).0, ready);
+
+        // It is restarted: at first it has no rules.
+        let mut told = Told::default();
+        assert_eq!(told.judge(Found::Ready, ready).0, ready);
+        let gone = told.judge(Found::Unreachable("refused".to_owned()), ready).0;
+        assert_eq!(gone, LocalHealth::Unreachable);
+        let starts = told.judge(Found::Forbidden, gone);
+        assert_eq!(starts.0, LocalHealth::Unready);
+        assert_eq!(told.judge(Found::Ready, starts.0).0, ready);
+
+        // A gateway that was there before its server does not know yet.
+        let mut first = Told::default();
+        first.judge(Found::Unreachable("refused".to_owned()), ready);
+        let health = first.judge(Found::Forbidden, LocalHealth::Unreachable).0;
+        assert_eq!(health, LocalHealth::Unready);
+        tokio::time::advance(FORBIDS).await;
+        assert_eq!(first.judge(Found::Forbidden, health).0, ready, "it does not mean to tell");
+    }
+
+    #[test]
+    fn the_checks_that_fail_are_named() {
+        let said = "[+]ping ok\n[-]etcd failed: reason withheld\nreadyz check failed\n";
+        assert_eq!(failing(said), "[-]etcd failed: reason withheld");
+        assert_eq!(failing("starting\n"), "starting");
     }
 }

@@ -22,6 +22,7 @@ use crate::body::Body;
 use crate::error::{SendError, Stage};
 use crate::identity::{Identity, PEER_PROXIED, RemoteHeaders};
 use crate::metrics::Metrics;
+use crate::peers::{INSISTS, Insists};
 
 /// The name that every API server's certificate is for, whatever its address.
 pub fn server_name() -> ServerName<'static> {
@@ -267,6 +268,7 @@ fn prepare(
 ) {
     let origin = request.extensions().get::<Origin>().copied();
     let client = request.extensions().get::<ConnectionInfo>().map(|info| info.remote().ip());
+    let insists = request.extensions().get::<Insists>().is_some();
     let host = {
         let headers = request.headers_mut();
         headers::remove_hop_by_hop(headers);
@@ -276,6 +278,11 @@ fn prepare(
         // make another by itself.
         if !target.local || origin == Some(Origin::Peer) {
             headers.insert(PEER_PROXIED, HeaderValue::from_static("true"));
+        }
+        if insists {
+            headers.insert(INSISTS, HeaderValue::from_static("true"));
+        } else {
+            headers.remove(INSISTS);
         }
         headers::take_host(headers)
     };

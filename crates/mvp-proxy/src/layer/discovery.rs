@@ -18,7 +18,8 @@ use crate::peers::Peers;
 use crate::status;
 
 impl Exchange<'_> {
-    /// Answers from the snapshot, if the local server consents, or a peer while that is down.
+    /// Answers from the snapshot, if the local server consents; a peer while that is down, or not
+    /// ready: a server that starts forbids what it will allow.
     pub(super) async fn answer<S, R>(
         &self,
         info: &RequestInfo<'_>,
@@ -45,24 +46,45 @@ impl Exchange<'_> {
             let denied = response.status() == StatusCode::NOT_FOUND;
             return if denied { status::not_acceptable() } else { response };
         };
-        let said = match self.consent_of_local(path, snapshot, local).await {
-            Some(said) => Ok(said),
-            // What says that it was passed on is not passed on.
-            None if self.origin != Origin::Client => Err(Vec::new()),
-            None => {
-                let probe = |member: &Member| answer::probe(&self.parts, path, member);
-                let asked = peers.ask_any(snapshot, probe).await;
-                asked.map(|(_, said)| said).map_err(|failed| failed.tried)
-            }
-        };
-        let said = match said {
-            Ok(said) => said,
-            Err(tried) => return refuse::refuse(info, Reason::LocalDown, &tried, &self.identity),
+        // What says that it was passed on is not passed on.
+        let may_ask_peers = self.origin == Origin::Client;
+        let mut tried = Vec::new();
+        let mut said = None;
+        let unready = self.local_health(None) == LocalHealth::Unready;
+        if unready && may_ask_peers {
+            said = self.consent_of_peers(path, snapshot, peers, &mut tried).await;
+        }
+        if said.is_none() {
+            said = self.consent_of_local(path, snapshot, local).await;
+        }
+        if said.is_none() && !unready && may_ask_peers {
+            said = self.consent_of_peers(path, snapshot, peers, &mut tried).await;
+        }
+        let Some(said) = said else {
+            return refuse::refuse(info, Reason::LocalDown, &tried, &self.identity);
         };
         if !answer::consents(said.status(), path) {
             return said;
         }
         answer::answer(&self.parts, document, form)
+    }
+
+    /// The same of a peer; nothing where none says anything.
+    async fn consent_of_peers(
+        &self,
+        path: &DiscoveryPath<'_>,
+        snapshot: &Snapshot,
+        peers: &Peers,
+        tried: &mut Vec<String>,
+    ) -> Option<Response<Body>> {
+        let probe = |member: &Member| answer::probe(&self.parts, path, member);
+        match peers.ask_any(snapshot, probe).await {
+            Ok((_, said)) => Some(said),
+            Err(failed) => {
+                *tried = failed.tried;
+                None
+            }
+        }
     }
 
     /// What the local server says to a request for discovery in the caller's name; nothing where it

@@ -18,6 +18,8 @@ const MAX_FAILURES: u32 = 3;
 /// For so long the first time, twice that the next, and so on.
 const FIRST_EJECTION: Duration = Duration::from_secs(1);
 const MAX_EJECTION: Duration = Duration::from_secs(30);
+/// A member that says that it would rather not comes last for so long.
+const RELUCTANCE: Duration = Duration::from_secs(1);
 /// How long a request that tries a member is waited for before another does: as long as it takes to
 /// find out that it hangs.
 const TRIAL: Duration = Duration::from_secs(3);
@@ -125,6 +127,9 @@ pub(crate) struct MemberHealth {
     ejected_until: AtomicU64,
     /// Until then a request that tries it is waited for.
     tried_until: AtomicU64,
+    /// Until then it comes last because its server is not ready. That is no failure: it answers, and
+    /// where nobody else serves something, it does.
+    reluctant_until: AtomicU64,
     /// How often it was ejected since it last answered a request.
     ejections: AtomicU32,
     /// Whether it was ejected because there was no way to it: then one that is there mends it.
@@ -143,13 +148,14 @@ impl MemberHealth {
 
     /// Its place among the others. When its time is over, one request at a time tries it, if that
     /// may go on to another; it comes last for all else until it answers.
-    pub(crate) fn standing(&self, may_try: bool, now: Timestamp) -> Standing {
+    pub(crate) fn standing(&self, may_try: impl FnOnce() -> bool, now: Timestamp) -> Standing {
         let until = self.ejected_until.load(Ordering::Relaxed);
         if until == 0 {
-            return Standing::Well;
+            let reluctant = self.reluctant_until.load(Ordering::Relaxed) > nanos(now);
+            return if reluctant { Standing::Last } else { Standing::Well };
         }
         let tried_until = self.tried_until.load(Ordering::Relaxed);
-        if !may_try || until > nanos(now) || tried_until > nanos(now) {
+        if until > nanos(now) || tried_until > nanos(now) || !may_try() {
             return Standing::Last;
         }
         let next = nanos(now.after(TRIAL));
@@ -160,6 +166,11 @@ impl MemberHealth {
             Ordering::Relaxed,
         );
         if won.is_ok() { Standing::Trial } else { Standing::Last }
+    }
+
+    /// It refused a request because its server is not ready.
+    pub(crate) fn is_reluctant(&self, now: Timestamp) {
+        self.reluctant_until.store(nanos(now.after(RELUCTANCE)), Ordering::Relaxed);
     }
 
     /// What a request more would cost it: watches go where there are few, all else where few
@@ -280,11 +291,11 @@ mod tests {
     #[test]
     fn a_member_without_a_way_to_it_comes_last_at_once_and_a_probe_mends_it() {
         let member = MemberHealth::default();
-        assert_eq!(member.standing(true, at(0)), Standing::Well);
+        assert_eq!(member.standing(|| true, at(0)), Standing::Well);
         assert_eq!(member.failed(Stage::Connect, at(0)), Some(SECOND));
-        assert_eq!(member.standing(true, at(999)), Standing::Last);
+        assert_eq!(member.standing(|| true, at(999)), Standing::Last);
         assert!(member.answered(Answered::Probe));
-        assert_eq!(member.standing(true, at(1)), Standing::Well);
+        assert_eq!(member.standing(|| true, at(1)), Standing::Well);
         assert!(!member.answered(Answered::Probe), "it is told once");
     }
 
@@ -292,16 +303,16 @@ mod tests {
     fn one_request_at_a_time_tries_a_member_whose_time_is_over() {
         let member = MemberHealth::default();
         member.failed(Stage::Connect, at(0));
-        assert_eq!(member.standing(false, at(1000)), Standing::Last, "no write does");
-        assert_eq!(member.standing(true, at(1000)), Standing::Trial);
-        assert_eq!(member.standing(true, at(3999)), Standing::Last);
-        assert_eq!(member.standing(true, at(4000)), Standing::Trial);
+        assert_eq!(member.standing(|| false, at(1000)), Standing::Last, "no write does");
+        assert_eq!(member.standing(|| true, at(1000)), Standing::Trial);
+        assert_eq!(member.standing(|| true, at(3999)), Standing::Last);
+        assert_eq!(member.standing(|| true, at(4000)), Standing::Trial);
         // It fails, and its time is longer.
         assert_eq!(member.failed(Stage::Exchange, at(5000)), Some(2 * SECOND));
-        assert_eq!(member.standing(true, at(6999)), Standing::Last);
-        assert_eq!(member.standing(true, at(7000)), Standing::Trial);
+        assert_eq!(member.standing(|| true, at(6999)), Standing::Last);
+        assert_eq!(member.standing(|| true, at(7000)), Standing::Trial);
         assert!(member.answered(Answered::Request));
-        assert_eq!(member.standing(false, at(7001)), Standing::Well);
+        assert_eq!(member.standing(|| false, at(7001)), Standing::Well);
     }
 
     #[test]
@@ -316,9 +327,9 @@ mod tests {
         }
         assert_eq!(member.failed(Stage::Exchange, at(0)), Some(SECOND));
         assert!(!member.answered(Answered::Probe), "that it can be reached was not in doubt");
-        assert_eq!(member.standing(true, at(999)), Standing::Last);
+        assert_eq!(member.standing(|| true, at(999)), Standing::Last);
         assert!(member.answered(Answered::Request));
-        assert_eq!(member.standing(true, at(1)), Standing::Well);
+        assert_eq!(member.standing(|| true, at(1)), Standing::Well);
     }
 
     #[test]

@@ -28,12 +28,14 @@ pub(super) enum Kind {
 }
 
 /// The members in the order in which they are asked. Those that come last for their health are
-/// still there: where all are, somebody must be asked. `turn` decides where nothing else does.
+/// still there: where all are, somebody must be asked. `may_try` tells whether the request may go on
+/// to another after one that gave no answer; `turn` decides where nothing else does.
 pub(super) fn order<'a>(
     members: impl Iterator<Item = &'a Member>,
     health: &Health,
     kind: Kind,
     sticky: Option<&str>,
+    may_try: impl Fn() -> bool,
     turn: usize,
     now: Timestamp,
 ) -> Vec<Choice<'a>> {
@@ -45,7 +47,7 @@ pub(super) fn order<'a>(
         choices.sort_by_cached_key(|Choice { member, health }| {
             let newest = (kind == Kind::Write).then_some(member.view.release);
             let stays = sticky == Some(&*member.id);
-            let standing = health.standing(kind != Kind::Write, now);
+            let standing = health.standing(&may_try, now);
             (standing, Reverse(newest), !stays, health.cost(kind == Kind::Watch, now))
         });
     }
@@ -91,7 +93,15 @@ mod tests {
 
         fn order(&self, kind: Kind, sticky: Option<&str>, turn: usize) -> String {
             let now = self.health.now();
-            let choices = order(self.members.iter(), &self.health, kind, sticky, turn, now);
+            let choices = order(
+                self.members.iter(),
+                &self.health,
+                kind,
+                sticky,
+                || kind != Kind::Write,
+                turn,
+                now,
+            );
             choices.iter().map(|choice| &*choice.member.id).collect()
         }
 
@@ -129,6 +139,29 @@ mod tests {
         assert_eq!(world.order(Kind::Read, Some("c"), 0), "cab");
         assert_eq!(world.order(Kind::Write, Some("c"), 0), "abc");
         assert_eq!(world.order(Kind::Write, Some("b"), 0), "bac");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_go_on_to_another_tries_nobody() {
+        let world = World::new();
+        world.health.failed("a", &world.of(0), Stage::Connect);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        let (members, now) = (world.members.iter(), world.health.now());
+        let choices = order(members, &world.health, Kind::Read, None, || false, 0, now);
+        let ids: String = choices.iter().map(|choice| &*choice.member.id).collect();
+        assert_eq!(ids, "bca", "such as exec, a GET that is no read");
+        assert_eq!(world.order(Kind::Read, None, 0), "abc", "a read does");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_not_ready_comes_last_for_a_second() {
+        let world = World::new();
+        world.of(0).is_reluctant(world.health.now());
+        for kind in [Kind::Read, Kind::Write, Kind::Watch] {
+            assert_eq!(world.order(kind, Some("a"), 0), "bca", "{kind:?}");
+        }
+        tokio::time::advance(Duration::from_millis(1001)).await;
+        assert_eq!(world.order(Kind::Read, None, 0), "abc");
     }
 
     #[tokio::test(start_paused = true)]

@@ -40,7 +40,7 @@ impl Ask for Reached {
         let sent = forwarder.send(target, request).await;
         let member = health.of(&target.id);
         match &sent {
-            Ok(response) if refused_by(target.kind, response).is_some_and(|by| by.is_down) => {
+            Ok(response) if refused_by(target.kind, response).is_some_and(|by| by.is_down()) => {
                 health.failed(&target.id, &member, Stage::Refused);
             }
             Ok(_) => health.answered(&target.id, &member, Answered::Probe),

@@ -375,3 +375,110 @@ async fn a_server_that_answers_as_a_gateway_refuses_is_not_believed() {
     assert_eq!(b.requests.of(path).len(), 1);
     assert!(c.requests.of(path).is_empty(), "a write was sent twice");
 }
+
+#[tokio::test]
+async fn a_peer_that_is_not_ready_costs_others_nothing() {
+    let groups = [("shared.example", "things")];
+    let path = "/apis/shared.example/v1/namespaces/default/things";
+    let a = Double::start("a", "v1.36.0", &[]).await;
+    let b = Double::start("b", "v1.36.0", &groups).await;
+    let c = Double::start("c", "v1.36.0", &groups).await;
+    let gateway_b = Gateway::beside("b", &b).await.bare("c", c.address).start().await;
+    let plan = Gateway::beside("a", &a).await;
+    let gateway_a = plan.mvp("b", gateway_b.address).bare("c", c.address).start().await;
+    b.says("/readyz", 500, "text/plain", "[-]shutdown failed\n");
+    gateway_b.takes_local_for(LocalHealth::Unready).await;
+    let mut client = Client::connect(gateway_a.address, BOTH[1], Some(&pki().alice)).await;
+    // Many more than there are failovers to spare.
+    for round in 0..600 {
+        let read = client.send(get(path)).await;
+        assert_eq!(read.status, StatusCode::OK, "read {round}: {}", read.text());
+        let create = post(path, thing("shared.example", &format!("thing-{round}")));
+        let write = client.send(create).await;
+        assert_eq!(write.status, StatusCode::CREATED, "write {round}: {}", write.text());
+    }
+    let asked = gateway_b.requests.of(path).len();
+    assert!(asked < 100, "it was asked {asked} times");
+    assert!(gateway_a.metric("mvp_ejections_total{member=\"b\"}").is_none());
+}
+
+#[tokio::test]
+async fn discovery_is_given_by_a_peers_consent_while_the_local_server_is_not_ready() {
+    let groups = [("shared.example", "things")];
+    let local = Double::start("a", "v1.36.0", &groups).await;
+    let b = Double::start("b", "v1.36.0", &groups).await;
+    let plan = Gateway::beside("a", &local).await;
+    let gateway = plan.bare("b", b.address).start().await;
+    local.says("/readyz", 500, "text/plain", "[-]poststarthook/rbac/bootstrap-roles failed\n");
+    gateway.takes_local_for(LocalHealth::Unready).await;
+    // It has no rules yet.
+    local.says("/apis", 403, "text/plain", "forbidden");
+    let answer = ask(gateway.address, BOTH[1], Some(&pki().alice), get("/apis")).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+    // Who is forbidden by the peer, too, stays so.
+    b.says("/apis", 403, "text/plain", "forbidden");
+    let answer = ask(gateway.address, BOTH[1], Some(&pki().alice), get("/apis")).await;
+    assert_eq!(answer.status, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn a_read_that_was_lost_behind_a_peers_gateway_goes_to_another_and_a_write_does_not() {
+    let groups = [("shared.example", "things")];
+    let path = "/apis/shared.example/v1/namespaces/default/things";
+    let a = Double::start("a", "v1.36.0", &[]).await;
+    let b = Double::start("b", "v1.37.0", &groups).await;
+    let c = Double::start("c", "v1.36.0", &groups).await;
+    let front = Front::before(&b).await;
+    let plan = Gateway::beside_address("b", front.address).await;
+    let gateway_b = plan.bare("c", c.address).unwatched().start().await;
+    let plan = Gateway::beside("a", &a).await;
+    let gateway_a = plan.mvp("b", gateway_b.address).bare("c", c.address).start().await;
+    front.becomes(Mode::AfterSending);
+    // The first choice changes from read to read: one of two comes to b.
+    for _ in 0..2 {
+        let answer = ask(gateway_a.address, BOTH[1], Some(&pki().alice), get(path)).await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+    }
+    assert!(!gateway_b.requests.of(path).is_empty(), "nothing was lost");
+    // As the newest, b gets a write first, and may have processed it.
+    let create = post(path, thing("shared.example", "one"));
+    let answer = ask(gateway_a.address, BOTH[1], Some(&pki().alice), create).await;
+    answer.assert_refusal();
+    assert!(answer.headers.get("x-mvp-lost").is_none());
+    assert_eq!(c.server().processed(&Method::POST), 0);
+}
+
+#[tokio::test]
+async fn where_nobody_is_ready_somebody_answers_all_the_same() {
+    let groups = [("shared.example", "things")];
+    let path = "/apis/shared.example/v1/namespaces/default/things";
+    let a = Double::start("a", "v1.36.0", &[]).await;
+    let b = Double::start("b", "v1.36.0", &groups).await;
+    let c = Double::start("c", "v1.36.0", &groups).await;
+    let (plan_b, plan_c) = (Gateway::beside("b", &b).await, Gateway::beside("c", &c).await);
+    let (address_b, address_c) = (plan_b.address(), plan_c.address());
+    let gateway_b = plan_b.mvp("c", address_c).start_blind();
+    let gateway_c = plan_c.mvp("b", address_b).start_blind();
+    let plan = Gateway::beside("a", &a).await;
+    let gateway_a = plan.mvp("b", address_b).mvp("c", address_c).start().await;
+    for (server, gateway) in [(&b, &gateway_b), (&c, &gateway_c)] {
+        gateway.has_seen(&["b", "c"]).await;
+        server.says("/readyz", 500, "text/plain", "[-]etcd failed\n");
+        gateway.takes_local_for(LocalHealth::Unready).await;
+    }
+    for round in 0..3 {
+        let answer = ask(gateway_a.address, BOTH[1], Some(&pki().alice), get(path)).await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+        let create = post(path, thing("shared.example", &format!("thing-{round}")));
+        let answer = ask(gateway_a.address, BOTH[1], Some(&pki().alice), create).await;
+        assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text());
+    }
+    let made = b.server().processed(&Method::POST) + c.server().processed(&Method::POST);
+    assert_eq!(made, 3);
+    // A client cannot insist, and no server hears of it.
+    for server in [&b, &c] {
+        for seen in server.requests.of(path) {
+            assert_eq!(seen.header("x-mvp-insists"), None);
+        }
+    }
+}

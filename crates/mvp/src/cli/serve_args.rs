@@ -213,15 +213,16 @@ Examples:
       --peer-ca-file=/etc/kubernetes/pki/ca.crt
 
   The same with two peers, the second a kube-apiserver with no mvp before it:
-    mvp serve … \\
-      --peer=apiserver-b=https://10.0.0.2:6443 \\
-      --peer=apiserver-c=https://10.0.0.3:6443,kind=bare
+    mvp serve … --server-id=node-a \\
+      --peer=node-b=https://10.0.0.2:6443 \\
+      --peer=node-c=https://10.0.0.3:6443,kind=bare
 
   From a config file, with one setting changed:
     mvp serve --config=/etc/mvp/mvp.yaml --log-level=debug
 
   /etc/mvp/mvp.yaml:
     bind-address: 10.0.0.1
+    server-id: node-a
     local-server: https://127.0.0.1:6443
     tls-cert-file: /etc/kubernetes/pki/apiserver.crt
     tls-private-key-file: /etc/kubernetes/pki/apiserver.key
@@ -232,8 +233,8 @@ Examples:
     proxy-client-key-file: /etc/kubernetes/pki/front-proxy-client.key
     peer-ca-file: /etc/kubernetes/pki/ca.crt
     peer:
-      - apiserver-b=https://10.0.0.2:6443
-      - apiserver-c=https://10.0.0.3:6443,kind=bare
+      - node-b=https://10.0.0.2:6443
+      - node-c=https://10.0.0.3:6443,kind=bare
 
 All certificates, keys and CAs and the peers file are read again when they change, or at SIGHUP.
 
