@@ -1,0 +1,154 @@
+//! What `mvp` set out to reach, held against what was measured. Entry item: [`goals`].
+
+use crate::load::Protocol;
+use crate::plan::{WatchCase, large_case, main_case};
+use crate::results::{Ratio, Results};
+use crate::scenarios::{FULL, HANDSHAKES, KUBE, LATENCY, NATIVE, REQUESTS, RESUMED, WATCHES};
+
+/// One of them.
+pub(crate) struct Goal {
+    pub(crate) what: String,
+    /// Which of two, such as `mvp / haproxy`.
+    pub(crate) of: String,
+    pub(crate) bound: Bound,
+    /// Nothing where it was not measured.
+    pub(crate) ratio: Option<Ratio>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl Goal {
+    /// `met`, or by how much it was missed.
+    pub(crate) fn verdict(&self) -> String {
+        let Some(Ratio { median, .. }) = self.ratio else {
+            return "not measured".to_owned();
+        };
+        // As it is shown: the second digit after the point is noise already.
+        let shown = (median * 100.0).round() / 100.0;
+        match self.bound {
+            Bound::AtMost(most) if shown > most => {
+                format!("missed by {:.0} %", (median / most - 1.0) * 100.0)
+            }
+            Bound::AtLeast(least) if shown < least => {
+                format!("missed by {:.0} %", (1.0 - median / least) * 100.0)
+            }
+            _ => "met".to_owned(),
+        }
+    }
+
+    pub(crate) fn target(&self) -> String {
+        match self.bound {
+            Bound::AtMost(most) => format!("≤ {most}"),
+            Bound::AtLeast(least) => format!("≥ {least}"),
+        }
+    }
+}
+
+/// All of them, in the order of their weight.
+pub(crate) fn goals(results: &Results) -> Vec<Goal> {
+    let mut goals = Vec::new();
+    let mut add = |what: String, of: &str, bound, ratio| {
+        goals.push(Goal { what, of: of.to_owned(), bound, ratio });
+    };
+    let haproxy = "mvp / haproxy";
+    let (peer, local) = (["mvp, peer", "haproxy"], ["mvp, local", "haproxy"]);
+    for (kind, targets) in [("proxied", peer), ("local", local)] {
+        for protocol in [Protocol::Http2, Protocol::Http1] {
+            let case = main_case(protocol).name();
+            let ratio = results.ratio(REQUESTS, &case, targets, "cpu_us_per_request");
+            let what = format!("CPU a {kind} request, {}", protocol.name());
+            add(what, haproxy, Bound::AtMost(1.0), ratio);
+        }
+    }
+    if let Some(case) = results.cases(KUBE).first() {
+        let cpu = results.ratio(KUBE, case, ["mvp, peer", NATIVE], "cpu_us_per_request");
+        let what = "CPU a proxied request, real kube-apiservers".to_owned();
+        add(what, "mvp / Kubernetes' own", Bound::AtMost(0.05), cpu);
+        let ratio = results.ratio(KUBE, case, ["mvp, peer", "direct"], "requests_per_second");
+        let what = "proxied requests/s, real kube-apiservers".to_owned();
+        add(what, "mvp / direct", Bound::AtLeast(0.9), ratio);
+    }
+    for case in results.cases(LATENCY) {
+        let what = format!("added p99 at half load, {case}");
+        add(what, haproxy, Bound::AtMost(1.0), added_p99(results, case, peer));
+    }
+    for protocol in [Protocol::Http2, Protocol::Http1] {
+        let case = large_case(protocol).name();
+        let ratio = results.ratio(REQUESTS, &case, peer, "body_bytes_per_second");
+        if ratio.is_some() {
+            let what = format!("100 MB answers, bytes/s, {}", protocol.name());
+            add(what, haproxy, Bound::AtLeast(1.0), ratio);
+        }
+    }
+    for case in [FULL, RESUMED] {
+        let ratio = results.ratio(HANDSHAKES, case, peer, "connections_per_second");
+        let what = format!("new TLS connections/s, {case}");
+        add(what, haproxy, Bound::AtLeast(1.0), ratio);
+    }
+    for (connections, streams, most) in [(1_000, 1, 2.2), (10, 100, 2.5), (100, 100, 2.5)] {
+        let case = WatchCase { connections, streams }.name();
+        let ratio = results.ratio(WATCHES, &case, peer, "idle_bytes_per_watch");
+        if ratio.is_some() {
+            let what = format!("memory of an idle watch, {case}");
+            add(what, haproxy, Bound::AtMost(most), ratio);
+        }
+    }
+    goals
+}
+
+/// The ratio of what two proxies add to the 99th percentile of a request without a proxy: of the
+/// medians, as a single round's tail is mostly chance, with the range of the rounds.
+fn added_p99(results: &Results, case: &str, [one, other]: [&str; 2]) -> Option<Ratio> {
+    let ratio = |p99: &dyn Fn(&str) -> Option<f64>| {
+        let (direct, base) = (p99("direct")?, p99(other)?);
+        (base > direct).then(|| Some((p99(one)? - direct) / (base - direct)))?
+    };
+    let rounds: Vec<f64> = (0..results.rounds)
+        .filter_map(|round| {
+            ratio(&|target| {
+                let samples = results.of(LATENCY, case, target);
+                let sample = samples.into_iter().find(|sample| sample.round == round)?;
+                sample.figures.get("p99_us").copied()
+            })
+        })
+        .collect();
+    let median = ratio(&|target| results.median(LATENCY, case, target, "p99_us"))?;
+    let least = rounds.iter().copied().fold(median, f64::min);
+    let most = rounds.iter().copied().fold(median, f64::max);
+    Some(Ratio { median, least, most })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::tests::results;
+
+    fn goal(bound: Bound, median: f64) -> Goal {
+        let ratio = Some(Ratio { median, least: median, most: median });
+        Goal { what: String::new(), of: String::new(), bound, ratio }
+    }
+
+    #[test]
+    fn a_missed_goal_says_by_how_much() {
+        assert_eq!(goal(Bound::AtMost(1.0), 1.2).verdict(), "missed by 20 %");
+        assert_eq!(goal(Bound::AtLeast(0.9), 0.45).verdict(), "missed by 50 %");
+        assert_eq!(goal(Bound::AtMost(1.0), 1.004).verdict(), "met");
+        assert_eq!(goal(Bound::AtLeast(1.0), 1.4).verdict(), "met");
+    }
+
+    #[test]
+    fn what_the_load_itself_takes_is_not_the_proxies() {
+        let sample = |target, p99| (LATENCY, "c", target, 0, p99);
+        let results = results(&[
+            sample("direct", &[("p99_us", 100.0)][..]),
+            sample("mvp, peer", &[("p99_us", 300.0)][..]),
+            sample("haproxy", &[("p99_us", 500.0)][..]),
+        ]);
+        let ratio = added_p99(&results, "c", ["mvp, peer", "haproxy"]);
+        assert_eq!(ratio.map(|ratio| ratio.median), Some(0.5));
+    }
+}
