@@ -138,7 +138,8 @@ impl State {
 
     fn watch(&self) -> Response<Body> {
         let number = self.watches.fetch_add(1, Ordering::Relaxed);
-        let events = events(self.pause.subscribe(), number);
+        // One at the start, as informers get them; nginx holds the head back until there is one.
+        let events = stream::iter([event()]).chain(events(self.pause.subscribe(), number));
         let body = StreamBody::new(events.map(|event| Ok(Frame::data(event)))).boxed_unsync();
         response(StatusCode::OK, Some(JSON), body)
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, ensure};
+use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
 use super::connect::Connection;
@@ -13,6 +14,10 @@ use super::wire::{Protocol, Seen};
 use super::{Figures, Kind, Order, figure, percentiles};
 use crate::backend::{SENT, control_path};
 use crate::usage::Usage;
+
+/// Few at a time, so that every proxy can share its connections to the server as well as it does:
+/// none shares one that is not yet there.
+const OPENED_AT_ONCE: usize = 4;
 
 /// How long memory takes to come to rest.
 const REST: Duration = Duration::from_secs(1);
@@ -37,11 +42,10 @@ pub(super) async fn run(
     let started = Instant::now();
     let counts = Arc::new(Counts::default());
     let mut watchers = Vec::new();
-    for mut connection in Connection::all(order).await? {
-        for _ in 0..order.streams {
-            connection.request(Instant::now());
-        }
-        watchers.push(tokio::spawn(watch(connection, Arc::clone(&counts))));
+    let turns = Arc::new(Semaphore::new(OPENED_AT_ONCE));
+    for connection in Connection::all(order).await? {
+        let (turns, counts) = (Arc::clone(&turns), Arc::clone(&counts));
+        watchers.push(tokio::spawn(watch(connection, order.streams, turns, counts)));
     }
     let all = order.connections * order.streams;
     let of = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
@@ -92,27 +96,43 @@ pub(super) async fn run(
     Ok(figures)
 }
 
-/// Reads until the end.
-async fn watch(mut connection: Connection, counts: Arc<Counts>) -> anyhow::Result<()> {
-    loop {
-        connection.flush().await?;
-        let mut events = 0;
-        let mut latencies = Vec::new();
-        let mut reader = |bytes: &[u8]| {
-            events += bytes.iter().filter(|byte| **byte == b'\n').count();
-            latencies.extend(sent(bytes).and_then(since));
-        };
-        let mut seen = Seen { reader: Some(&mut reader), ..Seen::default() };
-        connection.read(&mut seen).await?;
-        let (heads, failures) = (seen.heads, seen.failures + seen.done.len());
-        counts.heads.fetch_add(heads, Ordering::Relaxed);
-        counts.failures.fetch_add(failures, Ordering::Relaxed);
-        counts.events.fetch_add(events, Ordering::Relaxed);
-        if counts.counts.load(Ordering::Relaxed) {
-            let mut all = counts.latencies.lock().unwrap_or_else(PoisonError::into_inner);
-            all.append(&mut latencies);
-        }
+/// Opens watches one after the other, and reads their events.
+async fn watch(
+    mut connection: Connection,
+    streams: usize,
+    turns: Arc<Semaphore>,
+    counts: Arc<Counts>,
+) -> anyhow::Result<()> {
+    for _ in 0..streams {
+        let _turn = turns.acquire().await?;
+        connection.request(Instant::now());
+        while read(&mut connection, &counts).await? == 0 {}
     }
+    loop {
+        read(&mut connection, &counts).await?;
+    }
+}
+
+/// Reads once; gives the number of watches that were answered.
+async fn read(connection: &mut Connection, counts: &Counts) -> anyhow::Result<usize> {
+    connection.flush().await?;
+    let mut events = 0;
+    let mut latencies = Vec::new();
+    let mut reader = |bytes: &[u8]| {
+        events += bytes.iter().filter(|byte| **byte == b'\n').count();
+        latencies.extend(sent(bytes).and_then(since));
+    };
+    let mut seen = Seen { reader: Some(&mut reader), ..Seen::default() };
+    connection.read(&mut seen).await?;
+    let (heads, failures) = (seen.heads, seen.failures + seen.done.len());
+    counts.heads.fetch_add(heads, Ordering::Relaxed);
+    counts.failures.fetch_add(failures, Ordering::Relaxed);
+    counts.events.fetch_add(events, Ordering::Relaxed);
+    if counts.counts.load(Ordering::Relaxed) {
+        let mut all = counts.latencies.lock().unwrap_or_else(PoisonError::into_inner);
+        all.append(&mut latencies);
+    }
+    Ok(heads)
 }
 
 /// The moment that an event carries. Events are small: hardly one is cut in two, and that one is

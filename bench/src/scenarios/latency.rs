@@ -5,6 +5,8 @@ use crate::load::{Figures, Kind, Protocol};
 use crate::plan::{Plan, main_case};
 use crate::targets::{Bench, Target};
 
+const WARM_UP_SECONDS: f64 = 0.2;
+
 pub(super) async fn run(run: &mut Run, plan: &Plan, bench: &Bench) -> anyhow::Result<()> {
     let protocols: &[Protocol] =
         if plan.full { &[Protocol::Http2, Protocol::Http1] } else { &[Protocol::Http2] };
@@ -14,6 +16,10 @@ pub(super) async fn run(run: &mut Run, plan: &Plan, bench: &Bench) -> anyhow::Re
             for target in bench.targets() {
                 let mut order = order(plan, bench, target, path(target, 2_000));
                 order.protocol = *protocol;
+                // Connections to the server behind are there when it counts: a proxy that has to
+                // open them under a load that does not wait may not catch up for seconds.
+                order.seconds = WARM_UP_SECONDS;
+                order.carry_out(LOAD).await?;
                 order.seconds = plan.latency_seconds;
                 order.kind = Kind::Paced { rate };
                 let outcome = order.carry_out(LOAD).await.map(|mut figures: Figures| {
