@@ -46,7 +46,7 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn new(stream: TlsStream<TcpStream>, order: &Order) -> Connection {
         let mut out = Vec::new();
-        let wire = Wire::new(order.protocol, order.to, &order.path, &mut out);
+        let wire = Wire::new(order, &mut out);
         Connection { stream, wire, out, input: vec![0; 64 << 10] }
     }
 

@@ -12,8 +12,6 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// What Go's client allows, which is what most clients of Kubernetes are.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 1 << 30;
-/// What every server allows; more than that waits, as it does in other clients.
-const MAX_OPEN: usize = 100;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -36,7 +34,9 @@ pub(super) struct Http2 {
     block: Vec<u8>,
     next_stream: u32,
     open: HashMap<u32, Open>,
+    /// Those beyond `most_open`, until it is their turn.
     waiting: VecDeque<Instant>,
+    most_open: usize,
     frame: Frame,
     /// The payload of a frame that is not DATA.
     payload: Vec<u8>,
@@ -62,7 +62,7 @@ struct Frame {
 
 impl Http2 {
     /// Writes what a connection begins with.
-    pub(super) fn new(authority: &str, path: &str, out: &mut Vec<u8>) -> Http2 {
+    pub(super) fn new(authority: &str, path: &str, most_open: usize, out: &mut Vec<u8>) -> Http2 {
         out.extend_from_slice(PREFACE);
         let mut settings = Vec::new();
         // No dynamic table: then a status of 200 is always the same byte. No push.
@@ -87,6 +87,7 @@ impl Http2 {
             next_stream: 1,
             open: HashMap::new(),
             waiting: VecDeque::new(),
+            most_open,
             frame: Frame::default(),
             payload: Vec::new(),
             received: 0,
@@ -94,7 +95,7 @@ impl Http2 {
     }
 
     pub(super) fn request(&mut self, due: Instant, out: &mut Vec<u8>) {
-        if self.open.len() >= MAX_OPEN {
+        if self.open.len() >= self.most_open {
             self.waiting.push_back(due);
             return;
         }
@@ -131,7 +132,7 @@ impl Http2 {
             if self.frame.left == 0 {
                 self.whole_frame(out, seen)?;
                 self.frame.head.clear();
-                while self.open.len() < MAX_OPEN
+                while self.open.len() < self.most_open
                     && let Some(due) = self.waiting.pop_front()
                 {
                     self.request(due, out);
@@ -273,7 +274,7 @@ mod tests {
     fn answers_are_counted_however_they_are_cut() {
         for step in [1, 2, 7, 1000] {
             let mut out = Vec::new();
-            let mut http2 = Http2::new("host", "/path", &mut out);
+            let mut http2 = Http2::new("host", "/path", 2, &mut out);
             let now = Instant::now();
             http2.request(now, &mut out);
             http2.request(now, &mut out);
@@ -289,22 +290,22 @@ mod tests {
     }
 
     #[test]
-    fn no_more_streams_are_open_than_servers_allow() {
+    fn no_more_streams_are_open_than_wanted() {
         let mut out = Vec::new();
-        let mut http2 = Http2::new("host", "/path", &mut out);
-        for _ in 0..=MAX_OPEN {
+        let mut http2 = Http2::new("host", "/path", 2, &mut out);
+        for _ in 0..3 {
             http2.request(Instant::now(), &mut out);
         }
-        assert_eq!((http2.open.len(), http2.waiting.len()), (MAX_OPEN, 1));
+        assert_eq!((http2.open.len(), http2.waiting.len()), (2, 1));
         let answer = response(1, 0x88, b"hello");
         http2.feed(&answer, &mut out, &mut Seen::default()).expect("frames");
-        assert_eq!((http2.open.len(), http2.waiting.len()), (MAX_OPEN, 0));
+        assert_eq!((http2.open.len(), http2.waiting.len()), (2, 0));
     }
 
     #[test]
     fn windows_are_opened_again() {
         let mut out = Vec::new();
-        let mut http2 = Http2::new("host", "/path", &mut out);
+        let mut http2 = Http2::new("host", "/path", 2, &mut out);
         http2.request(Instant::now(), &mut out);
         out.clear();
         let mut bytes = Vec::new();
@@ -320,7 +321,7 @@ mod tests {
     #[test]
     fn pings_and_settings_are_answered() {
         let mut out = Vec::new();
-        let mut http2 = Http2::new("host", "/path", &mut out);
+        let mut http2 = Http2::new("host", "/path", 2, &mut out);
         out.clear();
         let mut bytes = Vec::new();
         write_frame(&mut bytes, SETTINGS, 0, 0, &[]);

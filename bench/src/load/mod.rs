@@ -30,7 +30,7 @@ pub(crate) struct Order {
     pub(crate) path: String,
     pub(crate) protocol: Protocol,
     pub(crate) connections: usize,
-    /// Requests under way on each connection.
+    /// Requests under way on each connection, at most.
     pub(crate) streams: usize,
     pub(crate) warm_up_seconds: f64,
     pub(crate) seconds: f64,

@@ -1,10 +1,10 @@
 //! Either protocol on one connection, without I/O: bytes in, bytes to send out, and what was seen.
 
-use std::net::SocketAddr;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use super::Order;
 use super::http1::Http1;
 use super::http2::Http2;
 
@@ -39,12 +39,15 @@ pub(super) enum Wire {
 }
 
 impl Wire {
-    /// A connection for one path; writes what it begins with.
-    pub(super) fn new(protocol: Protocol, to: SocketAddr, path: &str, out: &mut Vec<u8>) -> Wire {
-        let authority = to.to_string();
-        match protocol {
+    /// A connection for one path, with no more than so many requests under way; writes what it
+    /// begins with.
+    pub(super) fn new(order: &Order, out: &mut Vec<u8>) -> Wire {
+        let (authority, path) = (order.to.to_string(), &order.path);
+        match order.protocol {
             Protocol::Http1 => Wire::Http1(Http1::new(&authority, path)),
-            Protocol::Http2 => Wire::Http2(Box::new(Http2::new(&authority, path, out))),
+            Protocol::Http2 => {
+                Wire::Http2(Box::new(Http2::new(&authority, path, order.streams, out)))
+            }
         }
     }
 

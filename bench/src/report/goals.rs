@@ -2,7 +2,7 @@
 
 use crate::load::Protocol;
 use crate::plan::{WatchCase, large_case, main_case};
-use crate::results::{Ratio, Results};
+use crate::results::{Ratio, Results, median};
 use crate::scenarios::{FULL, HANDSHAKES, KUBE, LATENCY, NATIVE, REQUESTS, RESUMED, WATCHES};
 
 /// One of them.
@@ -101,25 +101,29 @@ pub(crate) fn goals(results: &Results) -> Vec<Goal> {
 }
 
 /// The ratio of what two proxies add to the 99th percentile of a request without a proxy: of the
-/// medians, as a single round's tail is mostly chance, with the range of the rounds.
+/// medians, as a single round's tail is mostly chance, with the range of the rounds. A round in
+/// which one of the three fell behind shows the machine's trouble, and is left out.
 fn added_p99(results: &Results, case: &str, [one, other]: [&str; 2]) -> Option<Ratio> {
-    let ratio = |p99: &dyn Fn(&str) -> Option<f64>| {
-        let (direct, base) = (p99("direct")?, p99(other)?);
-        (base > direct).then(|| Some((p99(one)? - direct) / (base - direct)))?
+    let ratio = |[one, other, direct]: [f64; 3]| {
+        (other > direct).then(|| (one - direct) / (other - direct))
     };
-    let rounds: Vec<f64> = (0..results.rounds)
-        .filter_map(|round| {
-            ratio(&|target| {
-                let samples = results.of(LATENCY, case, target);
-                let sample = samples.into_iter().find(|sample| sample.round == round)?;
-                sample.figures.get("p99_us").copied()
-            })
-        })
+    let p99 = |target: &str, round: usize| {
+        let samples = results.of(LATENCY, case, target);
+        let figures = &samples.into_iter().find(|sample| sample.round == round)?.figures;
+        let kept_up = figures.get("unanswered").copied().unwrap_or_default() < 1.0;
+        figures.get("p99_us").copied().filter(|_| kept_up)
+    };
+    let rounds: Vec<[f64; 3]> = (0..results.rounds)
+        .filter_map(|round| Some([p99(one, round)?, p99(other, round)?, p99("direct", round)?]))
         .collect();
-    let median = ratio(&|target| results.median(LATENCY, case, target, "p99_us"))?;
-    let least = rounds.iter().copied().fold(median, f64::min);
-    let most = rounds.iter().copied().fold(median, f64::max);
-    Some(Ratio { median, least, most })
+    let of = |side: usize| median(rounds.iter().filter_map(|all| all.get(side).copied()).collect());
+    let middle = ratio([of(0)?, of(1)?, of(2)?])?;
+    let each = || rounds.iter().copied().filter_map(ratio);
+    Some(Ratio {
+        median: middle,
+        least: each().fold(middle, f64::min),
+        most: each().fold(middle, f64::max),
+    })
 }
 
 #[cfg(test)]
@@ -147,6 +151,9 @@ mod tests {
             sample("direct", &[("p99_us", 100.0)][..]),
             sample("mvp, peer", &[("p99_us", 300.0)][..]),
             sample("haproxy", &[("p99_us", 500.0)][..]),
+            (LATENCY, "c", "direct", 1, &[("p99_us", 100.0)]),
+            (LATENCY, "c", "mvp, peer", 1, &[("p99_us", 100.0)]),
+            (LATENCY, "c", "haproxy", 1, &[("p99_us", 9e9), ("unanswered", 50.0)]),
         ]);
         let ratio = added_p99(&results, "c", ["mvp, peer", "haproxy"]);
         assert_eq!(ratio.map(|ratio| ratio.median), Some(0.5));

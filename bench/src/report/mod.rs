@@ -126,9 +126,13 @@ const METHOD: &str = "\
 - **CPU** is the time on a core that the kernel counts for the proxy's threads (`/proc/PID/task/*/schedstat`), all of it.
 - **Latency** is at a fixed rate, half of what the slower of `mvp` and haproxy can do, counted from when a request was
   due, so that a stalled proxy cannot hide. *added* is what a proxy adds to a request without one; that ratio is of
-  medians, as the tail of one round is mostly chance. nginx may be beyond its own half at that rate.
+  medians, as the tail of one round is mostly chance, without rounds in which answers were missing a second after the
+  end. A connection has four requests under way at most (HTTP/1.1: one); others wait, and that counts.
+  nginx may be beyond its own half at that rate.
 - **Memory of a watch** is the growth of the resident memory of a proxy that was just started, once all watches are open
-  and silent, divided by their number. Then each gets events, 4,000 a second in all, spread evenly.
+  and silent after one event each, divided by their number; the kernel's part is not in it. They are opened four at a
+  time, so that a proxy can share its connections to the server (a thousand at once cost haproxy a connection for nearly
+  each, and 2.3 times the memory). Then all get events, 4,000 a second together, spread evenly.
 - **Kubernetes' own**: two kube-apiservers on one etcd, gate on, one without `batch/v1`; a GET of a list with one job
   there. No cores are set aside. The CPU is that of the process in between (kube-apiserver for its own proxy, `mvp` with
   its default number of workers for ours), without what it uses when nobody asks.

@@ -22,6 +22,9 @@ pub(super) async fn run(run: &mut Run, plan: &Plan, bench: &Bench) -> anyhow::Re
                 order.carry_out(LOAD).await?;
                 order.seconds = plan.latency_seconds;
                 order.kind = Kind::Paced { rate };
+                // More than that wait in the load, and their wait counts. Without a bound a stall
+                // of the machine makes haproxy and nginx open thousands of connections.
+                order.streams = if *protocol == Protocol::Http2 { 4 } else { 1 };
                 let outcome = order.carry_out(LOAD).await.map(|mut figures: Figures| {
                     figures.insert("rate_per_second".to_owned(), rate);
                     figures
