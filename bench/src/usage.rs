@@ -7,6 +7,8 @@ use std::path::Path;
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Usage {
     pub(crate) cpu_seconds: f64,
+    /// Ready to run, but the core was another's.
+    pub(crate) waited_seconds: f64,
     pub(crate) resident_bytes: f64,
 }
 
@@ -16,21 +18,26 @@ impl Usage {
         let mut sum = Usage::default();
         for process in processes {
             let folder = format!("/proc/{process}");
-            sum.cpu_seconds += cpu_seconds(Path::new(&folder));
+            let [ran, waited] = seconds(Path::new(&folder));
+            sum.cpu_seconds += ran;
+            sum.waited_seconds += waited;
             sum.resident_bytes += resident_bytes(&read(&format!("{folder}/status")));
         }
         sum
     }
 }
 
-/// The time on a core of every thread, in nanoseconds: `stat` has it in hundredths of a second.
-fn cpu_seconds(process: &Path) -> f64 {
-    let threads = fs::read_dir(process.join("task")).into_iter().flatten().flatten();
-    let nanoseconds = threads.filter_map(|thread| {
-        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse::<f64>().ok()
-    });
-    nanoseconds.sum::<f64>() / 1e9
+/// The time of every thread on a core, and of waiting for one. In nanoseconds: `stat` has it in
+/// hundredths of a second.
+fn seconds(process: &Path) -> [f64; 2] {
+    let mut sums = [0.0; 2];
+    for thread in fs::read_dir(process.join("task")).into_iter().flatten().flatten() {
+        let text = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+        for (sum, field) in sums.iter_mut().zip(text.split_whitespace()) {
+            *sum += field.parse::<f64>().unwrap_or_default() / 1e9;
+        }
+    }
+    sums
 }
 
 fn resident_bytes(status: &str) -> f64 {

@@ -100,9 +100,13 @@ pub(crate) fn goals(results: &Results) -> Vec<Goal> {
     goals
 }
 
+/// Beyond this share of the time, others had the proxy's core while it wanted it.
+const MOST_TAKEN: f64 = 0.05;
+
 /// The ratio of what two proxies add to the 99th percentile of a request without a proxy: of the
 /// medians, as a single round's tail is mostly chance, with the range of the rounds. A round in
-/// which one of the three fell behind shows the machine's trouble, and is left out.
+/// which one of the three fell behind, or had its core taken away, shows the machine's trouble, and
+/// is left out.
 fn added_p99(results: &Results, case: &str, [one, other]: [&str; 2]) -> Option<Ratio> {
     let ratio = |[one, other, direct]: [f64; 3]| {
         (other > direct).then(|| (one - direct) / (other - direct))
@@ -110,8 +114,9 @@ fn added_p99(results: &Results, case: &str, [one, other]: [&str; 2]) -> Option<R
     let p99 = |target: &str, round: usize| {
         let samples = results.of(LATENCY, case, target);
         let figures = &samples.into_iter().find(|sample| sample.round == round)?.figures;
-        let kept_up = figures.get("unanswered").copied().unwrap_or_default() < 1.0;
-        figures.get("p99_us").copied().filter(|_| kept_up)
+        let of = |name| figures.get(name).copied().unwrap_or_default();
+        let undisturbed = of("unanswered") < 1.0 && of("waited_share") < MOST_TAKEN;
+        figures.get("p99_us").copied().filter(|_| undisturbed)
     };
     let rounds: Vec<[f64; 3]> = (0..results.rounds)
         .filter_map(|round| Some([p99(one, round)?, p99(other, round)?, p99("direct", round)?]))

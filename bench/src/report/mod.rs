@@ -53,6 +53,9 @@ fn shown(goal: &Goal) -> String {
 
 fn document(results: &Results, charts: &[&str]) -> String {
     let mut text = String::from(HEAD);
+    if disturbed(results) {
+        text.push_str(DISTURBED);
+    }
     text.push_str("| what | which | seen (rounds from–to) | target | |\n");
     text.push_str("| --- | --- | ---: | ---: | --- |\n");
     for goal in goals(results) {
@@ -79,6 +82,11 @@ fn document(results: &Results, charts: &[&str]) -> String {
     text
 }
 
+/// Whether the machine had something else to do.
+fn disturbed(results: &Results) -> bool {
+    results.machine.load_before.parse::<f64>().is_ok_and(|load| load > 0.5)
+}
+
 fn circumstances(results: &Results) -> String {
     let machine = &results.machine;
     let mut text = String::new();
@@ -91,6 +99,9 @@ fn circumstances(results: &Results) -> String {
     line("versions", &machine.versions.join("; "));
     let loads = format!("{} before, {} after", machine.load_before, machine.load_after);
     line("load average (the run itself makes about 2)", &loads);
+    if disturbed(results) {
+        line("other work", "the machine was not idle at the start");
+    }
     for missing in &results.missing {
         line("not measured", &missing.replace('\n', " "));
     }
@@ -104,6 +115,12 @@ Written by `cargo run --release -p bench -- --full`; do not edit. The raw data i
 [bench/results/latest.json](../bench/results/latest.json).
 
 Ratios, measured in one run side by side. Absolute figures are those of one small machine and mean little elsewhere.
+
+";
+
+const DISTURBED: &str = "\
+**The machine had other work during this run.** Latency and throughput are distorted by it, CPU a request somewhat, memory
+not. Repeat the run on a quiet machine before you draw conclusions.
 
 ";
 
@@ -123,11 +140,12 @@ const METHOD: &str = "\
 - **Cores.** With two cores or more the proxy has the first to itself; the load and the server behind share the others,
   and are processes of their own. Where their core is the busy one (\"core busy\" of the proxy below 1), throughput says
   less than CPU a request; so it is with handshakes and large bodies on two cores.
-- **CPU** is the time on a core that the kernel counts for the proxy's threads (`/proc/PID/task/*/schedstat`), all of it.
+- **CPU** is the time on a core that the kernel counts for the proxy's threads (`/proc/PID/task/*/schedstat`), all of it;
+  \"core taken\" is how long they were ready but others had the core: on a quiet machine next to nothing.
 - **Latency** is at a fixed rate, half of what the slower of `mvp` and haproxy can do, counted from when a request was
   due, so that a stalled proxy cannot hide. *added* is what a proxy adds to a request without one; that ratio is of
   medians, as the tail of one round is mostly chance, without rounds in which answers were missing a second after the
-  end. A connection has four requests under way at most (HTTP/1.1: one); others wait, and that counts.
+  end, or others had the proxy's core for a twentieth of the time that it wanted to run. A connection has four requests under way at most (HTTP/1.1: one); others wait, and that counts.
   nginx may be beyond its own half at that rate.
 - **Memory of a watch** is the growth of the resident memory of a proxy that was just started, once all watches are open
   and silent after one event each, divided by their number; the kernel's part is not in it. They are opened four at a

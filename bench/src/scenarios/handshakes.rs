@@ -8,7 +8,7 @@ use crate::targets::Bench;
 pub(crate) const FULL: &str = "full handshake";
 pub(crate) const RESUMED: &str = "resumed";
 
-pub(super) async fn run(run: &mut Run, plan: &Plan, bench: &Bench) -> anyhow::Result<()> {
+pub(super) async fn run(run: &mut Run, plan: &Plan, bench: &Bench) {
     for (case, resumed) in [(FULL, false), (RESUMED, true)] {
         for round in 0..plan.rounds {
             for target in bench.targets() {
@@ -20,5 +20,4 @@ pub(super) async fn run(run: &mut Run, plan: &Plan, bench: &Bench) -> anyhow::Re
             }
         }
     }
-    Ok(())
 }

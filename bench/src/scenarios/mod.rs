@@ -39,22 +39,24 @@ pub(crate) async fn run(
     if ALL.iter().any(|name| *name != KUBE && is_wanted(name)) {
         let mut bench = Bench::start(programs, folder).await?;
         if is_wanted(REQUESTS) {
-            requests::run(&mut run, plan, &mut bench).await?;
+            let outcome = requests::run(&mut run, plan, &mut bench).await;
+            run.ended(REQUESTS, outcome);
         }
         if is_wanted(LATENCY) {
-            latency::run(&mut run, plan, &bench).await?;
+            let outcome = latency::run(&mut run, plan, &bench).await;
+            run.ended(LATENCY, outcome);
         }
         if is_wanted(HANDSHAKES) {
-            handshakes::run(&mut run, plan, &bench).await?;
+            handshakes::run(&mut run, plan, &bench).await;
         }
         if is_wanted(WATCHES) {
-            watches::run(&mut run, plan, &mut bench).await?;
+            let outcome = watches::run(&mut run, plan, &mut bench).await;
+            run.ended(WATCHES, outcome);
         }
     }
-    if let Some(kube) = kube.filter(|_| is_wanted(KUBE))
-        && let Err(error) = kube::run(&mut run, plan, programs, kube, folder).await
-    {
-        run.fail(KUBE, &error);
+    if let Some(kube) = kube.filter(|_| is_wanted(KUBE)) {
+        let outcome = kube::run(&mut run, plan, programs, kube, folder).await;
+        run.ended(KUBE, outcome);
     }
     Ok((run.samples, run.failures))
 }
@@ -88,6 +90,13 @@ impl Run {
                 });
             }
             Err(error) => self.fail(&format!("{scenario}, {case}, {target}"), &error),
+        }
+    }
+
+    /// A scenario that broke off leaves what it had measured.
+    fn ended(&mut self, scenario: &str, outcome: anyhow::Result<()>) {
+        if let Err(error) = outcome {
+            self.fail(scenario, &error);
         }
     }
 
