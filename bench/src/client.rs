@@ -1,0 +1,53 @@
+//! One request over a connection of its own: to see whether a server is ready, and to set it up.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Context;
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls_pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use crate::pki::{Pki, SERVER_NAME};
+
+/// An answer, read whole.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: String,
+}
+
+/// Asks as the user `admin`.
+pub(crate) async fn ask(
+    pki: &Pki,
+    to: SocketAddr,
+    method: &str,
+    path: &str,
+    json: Option<String>,
+) -> anyhow::Result<Answer> {
+    let exchange = async {
+        let stream = TcpStream::connect(to).await?;
+        let connector = TlsConnector::from(pki.client(b"http/1.1", false)?);
+        let stream = connector.connect(ServerName::try_from(SERVER_NAME)?, stream).await?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        let connection = tokio::spawn(connection);
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", to.to_string())
+            .header("content-type", "application/json")
+            .body(Full::new(Bytes::from(json.unwrap_or_default())))?;
+        let response = sender.send_request(request).await?;
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await?.to_bytes();
+        connection.abort();
+        anyhow::Ok(Answer { status, body: String::from_utf8_lossy(&body).into_owned() })
+    };
+    let outcome = timeout(Duration::from_secs(10), exchange).await;
+    outcome.context("no answer")?.with_context(|| format!("{method} {path} at {to}"))
+}

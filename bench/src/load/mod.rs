@@ -1,0 +1,121 @@
+//! The load, in a process of its own so that its cost is not the proxy's: an [`Order`] as its
+//! argument, figures as JSON on its standard output. Entry item: [`run`].
+
+mod connect;
+mod handshakes;
+mod http1;
+mod http2;
+mod requests;
+mod watches;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use anyhow::{Context, ensure};
+use serde::{Deserialize, Serialize};
+
+use crate::process::{Cores, command};
+pub(crate) use wire::Protocol;
+
+/// What was measured, by name; the name ends in its unit.
+pub(crate) type Figures = BTreeMap<String, f64>;
+
+/// What to do.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub(crate) to: SocketAddr,
+    pub(crate) path: String,
+    pub(crate) protocol: Protocol,
+    pub(crate) connections: usize,
+    /// Requests under way on each connection, at most.
+    pub(crate) streams: usize,
+    pub(crate) warm_up_seconds: f64,
+    pub(crate) seconds: f64,
+    /// Whose cost is measured.
+    pub(crate) processes: Vec<u32>,
+    pub(crate) pki: PathBuf,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) enum Kind {
+    /// Each answer is followed by the next request: as many as the other side can.
+    Closed,
+    /// So many a second, whatever the answers do.
+    Paced { rate: f64 },
+    /// A connection for each request.
+    Handshakes { resumed: bool },
+    /// Watches that are silent at first; then the server behind is told to send events.
+    Watches { server: SocketAddr, events_per_second: f64 },
+}
+
+impl Order {
+    /// Carries it out in another process.
+    pub(crate) async fn carry_out(&self, cores: Cores) -> anyhow::Result<Figures> {
+        let this = std::env::current_exe()?;
+        let mut command = command(&this, cores);
+        command.arg("load").arg(serde_json::to_string(self)?);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = tokio::process::Command::from(command).output().await?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "the load failed: {}", said.trim());
+        serde_json::from_slice(&output.stdout).context("the load said nothing of use")
+    }
+}
+
+/// The process of the load.
+pub(crate) async fn run(order: &str) -> anyhow::Result<()> {
+    let order: Order = serde_json::from_str(order)?;
+    // A thousand connections need more than the usual limit.
+    let _ = rlimit::increase_nofile_limit(u64::MAX);
+    let figures = match order.kind {
+        Kind::Closed | Kind::Paced { .. } => requests::run(&order).await,
+        Kind::Handshakes { resumed } => handshakes::run(&order, resumed).await,
+        Kind::Watches { server, events_per_second } => {
+            watches::run(&order, server, events_per_second).await
+        }
+    };
+    println!("{}", serde_json::to_string(&figures?)?);
+    Ok(())
+}
+
+/// Percentiles of latencies, given in seconds, as microseconds.
+fn percentiles(figures: &mut Figures, mut seconds: Vec<f32>) {
+    seconds.sort_by(f32::total_cmp);
+    for (name, share) in [("p50_us", 0.5), ("p99_us", 0.99), ("p999_us", 0.999)] {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rank")]
+        #[allow(clippy::cast_precision_loss, reason = "a rank")]
+        let rank = ((seconds.len() as f64 * share).ceil() as usize).saturating_sub(1);
+        if let Some(value) = seconds.get(rank) {
+            figures.insert(name.to_owned(), f64::from(*value) * 1e6);
+        }
+    }
+}
+
+/// A count as a figure.
+#[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+fn figure(count: usize) -> f64 {
+    count as f64
+}
+
+fn pki(order: &Order) -> crate::pki::Pki {
+    crate::pki::Pki::at(Path::new(&order.pki))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_those_of_the_nearest_rank() {
+        let mut figures = Figures::new();
+        let thousand = (1u16..=1000).rev().map(f32::from).collect();
+        percentiles(&mut figures, thousand);
+        assert_eq!(figures.get("p50_us"), Some(&500e6));
+        assert_eq!(figures.get("p99_us"), Some(&990e6));
+        assert_eq!(figures.get("p999_us"), Some(&999e6));
+    }
+}

@@ -1,0 +1,148 @@
+//! `mvp` side by side with haproxy, nginx and kube-apiserver's own proxy, in one run: `programs`
+//! are found, `scenarios` measured by a `load` before a `backend`, and `report` written.
+
+mod backend;
+mod client;
+mod load;
+mod machine;
+mod pki;
+mod plan;
+mod process;
+mod programs;
+mod report;
+mod results;
+mod scenarios;
+mod targets;
+mod usage;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::pki::Pki;
+use crate::plan::Plan;
+use crate::results::Results;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// mvp side by side with haproxy, nginx and kube-apiserver's own proxy.
+#[derive(Debug, Parser)]
+#[command(
+    name = "bench",
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  cargo run --release -p bench -- --quick                  three minutes, and the build of mvp
+  cargo run --release -p bench -- --full                   all; writes docs/performance.md
+  cargo run --release -p bench -- --quick --only requests  one scenario
+
+Scenarios: requests, latency, handshakes, watches, kube. The last one needs the programs of
+`cargo run -p e2e -- programs`. MVP_TEST_BINARY=PATH measures that mvp instead of the one of this tree."
+)]
+struct Arguments {
+    /// A few cases, for three minutes
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// Every case, five rounds; writes docs/performance.md and bench/results
+    #[arg(long)]
+    full: bool,
+    /// A scenario; may be given more than once
+    #[arg(long, value_name = "SCENARIO", value_parser = scenarios::ALL)]
+    only: Vec<String>,
+    /// How often each target is measured
+    #[arg(long, value_name = "NUMBER")]
+    rounds: Option<usize>,
+    /// How the results are printed
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    output: Output,
+    /// Print or write the report of stored results again, and measure nothing
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// The process of the server behind
+    #[command(hide = true)]
+    Backend { pki: PathBuf, lacking: SocketAddr, peer: SocketAddr },
+    /// The process of the load
+    #[command(hide = true)]
+    Load { order: String },
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    // One thread: what the bench starts is tied to the life of this one.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let outcome =
+        runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(run(arguments)));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: Arguments) -> anyhow::Result<()> {
+    match &arguments.command {
+        Some(Command::Backend { pki, lacking, peer }) => {
+            backend::serve(&Pki::at(pki), *lacking, *peer).await
+        }
+        Some(Command::Load { order }) => load::run(order).await,
+        None => bench(arguments).await,
+    }
+}
+
+async fn bench(arguments: Arguments) -> anyhow::Result<()> {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no workspace")?;
+    let results = match &arguments.from {
+        Some(file) => serde_json::from_slice(&std::fs::read(file)?)?,
+        None => measure(&arguments, workspace).await?,
+    };
+    // A run of some scenarios must not replace the document of all.
+    if results.full && arguments.only.is_empty() {
+        report::write(&results, workspace)?;
+    }
+    match arguments.output {
+        Output::Text => print!("{}", report::text(&results)),
+        Output::Json => println!("{}", serde_json::to_string(&results)?),
+    }
+    Ok(())
+}
+
+async fn measure(arguments: &Arguments, workspace: &Path) -> anyhow::Result<Results> {
+    let mut plan = match (arguments.quick, arguments.full) {
+        (_, true) => Plan::full(),
+        (true, false) => Plan::quick(),
+        _ => bail!("say --quick (three minutes) or --full (all)"),
+    };
+    plan.rounds = arguments.rounds.unwrap_or(plan.rounds).max(1);
+    let mut machine = machine::Machine::look(workspace);
+    let found = programs::get(workspace, &arguments.only)?;
+    machine.versions = found.versions.clone();
+    let _ = rlimit::increase_nofile_limit(u64::MAX);
+    let folder = tempfile::tempdir()?;
+    let started = std::time::Instant::now();
+    let (samples, failures) =
+        scenarios::run(&plan, &arguments.only, &found.programs, found.kube.as_ref(), folder.path())
+            .await?;
+    machine.load_after = machine::load();
+    eprintln!("measured in {} s", started.elapsed().as_secs());
+    let mut missing = found.missing;
+    missing.extend(failures);
+    Ok(Results { machine, full: plan.full, rounds: plan.rounds, missing, samples })
+}

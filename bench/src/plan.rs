@@ -1,0 +1,165 @@
+//! How much is measured, and for how long.
+
+use crate::load::Protocol;
+
+/// The lengths of a run.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) full: bool,
+    /// Each round measures every target once, one after the other.
+    pub(crate) rounds: usize,
+    pub(crate) warm_up_seconds: f64,
+    pub(crate) seconds: f64,
+    pub(crate) latency_seconds: f64,
+    pub(crate) requests: Vec<RequestCase>,
+    pub(crate) watches: Vec<WatchCase>,
+    pub(crate) kube_seconds: f64,
+}
+
+/// Requests of one kind.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RequestCase {
+    pub(crate) bytes: usize,
+    pub(crate) protocol: Protocol,
+    pub(crate) connections: usize,
+    pub(crate) streams: usize,
+}
+
+impl RequestCase {
+    /// One connection carries what HTTP/2 lets it carry.
+    fn new(bytes: usize, protocol: Protocol, connections: usize) -> RequestCase {
+        let streams = match (bytes, protocol, connections) {
+            (LARGE.., ..) | (_, Protocol::Http1, _) => 1,
+            (_, Protocol::Http2, 1) => 32,
+            _ => 1,
+        };
+        RequestCase { bytes, protocol, connections, streams }
+    }
+
+    pub(crate) fn name(&self) -> String {
+        let size = match self.bytes {
+            bytes if bytes >= 1_000_000 => format!("{} MB", bytes / 1_000_000),
+            bytes => format!("{} kB", bytes / 1_000),
+        };
+        let connections = counted(self.connections, "connection");
+        match self.streams {
+            1 => format!("{size}, {}, {connections}", self.protocol.name()),
+            more => format!("{size}, {}, {connections} × {more} streams", self.protocol.name()),
+        }
+    }
+}
+
+/// Watches of one kind; all of them are HTTP/2.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WatchCase {
+    pub(crate) connections: usize,
+    pub(crate) streams: usize,
+}
+
+impl WatchCase {
+    pub(crate) fn name(&self) -> String {
+        let watches = thousands(self.connections * self.streams);
+        format!("{watches} watches on {}", counted(self.connections, "connection"))
+    }
+}
+
+const SMALL: usize = 2_000;
+const MIDDLE: usize = 200_000;
+const LARGE: usize = 100_000_000;
+
+/// The case that answers for "a request" in the targets.
+pub(crate) fn main_case(protocol: Protocol) -> RequestCase {
+    RequestCase::new(SMALL, protocol, 32)
+}
+
+/// The case that answers for large bodies.
+pub(crate) fn large_case(protocol: Protocol) -> RequestCase {
+    RequestCase::new(LARGE, protocol, 4)
+}
+
+impl Plan {
+    /// Three minutes, with everything but builds.
+    pub(crate) fn quick() -> Plan {
+        use Protocol::{Http1, Http2};
+        Plan {
+            full: false,
+            rounds: 2,
+            warm_up_seconds: 0.3,
+            seconds: 0.8,
+            latency_seconds: 1.5,
+            requests: vec![main_case(Http2), main_case(Http1), large_case(Http2)],
+            watches: vec![
+                WatchCase { connections: 1_000, streams: 1 },
+                WatchCase { connections: 10, streams: 100 },
+            ],
+            kube_seconds: 2.0,
+        }
+    }
+
+    /// Everything.
+    pub(crate) fn full() -> Plan {
+        let mut requests = Vec::new();
+        for protocol in [Protocol::Http2, Protocol::Http1] {
+            for connections in [32, 1, 1_000] {
+                requests.push(RequestCase::new(SMALL, protocol, connections));
+            }
+            requests.push(RequestCase::new(MIDDLE, protocol, 32));
+            requests.push(large_case(protocol));
+        }
+        Plan {
+            full: true,
+            rounds: 5,
+            warm_up_seconds: 0.5,
+            seconds: 2.0,
+            latency_seconds: 4.0,
+            requests,
+            watches: vec![
+                WatchCase { connections: 1_000, streams: 1 },
+                WatchCase { connections: 10, streams: 100 },
+                WatchCase { connections: 100, streams: 100 },
+            ],
+            kube_seconds: 4.0,
+        }
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        more => format!("{} {what}s", thousands(more)),
+    }
+}
+
+/// 10,000
+pub(crate) fn thousands(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_have_names_for_people() {
+        let name =
+            |bytes, connections| RequestCase::new(bytes, Protocol::Http2, connections).name();
+        assert_eq!(name(SMALL, 1), "2 kB, HTTP/2, 1 connection × 32 streams");
+        assert_eq!(name(LARGE, 1_000), "100 MB, HTTP/2, 1,000 connections");
+        let watches = WatchCase { connections: 100, streams: 100 };
+        assert_eq!(watches.name(), "10,000 watches on 100 connections");
+    }
+
+    #[test]
+    fn every_case_of_a_quick_run_is_one_of_the_full() {
+        let full: Vec<String> = Plan::full().requests.iter().map(RequestCase::name).collect();
+        assert!(Plan::quick().requests.iter().all(|case| full.contains(&case.name())));
+    }
+}

@@ -1,0 +1,102 @@
+//! The programs that are compared: built, found or installed, and what is missing. Entry item:
+//! [`get`].
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, ensure};
+
+use crate::machine::{find, first_line};
+use crate::scenarios::{KUBE, KubePrograms};
+use crate::targets::Programs;
+
+/// What there is.
+pub(crate) struct Found {
+    pub(crate) programs: Programs,
+    pub(crate) kube: Option<KubePrograms>,
+    pub(crate) versions: Vec<String>,
+    /// What is not there, and what to do about it.
+    pub(crate) missing: Vec<String>,
+}
+
+/// Builds `mvp`, installs haproxy and nginx where that can be done, and looks for kube-apiserver.
+pub(crate) fn get(workspace: &Path, wanted: &[String]) -> anyhow::Result<Found> {
+    ensure!(find("setpriv").is_some(), "setpriv is missing: install util-linux");
+    ensure!(find("taskset").is_some(), "taskset is missing: install util-linux");
+    let mvp = build_mvp(workspace)?;
+    if find("haproxy").is_none() || find("nginx").is_none() {
+        install(&["haproxy", "nginx-light"]);
+    }
+    let (haproxy, nginx) = (find("haproxy"), find("nginx"));
+    let kube = KubePrograms::find();
+
+    let mut missing = Vec::new();
+    let mut versions = vec![version(&mvp, "version")];
+    for (program, name, flag) in [(&haproxy, "haproxy", "-v"), (&nginx, "nginx", "-v")] {
+        match program {
+            Some(program) => versions.push(version(program, flag)),
+            None => missing.push(format!("{name}: apt-get install {name}, as root")),
+        }
+    }
+    match &kube {
+        Some(kube) => versions.push(format!("kube-apiserver {}", kube.version)),
+        None if wanted.is_empty() || wanted.iter().any(|name| name == KUBE) => {
+            missing.push("kube-apiserver and etcd: cargo run -p e2e -- programs".to_owned());
+        }
+        None => {}
+    }
+    for line in &missing {
+        eprintln!("missing: {line}");
+    }
+    Ok(Found { programs: Programs { mvp, haproxy, nginx }, kube, versions, missing })
+}
+
+/// What a program says of itself, without addresses and dates.
+fn version(program: &Path, flag: &str) -> String {
+    let said = first_line(&program.display().to_string(), &[flag]);
+    let words: Vec<&str> = said.split_whitespace().take(3).collect();
+    words.join(" ").replace("HAProxy version", "haproxy").replace("nginx version: nginx/", "nginx ")
+}
+
+/// Debian's, if this is Debian and we may.
+fn install(packages: &[&str]) {
+    if find("apt-get").is_none() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    eprintln!("installing {}", packages.join(", "));
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    let mut arguments = vec!["install", "--yes", "--no-install-recommends"];
+    arguments.extend(packages);
+    // Lists of packages may be old, or absent.
+    if !run(&arguments) && run(&["update"]) {
+        run(&arguments);
+    }
+}
+
+/// The fastest code, as images have it. `MVP_TEST_BINARY` names another.
+fn build_mvp(workspace: &Path) -> anyhow::Result<PathBuf> {
+    if let Some(binary) = std::env::var_os("MVP_TEST_BINARY") {
+        return Ok(std::path::absolute(binary)?);
+    }
+    eprintln!("building mvp with the dist profile");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .current_dir(workspace)
+        .args(["build", "--profile", "dist", "--bin", "mvp"])
+        .arg("--message-format=json-render-diagnostics")
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot run cargo to build mvp")?;
+    ensure!(output.status.success(), "cannot build mvp; cargo says why above");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let mut made = said.lines().filter_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        let is_mvp = message.pointer("/target/name")?.as_str()? == "mvp";
+        is_mvp.then(|| message.get("executable")?.as_str().map(PathBuf::from))?
+    });
+    made.next_back().context("cargo did not say where it put mvp")
+}

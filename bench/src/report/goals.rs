@@ -1,0 +1,166 @@
+//! What `mvp` set out to reach, held against what was measured. Entry item: [`goals`].
+
+use crate::load::Protocol;
+use crate::plan::{WatchCase, large_case, main_case};
+use crate::results::{Ratio, Results, median};
+use crate::scenarios::{FULL, HANDSHAKES, KUBE, LATENCY, NATIVE, REQUESTS, RESUMED, WATCHES};
+
+/// One of them.
+pub(crate) struct Goal {
+    pub(crate) what: String,
+    /// Which of two, such as `mvp / haproxy`.
+    pub(crate) of: String,
+    pub(crate) bound: Bound,
+    /// Nothing where it was not measured.
+    pub(crate) ratio: Option<Ratio>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl Goal {
+    /// `met`, or by how much it was missed.
+    pub(crate) fn verdict(&self) -> String {
+        let Some(Ratio { median, .. }) = self.ratio else {
+            return "not measured".to_owned();
+        };
+        // As it is shown: the second digit after the point is noise already.
+        let shown = (median * 100.0).round() / 100.0;
+        match self.bound {
+            Bound::AtMost(most) if shown > most => {
+                format!("missed by {:.0} %", (median / most - 1.0) * 100.0)
+            }
+            Bound::AtLeast(least) if shown < least => {
+                format!("missed by {:.0} %", (1.0 - median / least) * 100.0)
+            }
+            _ => "met".to_owned(),
+        }
+    }
+
+    pub(crate) fn target(&self) -> String {
+        match self.bound {
+            Bound::AtMost(most) => format!("≤ {most}"),
+            Bound::AtLeast(least) => format!("≥ {least}"),
+        }
+    }
+}
+
+/// All of them, in the order of their weight.
+pub(crate) fn goals(results: &Results) -> Vec<Goal> {
+    let mut goals = Vec::new();
+    let mut add = |what: String, of: &str, bound, ratio| {
+        goals.push(Goal { what, of: of.to_owned(), bound, ratio });
+    };
+    let haproxy = "mvp / haproxy";
+    let (peer, local) = (["mvp, peer", "haproxy"], ["mvp, local", "haproxy"]);
+    for (kind, targets) in [("proxied", peer), ("local", local)] {
+        for protocol in [Protocol::Http2, Protocol::Http1] {
+            let case = main_case(protocol).name();
+            let ratio = results.ratio(REQUESTS, &case, targets, "cpu_us_per_request");
+            let what = format!("CPU a {kind} request, {}", protocol.name());
+            add(what, haproxy, Bound::AtMost(1.0), ratio);
+        }
+    }
+    if let Some(case) = results.cases(KUBE).first() {
+        let cpu = results.ratio(KUBE, case, ["mvp, peer", NATIVE], "cpu_us_per_request");
+        let what = "CPU a proxied request, real kube-apiservers".to_owned();
+        add(what, "mvp / Kubernetes' own", Bound::AtMost(0.05), cpu);
+        let ratio = results.ratio(KUBE, case, ["mvp, peer", "direct"], "requests_per_second");
+        let what = "proxied requests/s, real kube-apiservers".to_owned();
+        add(what, "mvp / direct", Bound::AtLeast(0.9), ratio);
+    }
+    for case in results.cases(LATENCY) {
+        let what = format!("added p99 at half load, {case}");
+        add(what, haproxy, Bound::AtMost(1.0), added_p99(results, case, peer));
+    }
+    for protocol in [Protocol::Http2, Protocol::Http1] {
+        let case = large_case(protocol).name();
+        let ratio = results.ratio(REQUESTS, &case, peer, "body_bytes_per_second");
+        if ratio.is_some() {
+            let what = format!("100 MB answers, bytes/s, {}", protocol.name());
+            add(what, haproxy, Bound::AtLeast(1.0), ratio);
+        }
+    }
+    for case in [FULL, RESUMED] {
+        let ratio = results.ratio(HANDSHAKES, case, peer, "connections_per_second");
+        let what = format!("new TLS connections/s, {case}");
+        add(what, haproxy, Bound::AtLeast(1.0), ratio);
+    }
+    for (connections, streams, most) in [(1_000, 1, 2.2), (10, 100, 2.5), (100, 100, 2.5)] {
+        let case = WatchCase { connections, streams }.name();
+        let ratio = results.ratio(WATCHES, &case, peer, "idle_bytes_per_watch");
+        if ratio.is_some() {
+            let what = format!("memory of an idle watch, {case}");
+            add(what, haproxy, Bound::AtMost(most), ratio);
+        }
+    }
+    goals
+}
+
+/// Beyond this share of the time, others had the proxy's core while it wanted it.
+const MOST_TAKEN: f64 = 0.05;
+
+/// The ratio of what two proxies add to the 99th percentile of a request without a proxy: of the
+/// medians, as a single round's tail is mostly chance, with the range of the rounds. A round in
+/// which one of the three fell behind, or had its core taken away, shows the machine's trouble, and
+/// is left out.
+fn added_p99(results: &Results, case: &str, [one, other]: [&str; 2]) -> Option<Ratio> {
+    let ratio = |[one, other, direct]: [f64; 3]| {
+        (other > direct).then(|| (one - direct) / (other - direct))
+    };
+    let p99 = |target: &str, round: usize| {
+        let samples = results.of(LATENCY, case, target);
+        let figures = &samples.into_iter().find(|sample| sample.round == round)?.figures;
+        let of = |name| figures.get(name).copied().unwrap_or_default();
+        let undisturbed = of("unanswered") < 1.0 && of("waited_share") < MOST_TAKEN;
+        figures.get("p99_us").copied().filter(|_| undisturbed)
+    };
+    let rounds: Vec<[f64; 3]> = (0..results.rounds)
+        .filter_map(|round| Some([p99(one, round)?, p99(other, round)?, p99("direct", round)?]))
+        .collect();
+    let of = |side: usize| median(rounds.iter().filter_map(|all| all.get(side).copied()).collect());
+    let middle = ratio([of(0)?, of(1)?, of(2)?])?;
+    let each = || rounds.iter().copied().filter_map(ratio);
+    Some(Ratio {
+        median: middle,
+        least: each().fold(middle, f64::min),
+        most: each().fold(middle, f64::max),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::tests::results;
+
+    fn goal(bound: Bound, median: f64) -> Goal {
+        let ratio = Some(Ratio { median, least: median, most: median });
+        Goal { what: String::new(), of: String::new(), bound, ratio }
+    }
+
+    #[test]
+    fn a_missed_goal_says_by_how_much() {
+        assert_eq!(goal(Bound::AtMost(1.0), 1.2).verdict(), "missed by 20 %");
+        assert_eq!(goal(Bound::AtLeast(0.9), 0.45).verdict(), "missed by 50 %");
+        assert_eq!(goal(Bound::AtMost(1.0), 1.004).verdict(), "met");
+        assert_eq!(goal(Bound::AtLeast(1.0), 1.4).verdict(), "met");
+    }
+
+    #[test]
+    fn what_the_load_itself_takes_is_not_the_proxies() {
+        let sample = |target, p99| (LATENCY, "c", target, 0, p99);
+        let results = results(&[
+            sample("direct", &[("p99_us", 100.0)][..]),
+            sample("mvp, peer", &[("p99_us", 300.0)][..]),
+            sample("haproxy", &[("p99_us", 500.0)][..]),
+            (LATENCY, "c", "direct", 1, &[("p99_us", 100.0)]),
+            (LATENCY, "c", "mvp, peer", 1, &[("p99_us", 100.0)]),
+            (LATENCY, "c", "haproxy", 1, &[("p99_us", 9e9), ("unanswered", 50.0)]),
+        ]);
+        let ratio = added_p99(&results, "c", ["mvp, peer", "haproxy"]);
+        assert_eq!(ratio.map(|ratio| ratio.median), Some(0.5));
+    }
+}

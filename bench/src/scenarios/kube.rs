@@ -1,0 +1,246 @@
+//! Real kube-apiservers: a GET of `batch/v1`, which one of two servers lacks, directly at the one
+//! that has it, through Kubernetes' own proxy, and through `mvp`.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use serde_json::json;
+
+use super::{KUBE, Run};
+use crate::client::ask;
+use crate::load::{Figures, Kind, Order, Protocol};
+use crate::pki::Pki;
+use crate::plan::Plan;
+use crate::process::{Cores, Process};
+use crate::targets::{Programs, mvp_arguments};
+use crate::usage::Usage;
+
+const STARTUP: Duration = Duration::from_secs(180);
+const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
+
+/// The name of Kubernetes' own proxy among the targets.
+pub(crate) const NATIVE: &str = "Kubernetes' own";
+
+/// Built by the e2e suite.
+#[derive(Debug, Clone)]
+pub(crate) struct KubePrograms {
+    kube_apiserver: PathBuf,
+    etcd: PathBuf,
+    /// The version of kube-apiserver.
+    pub(crate) version: String,
+}
+
+impl KubePrograms {
+    /// In the cache of the e2e suite, where it has built them.
+    pub(crate) fn find() -> Option<KubePrograms> {
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let cache = set("MVP_E2E_CACHE").map(PathBuf::from).or_else(|| {
+            let caches = set("XDG_CACHE_HOME").map(PathBuf::from);
+            let caches = caches.or_else(|| Some(PathBuf::from(set("HOME")?).join(".cache")));
+            caches.map(|caches| caches.join("mvp-e2e"))
+        })?;
+        let mut folders: Vec<PathBuf> =
+            std::fs::read_dir(cache).ok()?.flatten().map(|entry| entry.path()).collect();
+        folders.sort();
+        let newest = |prefix: &str, program: &str| {
+            let fits = |folder: &&PathBuf| {
+                let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+                name.starts_with(prefix) && folder.join(program).is_file()
+            };
+            folders.iter().rev().find(fits).cloned()
+        };
+        let kube = newest("v1.36.", "kube-apiserver")?;
+        let version = kube.file_name()?.to_str()?.split('-').next()?.to_owned();
+        let etcd = newest("v3.", "etcd")?.join("etcd");
+        Some(KubePrograms { kube_apiserver: kube.join("kube-apiserver"), etcd, version })
+    }
+}
+
+/// A control plane of two, and `mvp` before the one that lacks `batch/v1`.
+struct ControlPlane {
+    pki: Pki,
+    _etcd: Process,
+    /// Lacks `batch/v1`.
+    lacking: Process,
+    _peer: Process,
+    mvp: Process,
+}
+
+pub(super) async fn run(
+    run: &mut Run,
+    plan: &Plan,
+    programs: &Programs,
+    kube: &KubePrograms,
+    folder: &Path,
+) -> anyhow::Result<()> {
+    eprintln!("  {KUBE}: starting two kube-apiservers {}", kube.version);
+    let plane = ControlPlane::start(programs, kube, &folder.join("kube")).await?;
+    let case = "GET of a small list of jobs, HTTP/2, 16 connections";
+    for round in 0..plan.rounds {
+        let lacking = plane.lacking.id();
+        for (target, to, process) in [
+            ("direct", address(PEER), None),
+            (NATIVE, address(LACKING), Some(lacking)),
+            ("mvp, peer", address(MVP), Some(plane.mvp.id())),
+        ] {
+            let outcome = measure(plan, &plane.pki, to, process).await;
+            run.note(KUBE, case, target, round, outcome);
+        }
+    }
+    Ok(())
+}
+
+/// Measures throughput and the cost of a request at the process in between, without what that one
+/// does when nobody asks.
+async fn measure(
+    plan: &Plan,
+    pki: &Pki,
+    to: SocketAddr,
+    process: Option<u32>,
+) -> anyhow::Result<Figures> {
+    let processes: Vec<u32> = process.into_iter().collect();
+    let (before, started) = (Usage::of(&processes), Instant::now());
+    tokio::time::sleep(Duration::from_secs_f64(plan.seconds)).await;
+    let idle =
+        (Usage::of(&processes).cpu_seconds - before.cpu_seconds) / started.elapsed().as_secs_f64();
+    let order = Order {
+        to,
+        path: JOBS.to_owned(),
+        protocol: Protocol::Http2,
+        connections: 16,
+        streams: 1,
+        warm_up_seconds: 1.0,
+        seconds: plan.kube_seconds,
+        processes,
+        pki: pki.folder().to_owned(),
+        kind: Kind::Closed,
+    };
+    let mut figures = order.carry_out(Cores::Any).await?;
+    let requests = figures.get("requests_per_second").copied().unwrap_or_default();
+    if let Some(cost) = figures.get_mut("cpu_us_per_request") {
+        *cost -= idle * 1e6 / requests.max(1.0);
+    }
+    figures.insert("idle_cpu_share".to_owned(), idle);
+    Ok(figures)
+}
+
+impl ControlPlane {
+    async fn start(
+        programs: &Programs,
+        kube: &KubePrograms,
+        folder: &Path,
+    ) -> anyhow::Result<ControlPlane> {
+        let pki = Pki::make(&folder.join("pki"))?;
+        let etcd = start_etcd(kube, folder)?;
+        let start = |host, apis: &str| start_server(kube, &pki, folder, host, apis);
+        let mut peer = start(PEER, "batch/v1=true")?;
+        let mut lacking = start(LACKING, "batch/v1=false")?;
+        for (server, host) in [(&mut peer, PEER), (&mut lacking, LACKING)] {
+            let ready = async || {
+                let answer = ask(&pki, address(host), "GET", "/readyz", None).await?;
+                ensure!(answer.status == 200, "{}", answer.body);
+                Ok(())
+            };
+            server.ready(STARTUP, ready).await?;
+        }
+        let job = json!({
+            "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "example"},
+            "spec": {"template": {"spec": {"restartPolicy": "Never",
+                "containers": [{"name": "one", "image": "none"}]}}},
+        });
+        let made = ask(&pki, address(PEER), "POST", JOBS, Some(job.to_string())).await?;
+        ensure!(made.status == 201, "cannot make a job: {}", made.body);
+
+        let arguments = mvp_arguments(&pki, address(MVP), address(LACKING), address(PEER));
+        let log = folder.join("mvp.log");
+        let mut mvp = Process::start("mvp", &log, &programs.mvp, Cores::Any, arguments)?;
+        for (host, process) in [(LACKING, &mut lacking), (MVP, &mut mvp)] {
+            let proxied = async || {
+                let answer = ask(&pki, address(host), "GET", JOBS, None).await?;
+                ensure!(answer.status == 200, "{}: {}", answer.status, answer.body);
+                Ok(())
+            };
+            process.ready(STARTUP, proxied).await.context("a job through a proxy")?;
+        }
+        Ok(ControlPlane { pki, _etcd: etcd, lacking, _peer: peer, mvp })
+    }
+}
+
+fn start_etcd(kube: &KubePrograms, folder: &Path) -> anyhow::Result<Process> {
+    let (clients, peers) = (format!("http://{ETCD}:2379"), format!("http://{ETCD}:2380"));
+    let arguments = [
+        "--name=etcd".to_owned(),
+        format!("--data-dir={}", folder.join("etcd").display()),
+        format!("--listen-client-urls={clients}"),
+        format!("--advertise-client-urls={clients}"),
+        format!("--listen-peer-urls={peers}"),
+        format!("--initial-advertise-peer-urls={peers}"),
+        format!("--initial-cluster=etcd={peers}"),
+        // What it holds is thrown away.
+        "--unsafe-no-fsync".to_owned(),
+    ];
+    Process::start("etcd", &folder.join("etcd.log"), &kube.etcd, Cores::Any, arguments)
+}
+
+/// A kube-apiserver with its own proxy on. Each has a host name of its own, as its ID is made of it.
+fn start_server(
+    kube: &KubePrograms,
+    pki: &Pki,
+    folder: &Path,
+    host: u8,
+    apis: &str,
+) -> anyhow::Result<Process> {
+    let (server, proxy, tokens) =
+        (pki.pair("server"), pki.pair("front-proxy-client"), pki.pair("sa"));
+    let to = address(host);
+    let name = format!("bench-{host}");
+    let mut arguments = vec![
+        "--uts".to_owned(),
+        "sh".to_owned(),
+        "-c".to_owned(),
+        "hostname \"$0\" && exec \"$@\"".to_owned(),
+        name.clone(),
+        kube.kube_apiserver.display().to_string(),
+    ];
+    arguments.extend([
+        format!("--etcd-servers=http://{ETCD}:2379"),
+        format!("--bind-address={}", to.ip()),
+        format!("--advertise-address={}", to.ip()),
+        format!("--secure-port={}", to.port()),
+        format!("--tls-cert-file={}", server.certificate.display()),
+        format!("--tls-private-key-file={}", server.key.display()),
+        format!("--client-ca-file={}", pki.ca().display()),
+        format!("--service-account-key-file={}", tokens.certificate.display()),
+        format!("--service-account-signing-key-file={}", tokens.key.display()),
+        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+        "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+        // Endpoints refuse loopback addresses.
+        "--endpoint-reconciler-type=none".to_owned(),
+        "--authorization-mode=RBAC".to_owned(),
+        format!("--requestheader-client-ca-file={}", pki.front_proxy_ca().display()),
+        "--requestheader-allowed-names=front-proxy-client".to_owned(),
+        "--requestheader-username-headers=X-Remote-User".to_owned(),
+        "--requestheader-group-headers=X-Remote-Group".to_owned(),
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+        format!("--proxy-client-cert-file={}", proxy.certificate.display()),
+        format!("--proxy-client-key-file={}", proxy.key.display()),
+        format!("--runtime-config={apis}"),
+        "--feature-gates=UnknownVersionInteroperabilityProxy=true".to_owned(),
+        format!("--peer-ca-file={}", pki.ca().display()),
+        format!("--peer-advertise-ip={}", to.ip()),
+        format!("--peer-advertise-port={}", to.port()),
+    ]);
+    let log = folder.join(format!("{name}.log"));
+    Process::start(&name, &log, Path::new("unshare"), Cores::Any, arguments)
+}
+
+const ETCD: Ipv4Addr = Ipv4Addr::new(127, 78, 0, 6);
+const LACKING: u8 = 7;
+const PEER: u8 = 8;
+const MVP: u8 = 9;
+
+fn address(host: u8) -> SocketAddr {
+    (Ipv4Addr::new(127, 78, 0, host), 6443).into()
+}

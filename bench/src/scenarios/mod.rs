@@ -1,0 +1,160 @@
+//! What is measured. Each scenario goes through its targets in turn, round after round, so that
+//! what else the machine does falls on all of them alike. Entry item: [`run`].
+
+mod handshakes;
+mod kube;
+mod latency;
+mod requests;
+mod watches;
+
+use std::path::Path;
+
+use crate::load::{Figures, Kind, Order, Protocol};
+use crate::plan::Plan;
+use crate::process::Cores;
+use crate::results::Sample;
+use crate::targets::{Bench, Programs, Target};
+
+pub(crate) use handshakes::{FULL, RESUMED};
+pub(crate) use kube::{KubePrograms, NATIVE};
+
+/// Their names, in the order of a run.
+pub(crate) const REQUESTS: &str = "requests";
+pub(crate) const LATENCY: &str = "latency";
+pub(crate) const HANDSHAKES: &str = "handshakes";
+pub(crate) const WATCHES: &str = "watches";
+pub(crate) const KUBE: &str = "kube";
+pub(crate) const ALL: [&str; 5] = [REQUESTS, LATENCY, HANDSHAKES, WATCHES, KUBE];
+
+/// Measures what is wanted; what fails is said and left out.
+pub(crate) async fn run(
+    plan: &Plan,
+    wanted: &[String],
+    programs: &Programs,
+    kube: Option<&KubePrograms>,
+    folder: &Path,
+) -> anyhow::Result<(Vec<Sample>, Vec<String>)> {
+    let mut run = Run { samples: Vec::new(), failures: Vec::new() };
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|one| one == name);
+    if ALL.iter().any(|name| *name != KUBE && is_wanted(name)) {
+        let mut bench = Bench::start(programs, folder).await?;
+        if is_wanted(REQUESTS) {
+            let outcome = requests::run(&mut run, plan, &mut bench).await;
+            run.ended(REQUESTS, outcome);
+        }
+        if is_wanted(LATENCY) {
+            let outcome = latency::run(&mut run, plan, &bench).await;
+            run.ended(LATENCY, outcome);
+        }
+        if is_wanted(HANDSHAKES) {
+            handshakes::run(&mut run, plan, &bench).await;
+        }
+        if is_wanted(WATCHES) {
+            let outcome = watches::run(&mut run, plan, &mut bench).await;
+            run.ended(WATCHES, outcome);
+        }
+    }
+    if let Some(kube) = kube.filter(|_| is_wanted(KUBE)) {
+        let outcome = kube::run(&mut run, plan, programs, kube, folder).await;
+        run.ended(KUBE, outcome);
+    }
+    Ok((run.samples, run.failures))
+}
+
+/// What was measured so far.
+struct Run {
+    samples: Vec<Sample>,
+    failures: Vec<String>,
+}
+
+impl Run {
+    /// Takes a measurement down, or why there is none.
+    fn note(
+        &mut self,
+        scenario: &str,
+        case: &str,
+        target: &str,
+        round: usize,
+        outcome: anyhow::Result<Figures>,
+    ) {
+        match outcome {
+            Ok(figures) => {
+                let main = shown(&figures);
+                eprintln!("  {scenario}  {case}  round {}  {target:12} {main}", round + 1);
+                self.samples.push(Sample {
+                    scenario: scenario.to_owned(),
+                    case: case.to_owned(),
+                    target: target.to_owned(),
+                    round,
+                    figures,
+                });
+            }
+            Err(error) => self.fail(&format!("{scenario}, {case}, {target}"), &error),
+        }
+    }
+
+    /// A scenario that broke off leaves what it had measured.
+    fn ended(&mut self, scenario: &str, outcome: anyhow::Result<()>) {
+        if let Err(error) = outcome {
+            self.fail(scenario, &error);
+        }
+    }
+
+    fn fail(&mut self, what: &str, error: &anyhow::Error) {
+        eprintln!("  {what}: {error:#}");
+        let line = format!("{what}: {error:#}");
+        if !self.failures.contains(&line) {
+            self.failures.push(line);
+        }
+    }
+}
+
+/// What a line on the terminal shows of a measurement.
+fn shown(figures: &Figures) -> String {
+    let names = [
+        ("requests_per_second", "requests/s"),
+        ("connections_per_second", "connections/s"),
+        ("events_per_second", "events/s"),
+        ("body_bytes_per_second", "bytes/s"),
+        ("cpu_us_per_request", "µs CPU a request"),
+        ("cpu_us_per_connection", "µs CPU a connection"),
+        ("cpu_us_per_event", "µs CPU an event"),
+        ("idle_bytes_per_watch", "bytes a watch"),
+        ("p99_us", "µs p99"),
+        ("failures", "failures"),
+        ("unanswered", "unanswered"),
+    ];
+    let parts = names.iter().filter_map(|(name, unit)| {
+        let value = figures.get(*name)?;
+        let zero = matches!(*name, "failures" | "unanswered") && *value == 0.0;
+        (!zero).then(|| format!("{value:.1} {unit}"))
+    });
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+/// An order for a target of the bench; what differs is changed by the caller.
+fn order(plan: &Plan, bench: &Bench, target: Target, path: String) -> Order {
+    Order {
+        to: bench.address(target),
+        path,
+        protocol: Protocol::Http2,
+        connections: 32,
+        streams: 1,
+        warm_up_seconds: plan.warm_up_seconds,
+        seconds: plan.seconds,
+        processes: bench.processes(target),
+        pki: bench.pki.folder().to_owned(),
+        kind: Kind::Closed,
+    }
+}
+
+/// What a target is asked for: `mvp` on its way to its own server for what that one has.
+fn path(target: Target, bytes: usize) -> String {
+    match target {
+        Target::MvpLocal => crate::backend::local_path(bytes),
+        _ => crate::backend::peer_path(bytes),
+    }
+}
+
+/// Where the load of the bench runs.
+const LOAD: Cores = Cores::Load;

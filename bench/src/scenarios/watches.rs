@@ -1,0 +1,29 @@
+//! Watches through each proxy: memory while nothing happens, CPU and delay of events.
+
+use super::{LOAD, Run, WATCHES, order};
+use crate::backend::WATCH_PATH;
+use crate::load::Kind;
+use crate::plan::Plan;
+use crate::targets::{Bench, Target};
+
+/// Events of all watches together: far from what any proxy can carry.
+const EVENTS_PER_SECOND: f64 = 4_000.0;
+
+pub(super) async fn run(run: &mut Run, plan: &Plan, bench: &mut Bench) -> anyhow::Result<()> {
+    // Memory hardly differs between rounds, and the large ones take long.
+    let rounds = if plan.full { plan.rounds } else { 1 };
+    for case in &plan.watches {
+        for round in 0..rounds {
+            for target in bench.targets().into_iter().filter(|one| *one != Target::MvpLocal) {
+                bench.restart(target).await?;
+                let mut order = order(plan, bench, target, WATCH_PATH.to_owned());
+                (order.connections, order.streams) = (case.connections, case.streams);
+                let server = bench.server();
+                order.kind = Kind::Watches { server, events_per_second: EVENTS_PER_SECOND };
+                let outcome = order.carry_out(LOAD).await;
+                run.note(WATCHES, &case.name(), target.name(), round, outcome);
+            }
+        }
+    }
+    Ok(())
+}

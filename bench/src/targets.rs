@@ -1,0 +1,247 @@
+//! What is measured: `mvp`, haproxy and nginx, one after the other in one place, each with one
+//! thread, TLS both ways, and the same work on headers. Entry item: [`Bench::start`].
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+
+use crate::client;
+use crate::pki::{Pki, SERVER_NAME};
+use crate::process::{Cores, Process};
+
+const STARTUP: Duration = Duration::from_secs(20);
+
+/// One of those that are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// No proxy: what the load and the server behind cost by themselves.
+    Direct,
+    /// `mvp` before a server that answers by itself.
+    MvpLocal,
+    /// `mvp` before a server that lacks what is asked for: one hop to a peer.
+    MvpPeer,
+    Haproxy,
+    Nginx,
+}
+
+impl Target {
+    pub(crate) const ALL: [Target; 5] =
+        [Target::Direct, Target::MvpLocal, Target::MvpPeer, Target::Haproxy, Target::Nginx];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Target::Direct => "direct",
+            Target::MvpLocal => "mvp, local",
+            Target::MvpPeer => "mvp, peer",
+            Target::Haproxy => "haproxy",
+            Target::Nginx => "nginx",
+        }
+    }
+}
+
+/// The programs that are there.
+#[derive(Debug, Clone)]
+pub(crate) struct Programs {
+    pub(crate) mvp: PathBuf,
+    pub(crate) haproxy: Option<PathBuf>,
+    pub(crate) nginx: Option<PathBuf>,
+}
+
+/// The server behind, and every proxy before it, running.
+pub(crate) struct Bench {
+    pub(crate) pki: Pki,
+    folder: PathBuf,
+    programs: Programs,
+    _backend: Process,
+    mvp: Option<Process>,
+    haproxy: Option<Process>,
+    nginx: Option<Process>,
+}
+
+impl Bench {
+    /// Starts all of it, and waits until each passes a request on.
+    pub(crate) async fn start(programs: &Programs, folder: &Path) -> anyhow::Result<Bench> {
+        let pki = Pki::make(&folder.join("pki"))?;
+        let this = std::env::current_exe()?;
+        let arguments = [
+            "backend".to_owned(),
+            pki.folder().display().to_string(),
+            address(LACKING).to_string(),
+            address(PEER).to_string(),
+        ];
+        let log = folder.join("backend.log");
+        let backend = Process::start("the backend", &log, &this, Cores::Load, arguments)?;
+        let mut bench = Bench {
+            pki,
+            folder: folder.to_owned(),
+            programs: programs.clone(),
+            _backend: backend,
+            mvp: None,
+            haproxy: None,
+            nginx: None,
+        };
+        let pki = bench.pki.clone();
+        bench._backend.ready(STARTUP, async || answers(&pki, address(PEER)).await).await?;
+        for target in bench.targets() {
+            bench.restart(target).await?;
+        }
+        Ok(bench)
+    }
+
+    /// Those of the five that can be measured here.
+    pub(crate) fn targets(&self) -> Vec<Target> {
+        let there = |target: &Target| match target {
+            Target::Haproxy => self.programs.haproxy.is_some(),
+            Target::Nginx => self.programs.nginx.is_some(),
+            _ => true,
+        };
+        Target::ALL.into_iter().filter(there).collect()
+    }
+
+    /// Where a target listens.
+    pub(crate) fn address(&self, target: Target) -> SocketAddr {
+        address(match target {
+            Target::Direct => PEER,
+            Target::MvpLocal | Target::MvpPeer => MVP,
+            Target::Haproxy => HAPROXY,
+            Target::Nginx => NGINX,
+        })
+    }
+
+    /// The server behind all of them.
+    pub(crate) fn server(&self) -> SocketAddr {
+        address(PEER)
+    }
+
+    /// Whose cost is the target's.
+    pub(crate) fn processes(&self, target: Target) -> Vec<u32> {
+        let process = match target {
+            Target::Direct => &None,
+            Target::MvpLocal | Target::MvpPeer => &self.mvp,
+            Target::Haproxy => &self.haproxy,
+            Target::Nginx => &self.nginx,
+        };
+        process.iter().map(Process::id).collect()
+    }
+
+    /// Starts a proxy anew, so that its memory is that of what follows.
+    pub(crate) async fn restart(&mut self, target: Target) -> anyhow::Result<()> {
+        let slot = match target {
+            Target::Direct => return Ok(()),
+            Target::MvpLocal | Target::MvpPeer => &mut self.mvp,
+            Target::Haproxy => &mut self.haproxy,
+            Target::Nginx => &mut self.nginx,
+        };
+        // The old one must have left its port.
+        drop(slot.take());
+        let mut process = match target {
+            Target::Haproxy => self.start_haproxy()?,
+            Target::Nginx => self.start_nginx()?,
+            _ => self.start_mvp()?,
+        };
+        let (pki, to) = (self.pki.clone(), self.address(target));
+        process.ready(STARTUP, async || answers(&pki, to).await).await?;
+        match target {
+            Target::Haproxy => self.haproxy = Some(process),
+            Target::Nginx => self.nginx = Some(process),
+            _ => self.mvp = Some(process),
+        }
+        Ok(())
+    }
+
+    fn start_mvp(&self) -> anyhow::Result<Process> {
+        let mut arguments = mvp_arguments(&self.pki, address(MVP), address(LACKING), address(PEER));
+        arguments.push("--workers=1".to_owned());
+        let log = self.folder.join("mvp.log");
+        Process::start("mvp", &log, &self.programs.mvp, Cores::Proxy, arguments)
+    }
+
+    fn start_haproxy(&self) -> anyhow::Result<Process> {
+        let program = self.programs.haproxy.as_ref().context("no haproxy")?;
+        let file = self.folder.join("haproxy.cfg");
+        std::fs::write(&file, self.filled(include_str!("../configs/haproxy.cfg"), HAPROXY))?;
+        let log = self.folder.join("haproxy.log");
+        let arguments = ["-db", "-f", &file.display().to_string()];
+        Process::start("haproxy", &log, program, Cores::Proxy, arguments)
+    }
+
+    fn start_nginx(&self) -> anyhow::Result<Process> {
+        let program = self.programs.nginx.as_ref().context("no nginx")?;
+        let file = self.folder.join("nginx.conf");
+        std::fs::write(&file, self.filled(include_str!("../configs/nginx.conf"), NGINX))?;
+        let log = self.folder.join("nginx.log");
+        let (folder, file) = (self.folder.display().to_string(), file.display().to_string());
+        Process::start("nginx", &log, program, Cores::Proxy, ["-p", &folder, "-c", &file])
+    }
+
+    /// A configuration with its blanks filled in.
+    fn filled(&self, template: &str, listen: u8) -> String {
+        let pki = &self.pki;
+        let (server, proxy) = (pki.pair("server"), pki.pair("front-proxy-client"));
+        let mut text = template.to_owned();
+        for (blank, path) in [
+            ("@FOLDER@", &self.folder),
+            ("@CA@", &pki.ca()),
+            ("@SERVER_CRT@", &server.certificate),
+            ("@SERVER_KEY@", &server.key),
+            ("@SERVER_PEM@", &server.both),
+            ("@PROXY_CRT@", &proxy.certificate),
+            ("@PROXY_KEY@", &proxy.key),
+            ("@PROXY_PEM@", &proxy.both),
+        ] {
+            text = text.replace(blank, &path.display().to_string());
+        }
+        text.replace("@LISTEN@", &address(listen).to_string())
+            .replace("@BACKEND@", &address(PEER).to_string())
+            .replace("@SERVER_NAME@", SERVER_NAME)
+    }
+}
+
+const LACKING: u8 = 1;
+const PEER: u8 = 2;
+const MVP: u8 = 3;
+const HAPROXY: u8 = 4;
+const NGINX: u8 = 5;
+
+/// Addresses of the bench's own on the loopback, so that it meets nobody.
+fn address(host: u8) -> SocketAddr {
+    (Ipv4Addr::new(127, 78, 0, host), 6443).into()
+}
+
+/// `mvp serve` before one server, with a bare one as its peer.
+pub(crate) fn mvp_arguments(
+    pki: &Pki,
+    listen: SocketAddr,
+    local: SocketAddr,
+    peer: SocketAddr,
+) -> Vec<String> {
+    let (server, proxy) = (pki.pair("server"), pki.pair("front-proxy-client"));
+    vec![
+        "serve".to_owned(),
+        format!("--bind-address={}", listen.ip()),
+        format!("--secure-port={}", listen.port()),
+        format!("--admin-bind-address={}:6480", listen.ip()),
+        format!("--local-server=https://{local}"),
+        "--server-id=lacking".to_owned(),
+        format!("--peer=peer=https://{peer},kind=bare"),
+        format!("--tls-cert-file={}", server.certificate.display()),
+        format!("--tls-private-key-file={}", server.key.display()),
+        format!("--client-ca-file={}", pki.ca().display()),
+        format!("--peer-ca-file={}", pki.ca().display()),
+        format!("--requestheader-client-ca-file={}", pki.front_proxy_ca().display()),
+        "--requestheader-allowed-names=front-proxy-client".to_owned(),
+        format!("--proxy-client-cert-file={}", proxy.certificate.display()),
+        format!("--proxy-client-key-file={}", proxy.key.display()),
+        // The others do not log requests, either.
+        "--log-level=warn".to_owned(),
+    ]
+}
+
+/// Whether what only the peer has can be had there.
+async fn answers(pki: &Pki, to: SocketAddr) -> anyhow::Result<()> {
+    let answer = client::ask(pki, to, "GET", &crate::backend::peer_path(100), None).await?;
+    ensure!(answer.status == 200, "{to} answers {}: {}", answer.status, answer.body);
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! What processes cost, as the kernel counts it. Entry item: [`Usage::of`].
+
+use std::fs;
+use std::path::Path;
+
+/// CPU time so far and memory now, of processes.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Usage {
+    pub(crate) cpu_seconds: f64,
+    /// Ready to run, but the core was another's.
+    pub(crate) waited_seconds: f64,
+    pub(crate) resident_bytes: f64,
+}
+
+impl Usage {
+    /// Those that have ended count nothing.
+    pub(crate) fn of(processes: &[u32]) -> Usage {
+        let mut sum = Usage::default();
+        for process in processes {
+            let folder = format!("/proc/{process}");
+            let [ran, waited] = seconds(Path::new(&folder));
+            sum.cpu_seconds += ran;
+            sum.waited_seconds += waited;
+            sum.resident_bytes += resident_bytes(&read(&format!("{folder}/status")));
+        }
+        sum
+    }
+}
+
+/// The time of every thread on a core, and of waiting for one. In nanoseconds: `stat` has it in
+/// hundredths of a second.
+fn seconds(process: &Path) -> [f64; 2] {
+    let mut sums = [0.0; 2];
+    for thread in fs::read_dir(process.join("task")).into_iter().flatten().flatten() {
+        let text = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+        for (sum, field) in sums.iter_mut().zip(text.split_whitespace()) {
+            *sum += field.parse::<f64>().unwrap_or_default() / 1e9;
+        }
+    }
+    sums
+}
+
+fn resident_bytes(status: &str) -> f64 {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    kib.unwrap_or_default() * 1024.0
+}
+
+fn read(file: &str) -> String {
+    fs::read_to_string(file).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resident_memory_is_read_in_bytes() {
+        assert_eq!(resident_bytes("Name:\tx\nVmRSS:\t    12 kB\nThreads:\t1\n"), 12288.0);
+        assert_eq!(resident_bytes("Name:\tx\n"), 0.0);
+    }
+
+    #[test]
+    fn a_process_that_works_uses_time() {
+        let this = [std::process::id()];
+        let before = Usage::of(&this);
+        let started = std::time::Instant::now();
+        // The kernel counts in hundredths of a second of work, however long that takes here.
+        let mut after = Usage::of(&this);
+        while after.cpu_seconds <= before.cpu_seconds {
+            assert!(started.elapsed().as_secs() < 60, "{before:?} {after:?}");
+            after = Usage::of(&this);
+        }
+        assert!(after.resident_bytes > 0.0);
+    }
+}
