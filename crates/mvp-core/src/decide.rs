@@ -193,7 +193,12 @@ impl<'a> Case<'a> {
         // Row 6: whoever sent it here may have seen more of the local server than we did yet.
         let passed_on = asked.origin != Origin::Client;
         if passed_on && exact.listed_by_anyone() && !opaque && !self.denied_by_local() {
-            return self.ask_local(Reason::ServedElsewhere, OnNotFound::NextIfRouting);
+            // A subresource that local lacks may look like a missing object.
+            let on_not_found = match request.subresource.is_empty() {
+                true => OnNotFound::NextIfRouting,
+                false => OnNotFound::Refresh,
+            };
+            return self.ask_local(Reason::ServedElsewhere, on_not_found);
         }
         // Rows 5 and 6: served elsewhere.
         if exact.any() {

@@ -124,6 +124,16 @@ fn row_6_a_request_is_passed_on_once() {
 }
 
 #[test]
+fn row_6_no_404_of_a_subresource_that_only_another_lists_is_believed() {
+    let cluster = Cluster::beside([
+        member("old", "v1.34.1", &["batch/v1/jobs"]),
+        member("new", "v1.36.0", &["batch/v1/jobs", "batch/v1/jobs/status:get,update"]),
+    ]);
+    let status = "GET /apis/batch/v1/namespaces/default/jobs/one/status";
+    assert_eq!(cluster.peer(status), "ask-local: served-elsewhere, refresh on 404");
+}
+
+#[test]
 fn row_12_without_a_local_server_any_capable_one_serves() {
     let cluster = Cluster::before([
         member("a", "v1.34.0", &["/v1/pods"]),
