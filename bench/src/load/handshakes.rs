@@ -19,12 +19,17 @@ struct Counts {
 }
 
 pub(super) async fn run(order: &Order, resumed: bool) -> anyhow::Result<Figures> {
-    let config = pki(order).client(order.protocol.alpn(), resumed)?;
     let end = Instant::now() + Duration::from_secs_f64(order.warm_up_seconds + order.seconds);
     let counts = Arc::new(Counts::default());
-    let workers: Vec<_> = (0..order.connections)
-        .map(|_| tokio::spawn(work(order.clone(), Arc::clone(&config), Arc::clone(&counts), end)))
-        .collect();
+    let pki = pki(order);
+    // A client of its own for each: rustls keeps eight tickets a server, and more workers than
+    // that on one cache would go without.
+    let workers = (0..order.connections)
+        .map(|_| pki.client(order.protocol.alpn(), resumed))
+        .map(|config| {
+            config.map(|config| tokio::spawn(work(order.clone(), config, Arc::clone(&counts), end)))
+        })
+        .collect::<anyhow::Result<Vec<_>>>()?;
     let of = |counter: &AtomicUsize| figure(counter.load(Ordering::Relaxed));
 
     sleep_until((end - Duration::from_secs_f64(order.seconds)).into()).await;
