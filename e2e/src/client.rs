@@ -153,13 +153,25 @@ impl Client {
 
     /// The events of a watch, as they come.
     pub(crate) async fn watch(&self, to: SocketAddr, path: &str) -> anyhow::Result<Watch> {
+        match self.open_watch(to, path).await? {
+            Ok(watch) => Ok(watch),
+            Err(answer) => bail!("watch {path} at {to}: {answer}"),
+        }
+    }
+
+    /// The same, or the answer that refused it.
+    pub(crate) async fn open_watch(
+        &self,
+        to: SocketAddr,
+        path: &str,
+    ) -> anyhow::Result<Result<Watch, Answer>> {
         let started = async {
             let mut connection = self.connect(to).await?;
             let response = connection.start(Method::GET, path, None).await?;
             if response.status() != StatusCode::OK {
-                bail!("{}", whole(response).await?);
+                return Ok(Err(whole(response).await?));
             }
-            Ok(Watch { body: response.into_body(), read: Vec::new() })
+            Ok(Ok(Watch { body: response.into_body(), read: Vec::new() }))
         };
         let what = format!("watch {path} at {to}");
         timeout(DEADLINE, started).await.unwrap_or_else(|_| bail!("no answer")).context(what)

@@ -10,6 +10,7 @@ mod pki;
 mod process;
 mod programs;
 mod record;
+mod relay;
 mod report;
 mod suite;
 mod tally;

@@ -16,7 +16,7 @@ use crate::programs::{Minor, Programs};
 use crate::report::{Report, Row};
 
 /// The longest that a case may take.
-const CASE_DEADLINE: Duration = Duration::from_secs(300);
+const CASE_DEADLINE: Duration = Duration::from_secs(600);
 
 /// Something that must be so on a real control plane.
 pub(crate) struct Case {
@@ -61,12 +61,15 @@ pub(crate) enum Setting {
     Mixed,
     /// The same, with Kubernetes' own proxy on in every server.
     Native,
+    /// Three servers of 1.34, as they are before an upgrade.
+    Rolling,
     /// The last server is on a host of its own, whose cable can be cut.
     Cable,
 }
 
 impl Setting {
-    const ALL: [Setting; 3] = [Setting::Mixed, Setting::Cable, Setting::Native];
+    const ALL: [Setting; 4] =
+        [Setting::Mixed, Setting::Rolling, Setting::Cable, Setting::Native];
 
     pub(crate) fn spec(self) -> ClusterSpec {
         match self {
@@ -77,6 +80,14 @@ impl Setting {
                     ServerSpec::new("b", Minor::V1_34, "batch/v1=false"),
                     ServerSpec::new("c", Minor::V1_36, "policy/v1=false"),
                 ],
+                native_proxy: false,
+                cable: false,
+            },
+            Setting::Rolling => ClusterSpec {
+                name: "rolling",
+                servers: ["a", "b", "c"]
+                    .map(|name| ServerSpec::of_release(name, Minor::V1_34))
+                    .to_vec(),
                 native_proxy: false,
                 cable: false,
             },
@@ -110,7 +121,6 @@ pub(crate) async fn run(
     level: Level,
     report: Option<PathBuf>,
 ) -> anyhow::Result<bool> {
-    let started = Instant::now();
     let whole = wanted.is_empty();
     let is_wanted = |case: &Case| {
         (whole && case.level <= level)
@@ -125,6 +135,7 @@ pub(crate) async fn run(
     if let Some(status) = isolate(&programs)? {
         return Ok(status.success());
     }
+    let started = Instant::now();
     let folder = tempfile::Builder::new().prefix("mvp-e2e-").tempdir()?;
     let mut rows = Vec::new();
 

@@ -1,6 +1,8 @@
 //! What must be so on a real control plane, each case with the harm that there is without `mvp`
 //! where it shows. Entry item: [`all`].
 
+mod callers;
+mod controllers;
 mod crd;
 mod discovery;
 mod identity;
@@ -8,11 +10,15 @@ mod killed;
 mod namespace;
 mod objects;
 mod restart;
+mod rolling;
 mod rotation;
 mod routing;
+#[cfg(test)]
+mod scenarios;
 mod spoofs;
 mod stopped;
 mod upgrade;
+mod writes;
 
 use crate::suite::{Case, Level, Setting};
 
@@ -94,6 +100,12 @@ pub(crate) fn all() -> Vec<Case> {
         ),
         case!(
             Mixed,
+            "discovery/switched-off",
+            discovery::switched_off,
+            "a gateway that is switched off, or has no peers, shows the local server's own"
+        ),
+        case!(
+            Mixed,
             "crd/established",
             crd::established,
             "from the moment it is established anywhere, no 404 through any other member"
@@ -162,9 +174,63 @@ pub(crate) fn all() -> Vec<Case> {
         ),
         case!(
             Mixed,
+            "controllers/gc-without-mvp",
+            controllers::collector_without_mvp,
+            "the harm: the dependent of a live owner is deleted, because another server lacks its kind"
+        ),
+        case!(
+            Mixed,
+            "controllers/gc-with-mvp",
+            controllers::collector_with_mvp,
+            "the same with mvp: it stays until its owner goes"
+        ),
+        case!(
+            Mixed,
+            "controllers/job",
+            controllers::job_through_each,
+            "the Job controller works through each member, also the one without Jobs"
+        ),
+        case!(
+            Mixed,
+            "writes/newest-first",
+            writes::newest_first,
+            "what the local server lacks is written by the newest that has it: no field is lost"
+        ),
+        case!(
+            Mixed,
+            "writes/local-down",
+            writes::local_down,
+            "no older server writes in place of one that is down"
+        ),
+        case!(
+            Mixed,
+            "writes/not-promised",
+            writes::not_promised,
+            "a write at the address of an older server that serves the kind loses a newer field"
+        ),
+        case!(
+            Mixed,
             "rotation/whole-cluster",
             rotation::whole_cluster,
             "every certificate and authority of the cluster is replaced under load"
+        ),
+        case!(
+            Rolling,
+            "upgrade/rolling",
+            rolling::gateways_stay,
+            "three servers from 1.34 to 1.36 and back under load at each gateway"
+        ),
+        case!(
+            full Rolling,
+            "upgrade/rolling-gateways-too",
+            rolling::gateways_restart,
+            "the same, each gateway restarting with its server"
+        ),
+        case!(
+            full Rolling,
+            "upgrade/rolling-without-mvp",
+            rolling::without_mvp,
+            "the harm: the same behind a load balancer that knows nothing of versions"
         ),
         case!(
             Cable,

@@ -174,6 +174,23 @@ async fn a_peer_that_does_not_answer_is_named_by_id_only_to_those_who_are_somebo
 }
 
 #[tokio::test]
+async fn one_without_an_address_and_one_that_cannot_be_reached_are_503() {
+    let local = Double::start("a", "v1.36.0", &[]).await;
+    let serves = Double::start("b", "v1.36.0", &[("shared.example", "things")]).await;
+    let front = Front::before(&serves).await;
+    let plan = Gateway::beside("a", &local).await;
+    let gateway = plan.bare("b", front.address).nowhere("c").start_blind();
+    gateway.has_seen(&["a", "b"]).await;
+    front.becomes(Mode::Refuse);
+    for protocol in BOTH {
+        for request in [get(SHARED), post(SHARED, thing("shared.example", "one"))] {
+            let answer = ask(gateway.address, protocol, Some(&pki().alice), request).await;
+            answer.assert_refusal();
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_answer_that_breaks_off_does_not_look_whole() {
     for protocol in BOTH {
         for token in [false, true] {
