@@ -372,7 +372,7 @@ impl Exchange<'_> {
             // There is no body to tell by: the view has to.
             _ => self.parts.method == Method::HEAD && !decision.listed,
         };
-        let Inspected { response, of_routing } = inspect_not_found(response).await;
+        let Inspected { response, is_it: of_routing } = inspect_not_found(response).await;
         if always || of_routing {
             Doubt::NotFound { response, of_routing }
         } else {
