@@ -222,13 +222,13 @@ pub(crate) fn all() -> Vec<Case> {
         ),
         case!(
             full Rolling,
-            "upgrade/rolling-gateways-too",
+            "upgrade/gateways-too",
             rolling::gateways_restart,
             "the same, each gateway restarting with its server"
         ),
         case!(
             full Rolling,
-            "upgrade/rolling-without-mvp",
+            "upgrade/without-mvp",
             rolling::without_mvp,
             "the harm: the same behind a load balancer that knows nothing of versions"
         ),

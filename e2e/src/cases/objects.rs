@@ -74,14 +74,15 @@ pub(crate) fn mutating_policy(name: &str) -> Kind {
     }
 }
 
-/// `podgroups.v1alpha2.scheduling.k8s.io`, which 1.36 has where it is switched on, in namespaces.
-pub(crate) fn pod_group(namespace: &str, name: &str) -> Kind {
+/// `workloads.v1alpha2.scheduling.k8s.io`, which 1.36 has where it is switched on, in namespaces.
+pub(crate) fn workload(namespace: &str, name: &str) -> Kind {
     Kind {
-        name: "podgroups.v1alpha2.scheduling.k8s.io",
-        collection: format!("/apis/scheduling.k8s.io/v1alpha2/namespaces/{namespace}/podgroups"),
+        name: "workloads.v1alpha2.scheduling.k8s.io",
+        collection: format!("/apis/scheduling.k8s.io/v1alpha2/namespaces/{namespace}/workloads"),
         object: json!({
-            "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
-            "metadata": {"name": name}, "spec": {"schedulingPolicy": {"basic": {}}},
+            "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "Workload",
+            "metadata": {"name": name},
+            "spec": {"podGroupTemplates": [{"name": "all", "schedulingPolicy": {"basic": {}}}]},
         }),
     }
 }
