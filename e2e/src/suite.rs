@@ -68,8 +68,7 @@ pub(crate) enum Setting {
 }
 
 impl Setting {
-    const ALL: [Setting; 4] =
-        [Setting::Mixed, Setting::Rolling, Setting::Cable, Setting::Native];
+    const ALL: [Setting; 4] = [Setting::Mixed, Setting::Rolling, Setting::Cable, Setting::Native];
 
     pub(crate) fn spec(self) -> ClusterSpec {
         match self {

@@ -91,8 +91,9 @@ async fn inspect(response: Response<Body>, is_it: fn(&str, &[u8]) -> bool) -> In
     let is_it = whole
         && match header(CONTENT_ENCODING) {
             None | Some("identity") => is_it(&content_type, &start),
-            Some("gzip") => gunzip(&start, MAX_INSPECTED)
-                .is_ok_and(|unpacked| is_it(&content_type, &unpacked)),
+            Some("gzip") => {
+                gunzip(&start, MAX_INSPECTED).is_ok_and(|unpacked| is_it(&content_type, &unpacked))
+            }
             Some(_) => false,
         };
     let body = if whole {
