@@ -12,6 +12,7 @@ mod rotation;
 mod routing;
 mod spoofs;
 mod stopped;
+mod surface;
 mod upgrade;
 
 use crate::suite::{Case, Setting};
@@ -83,6 +84,36 @@ pub(crate) fn all() -> Vec<Case> {
             "discovery/nopeer",
             discovery::nopeer,
             "profile=nopeer shows the server's own"
+        ),
+        case!(
+            Mixed,
+            "surface/every-form",
+            surface::every_form,
+            "older documents, YAML and protobuf, too: the same from every member"
+        ),
+        case!(
+            Mixed,
+            "surface/openapi",
+            surface::openapi,
+            "OpenAPI of all members through each, version 2 and 3"
+        ),
+        case!(
+            Mixed,
+            "surface/coherence",
+            surface::coherence,
+            "whatever a document promises is not answered 404 by routing"
+        ),
+        case!(
+            Mixed,
+            "surface/changes",
+            surface::changes,
+            "an API that comes or goes at one server, through another"
+        ),
+        case!(
+            Mixed,
+            "surface/kubectl",
+            surface::kubectl,
+            "kubectl explain and apply of a kind that only peers have"
         ),
         case!(
             Mixed,
