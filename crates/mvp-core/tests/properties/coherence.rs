@@ -89,6 +89,10 @@ fn promises(snapshot: &Snapshot) -> Vec<(&'static str, String, Option<&'static s
         let document = snapshot.document(&path, Form::AggregatedV2).expect("a document");
         let document: Value = serde_json::from_slice(&document.json.body).expect("JSON");
         for fact in facts(&document) {
+            // As a server reads it, `namespaces/one/exec` is `exec` in the namespace `one`.
+            if fact[2] == "namespaces" {
+                continue;
+            }
             // [group, version, resource, "subresource", name, "verb", verb], the middle perhaps not.
             let (subresource, verb) = match &fact[..] {
                 [_, _, _, word, verb] if word == "verb" => ("", verb),
