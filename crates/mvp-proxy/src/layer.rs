@@ -3,6 +3,7 @@
 
 mod denied;
 mod discovery;
+mod openapi;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -17,6 +18,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::Body as HttpBody;
 use mvp_core::decide::{Action, Asked, Decision, Denial, LocalHealth, OnNotFound, Origin, Reason};
 use mvp_core::discovery::Part;
+use mvp_core::discovery::negotiate::{Form, asks_nopeer};
 use mvp_core::request::DiscoveryPath;
 use mvp_core::{RequestInfo, Snapshot, Timestamp, decide};
 use tower_layer::Layer;
@@ -330,9 +332,19 @@ impl Exchange<'_> {
         RequestInfo::parse(self.parts.method.as_str(), uri.path(), uri.query())
     }
 
+    /// Whether the local server's own document is to be passed on. Its older lists are not: during
+    /// skew they are false, and what we know of it says better what it serves.
     fn accepts_only_local(&self, info: &RequestInfo<'_>) -> bool {
-        let RequestInfo::Discovery(path) = info else { return false };
-        answer::accepted(&self.parts.headers, path).is_some_and(|accepted| accepted.nopeer)
+        let headers = &self.parts.headers;
+        match info {
+            RequestInfo::Discovery(path) => {
+                answer::accepted(headers, path).is_some_and(|accepted| {
+                    accepted.nopeer && accepted.form != Form::Legacy && path.aggregated().is_none()
+                })
+            }
+            RequestInfo::OpenApi(_) => asks_nopeer(answer::accept(headers)),
+            _ => false,
+        }
     }
 
     /// Sends the request to the local server; nothing where its body is no longer at hand.

@@ -17,6 +17,7 @@ mod routing;
 mod scenarios;
 mod spoofs;
 mod stopped;
+mod surface;
 mod upgrade;
 mod writes;
 
@@ -103,6 +104,36 @@ pub(crate) fn all() -> Vec<Case> {
             "discovery/switched-off",
             discovery::switched_off,
             "a gateway that is switched off, or has no peers, shows the local server's own"
+        ),
+        case!(
+            Mixed,
+            "surface/every-form",
+            surface::every_form,
+            "older documents, YAML and protobuf, too: the same from every member"
+        ),
+        case!(
+            Mixed,
+            "surface/openapi",
+            surface::openapi,
+            "OpenAPI of all members through each, version 2 and 3"
+        ),
+        case!(
+            Mixed,
+            "surface/coherence",
+            surface::coherence,
+            "whatever a document promises is not answered 404 by routing"
+        ),
+        case!(
+            Mixed,
+            "surface/changes",
+            surface::changes,
+            "an API that comes or goes at one server, through another"
+        ),
+        case!(
+            Mixed,
+            "surface/kubectl",
+            surface::kubectl,
+            "kubectl explain and apply of a kind that only peers have"
         ),
         case!(
             Mixed,

@@ -9,6 +9,8 @@ use mvp_core::{Snapshot, Timestamp};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
+use crate::data::Schemas;
+
 /// A writer and a first reader of snapshots.
 pub fn channel(clock: Clock, first: Snapshot) -> (SnapshotWriter, SnapshotReader) {
     let first = Arc::new(first);
@@ -19,6 +21,7 @@ pub fn channel(clock: Clock, first: Snapshot) -> (SnapshotWriter, SnapshotReader
         published,
         wanted: Notify::new(),
         trouble: Mutex::default(),
+        schemas: Schemas::default(),
     });
     (SnapshotWriter(Arc::clone(&shared)), SnapshotReader(shared))
 }
@@ -31,6 +34,8 @@ struct Shared {
     wanted: Notify,
     /// Why members could not be asked when they last were; for people, nothing is decided by it.
     trouble: Mutex<BTreeMap<Arc<str>, String>>,
+    /// What was asked for of OpenAPI, for every worker.
+    schemas: Schemas,
 }
 
 /// Publishes snapshots. There is one.
@@ -78,6 +83,11 @@ impl SnapshotReader {
     /// The current snapshot.
     pub fn load(&self) -> Arc<Snapshot> {
         self.0.current.load_full()
+    }
+
+    /// What is kept of OpenAPI.
+    pub(crate) fn schemas(&self) -> &Schemas {
+        &self.0.schemas
     }
 
     /// Why a member could not be asked when it last was.

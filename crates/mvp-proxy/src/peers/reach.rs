@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::{Request, Response};
+use mvp_core::member::Member;
 
 use super::health::{Answered, Health};
 use super::refused_by;
@@ -20,6 +21,19 @@ pub struct Reachable {
     pub local: Option<(Arc<str>, LocalSlot)>,
     /// Connections to peers, and how those do; without them only the local server is asked.
     pub peers: Option<(Arc<Forwarder>, Health)>,
+}
+
+impl Reachable {
+    /// How a member of a snapshot is asked.
+    pub(crate) fn reach_member(&self, member: &Member) -> Option<Reached> {
+        let record = MemberRecord {
+            id: Arc::clone(&member.id),
+            address: member.address.clone(),
+            kind: member.kind,
+            heard: None,
+        };
+        self.reach(&member.id, Some(&record))
+    }
 }
 
 /// A member, ready to be asked.
