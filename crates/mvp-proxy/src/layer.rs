@@ -240,8 +240,12 @@ impl Exchange<'_> {
                 self.record(&info, &refused(&decision), member.as_deref(), response.status());
                 return response;
             };
-            // Row 9: the local server went away. Where the request may, it goes to a peer.
-            if let Some(stage) = self.lost(&response)
+            // Row 9: the local server went away, or just came. Where the request may, it goes to a peer.
+            let by_local = member == local_id(&snapshot);
+            if let Some(stage) = self.lost(&response).or_else(|| {
+                let premature = by_local && self.is_premature(&info, &response);
+                premature.then_some(Stage::Refused)
+            })
                 && local_lost.is_none()
                 && replays.take(stage)
                 // One that was not sent is a new decision; one that was costs somebody twice.
@@ -313,6 +317,14 @@ impl Exchange<'_> {
             state.failed(*stage);
         }
         Some(*stage)
+    }
+
+    /// Whether the local server forbids it because it has only just started: until it has read its
+    /// rules, it forbids what may be done, too. It looked no further.
+    fn is_premature(&self, info: &RequestInfo<'_>, response: &Response<Body>) -> bool {
+        response.status() == StatusCode::FORBIDDEN
+            && matches!(info, RequestInfo::Resource(_))
+            && self.shared.local_state.as_ref().is_some_and(LocalState::is_starting)
     }
 
     /// The members that have not said since this request came what they serve.
