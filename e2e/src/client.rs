@@ -219,7 +219,8 @@ impl Connection {
 /// Why an answer that had begun has no end.
 pub(crate) const CUT_OFF: &str = "the body broke off";
 
-async fn whole(response: Response<Incoming>) -> anyhow::Result<Answer> {
+/// An answer that began, to its end.
+pub(crate) async fn whole(response: Response<Incoming>) -> anyhow::Result<Answer> {
     let (parts, body) = response.into_parts();
     let body = body.collect().await.context(CUT_OFF)?.to_bytes();
     Ok(Answer { status: parts.status, headers: parts.headers, body })

@@ -15,7 +15,6 @@ use crate::programs::{Minor, Programs};
 
 const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const APIS: &str = "api/all=true";
-const GATES: &str = "CBORServingAndStorage=true";
 
 /// Records every discovery document of each version into `FOLDER/vX.Y.Z.json`.
 pub(crate) async fn record(folder: &Path) -> anyhow::Result<bool> {
@@ -25,11 +24,9 @@ pub(crate) async fn record(folder: &Path) -> anyhow::Result<bool> {
         let version = programs.version(minor).to_owned();
         let file = folder.join(format!("{version}.json"));
         let scratch = tempfile::tempdir()?;
-        let mut server = ServerSpec::new("recorded", minor, APIS);
-        server.flags.push(format!("--feature-gates={GATES}"));
         let spec = ClusterSpec {
             name: "recorded",
-            servers: vec![server],
+            servers: vec![ServerSpec::new("recorded", minor, APIS)],
             native_proxy: false,
             cable: false,
         };
@@ -92,24 +89,22 @@ async fn documents(cluster: &Cluster, version: &str) -> anyhow::Result<Recorded>
         legacy.insert(path, raw(&answer)?);
     }
     let mut encoded: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
-    let aggregated_as = |media_type: &str| V2.replace("application/json", media_type);
-    for media_type in ["application/vnd.kubernetes.protobuf", "application/cbor"] {
-        for path in ["/api", "/apis", "/api/v1", "/apis/autoscaling", "/apis/example.com/v2"] {
-            let accepts = [Some(media_type.to_owned()), Some(aggregated_as(media_type))];
-            let root = path.matches('/').count() == 1;
-            for accept in accepts.into_iter().take(if root { 2 } else { 1 }).flatten() {
-                let answer = client.get_as(to, path, &accept).await?;
-                answer.expect(200)?;
-                let hex = answer.body.iter().map(|byte| format!("{byte:02x}")).collect();
-                encoded.entry(path.to_owned()).or_default().insert(accept, hex);
-            }
+    let protobuf = "application/vnd.kubernetes.protobuf";
+    let aggregated_protobuf = V2.replace("application/json", protobuf);
+    for path in ["/api", "/apis", "/api/v1", "/apis/autoscaling", "/apis/example.com/v2"] {
+        let forms = if path.matches('/').count() == 1 { 2 } else { 1 };
+        for accept in [protobuf, &aggregated_protobuf].into_iter().take(forms) {
+            let answer = client.get_as(to, path, accept).await?;
+            answer.expect(200)?;
+            let hex = answer.body.iter().map(|byte| format!("{byte:02x}")).collect();
+            encoded.entry(path.to_owned()).or_default().insert(accept.to_owned(), hex);
         }
     }
     let said = client.get(to, "/version").await?.expect(200)?;
     let git_version = said.get("gitVersion").and_then(Value::as_str).unwrap_or_default();
     ensure!(git_version == version, "the server says that it is {git_version}, not {version}");
     let provenance = json!({
-        "server": format!("kube-apiserver {version}, --runtime-config={APIS} --feature-gates={GATES}, alone on a fresh etcd"),
+        "server": format!("kube-apiserver {version}, --runtime-config={APIS}, alone on a fresh etcd"),
         "beside": "a CustomResourceDefinition widgets.example.com: versions v1 and v2, status and \
                    scale subresources",
         "asked_as": "system:masters by client certificate, User-Agent mvp",

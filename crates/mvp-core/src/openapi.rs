@@ -35,6 +35,14 @@ struct Source {
     index: Arc<Index>,
 }
 
+/// What a member has for a key.
+struct Offer<'a> {
+    member: &'a Member,
+    hash: Option<&'a Arc<str>>,
+    /// How much it serves of what the document describes.
+    size: usize,
+}
+
 /// A document of version 3, and who has it.
 #[derive(Debug)]
 pub struct Entry {
@@ -74,13 +82,12 @@ impl OpenApi {
             return Arc::clone(previous);
         }
 
-        let mut holders: BTreeMap<Arc<str>, Vec<(usize, &Member, Option<&Arc<str>>)>> =
-            BTreeMap::new();
+        let mut holders: BTreeMap<Arc<str>, Vec<Offer<'_>>> = BTreeMap::new();
         for member in members {
             let groups = groups(member);
             for (key, hash) in member.view.openapi.iter().flat_map(|index| index.entries()) {
-                let size = served(&groups, key);
-                holders.entry(Arc::clone(key)).or_default().push((size, member, hash));
+                let offer = Offer { member, hash, size: served(&groups, key) };
+                holders.entry(Arc::clone(key)).or_default().push(offer);
             }
         }
         let entries: BTreeMap<Arc<str>, Entry> =
@@ -114,18 +121,17 @@ impl OpenApi {
 impl Entry {
     /// The document that counts is that of the member that serves most of what it describes; of
     /// those, of the newest; of those, of the first by ID. So every gateway names the same one.
-    fn new(mut holders: Vec<(usize, &Member, Option<&Arc<str>>)>) -> Entry {
-        let rank = |(size, member, _): &(usize, &Member, _)| {
+    fn new(mut offers: Vec<Offer<'_>>) -> Entry {
+        offers.sort_by_cached_key(|Offer { member, size, .. }| {
             (Reverse(*size), Reverse(member.view.release), Arc::clone(&member.id))
-        };
-        holders.sort_by_cached_key(rank);
-        let hash = holders.first().and_then(|(_, _, hash)| *hash).cloned();
-        let holder = |(_, member, own): &(usize, &Member, Option<&Arc<str>>)| Holder {
-            member: Arc::clone(&member.id),
+        });
+        let hash = offers.first().and_then(|offer| offer.hash).cloned();
+        let holder = |offer: &Offer<'_>| Holder {
+            member: Arc::clone(&offer.member.id),
             // Without a hash nobody can tell that two are the same.
-            same: hash.is_some() && *own == hash.as_ref(),
+            same: hash.is_some() && offer.hash == hash.as_ref(),
         };
-        let mut holders: Vec<Holder> = holders.iter().map(holder).collect();
+        let mut holders: Vec<Holder> = offers.iter().map(holder).collect();
         if let Some(first) = holders.first_mut() {
             first.same = true;
         }

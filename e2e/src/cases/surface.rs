@@ -10,7 +10,7 @@ use futures_util::future::try_join_all;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::client::{Answer, Client, Connection};
+use crate::client::{Answer, Client, Connection, whole};
 use crate::cluster::Cluster;
 use crate::process::until;
 
@@ -288,8 +288,15 @@ async fn kept(
             };
             let object = json!({});
             let body = content_type.map(|content_type| (content_type, &object));
-            // A server may close a connection after an error; the next request gets a new one.
-            let Ok(answer) = at.send(method.clone(), path, body).await else { continue };
+            let head = at.start(method.clone(), path, body).await;
+            let head = head.with_context(|| format!("{method} {path} at {to}"))?;
+            // A watch that began was routed; nobody waits for its end.
+            if head.status() == 200 {
+                let whole = !path.contains("watch=true") && whole(head).await.is_ok();
+                connection = whole.then_some(at);
+                continue;
+            }
+            let answer = whole(head).await?;
             let routed = !String::from_utf8_lossy(&answer.body)
                 .contains("the server could not find the requested resource")
                 && !answer.body.starts_with(b"404 page not found");

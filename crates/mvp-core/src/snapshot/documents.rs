@@ -27,7 +27,6 @@ pub struct Document {
     pub etag: Box<str>,
     yaml: OnceLock<Option<Encoded>>,
     protobuf: OnceLock<Option<Encoded>>,
-    cbor: OnceLock<Option<Encoded>>,
 }
 
 /// A document in one encoding.
@@ -183,7 +182,7 @@ impl Document {
             Encoding::Json => return Some(&self.json),
             Encoding::Yaml => &self.yaml,
             Encoding::Protobuf => &self.protobuf,
-            Encoding::Cbor => &self.cbor,
+            Encoding::Cbor => return None,
         };
         let write = || Some(Encoded::new(encode(&self.json.body, encoding)?.into()));
         place.get_or_init(write).as_ref()
@@ -192,8 +191,7 @@ impl Document {
     fn new(body: Bytes) -> Document {
         let etag = etag(&body);
         let json = Encoded::new(body);
-        let (yaml, protobuf, cbor) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Document { json, etag, yaml, protobuf, cbor }
+        Document { json, etag, yaml: OnceLock::new(), protobuf: OnceLock::new() }
     }
 
     /// A document of ours.

@@ -24,8 +24,7 @@ const PROBE_ACCEPT: HeaderValue = HeaderValue::from_static(
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,application/json",
 );
 /// As a server offers them, the default first.
-const ENCODINGS: [Encoding; 4] =
-    [Encoding::Json, Encoding::Yaml, Encoding::Protobuf, Encoding::Cbor];
+const ENCODINGS: [Encoding; 3] = [Encoding::Json, Encoding::Yaml, Encoding::Protobuf];
 
 /// What a client accepts of a discovery path; nothing where only the local server can say.
 pub(crate) fn accepted(headers: &HeaderMap, path: &DiscoveryPath<'_>) -> Option<Negotiated> {

@@ -124,7 +124,7 @@ impl Exchange<'_> {
             return said;
         }
         let Some(hash) = entry.hash() else {
-            let fetched = self.fetch(key, entry, None, format, snapshot, peers, local).await;
+            let fetched = self.fetch(key, entry, format, snapshot, peers, local).await;
             return match fetched {
                 Ok((schema, _)) => self.give(&schema, "no-cache, private"),
                 Err(tried) => self.nobody_has_it(info, &tried),
@@ -139,17 +139,15 @@ impl Exchange<'_> {
         let kept = schemas.kept(hash, format);
         let (schema, same) = match kept {
             Some(schema) => (schema, true),
-            None => {
-                match self.fetch(key, entry, Some(hash), format, snapshot, peers, local).await {
-                    Ok((schema, same)) => {
-                        if same {
-                            schemas.keep(hash, format, Arc::clone(&schema));
-                        }
-                        (schema, same)
+            None => match self.fetch(key, entry, format, snapshot, peers, local).await {
+                Ok((schema, same)) => {
+                    if same {
+                        schemas.keep(hash, format, Arc::clone(&schema));
                     }
-                    Err(tried) => return self.nobody_has_it(info, &tried),
+                    (schema, same)
                 }
-            }
+                Err(tried) => return self.nobody_has_it(info, &tried),
+            },
         };
         // Another document than the one of that hash must not be kept in its place.
         let immutable = same && asked.is_some();
@@ -162,7 +160,6 @@ impl Exchange<'_> {
         &self,
         key: &str,
         entry: &Entry,
-        hash: Option<&str>,
         format: Format,
         snapshot: &Snapshot,
         peers: &Peers,
@@ -174,6 +171,7 @@ impl Exchange<'_> {
         R::Error: Into<BodyError>,
     {
         let accept = HeaderValue::from_static(v3_media_type(format));
+        let hash = entry.hash();
         let mut tried = Vec::new();
         let mut another = None;
         for holder in entry.holders() {
