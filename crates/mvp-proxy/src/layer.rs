@@ -241,10 +241,9 @@ impl Exchange<'_> {
                 return response;
             };
             // Row 9: the local server went away, or just came. Where the request may, it goes to a peer.
-            let by_local = member == local_id(&snapshot);
             if let Some(stage) = self.lost(&response).or_else(|| {
-                let premature = by_local && self.is_premature(&info, &response);
-                premature.then_some(Stage::Refused)
+                let premature = self.is_premature(&info, &response);
+                (premature && member == local_id(&snapshot)).then_some(Stage::Refused)
             })
                 && local_lost.is_none()
                 && replays.take(stage)

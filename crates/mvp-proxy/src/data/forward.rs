@@ -183,7 +183,12 @@ impl Forwarder {
             }
             Ok(mut response) => {
                 headers::remove_hop_by_hop(response.headers_mut());
-                let Inspected { response, is_it: leaving } = inspect_unavailable(response).await;
+                if response.status() != StatusCode::SERVICE_UNAVAILABLE {
+                    return Ok(response);
+                }
+                // In a box: it is rare, and would make every exchange larger.
+                let Inspected { response, is_it: leaving } =
+                    Box::pin(inspect_unavailable(response)).await;
                 if leaving {
                     return Err(SendError::new(target, Stage::NotSent, "it is shutting down"));
                 }

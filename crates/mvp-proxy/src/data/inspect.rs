@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use http::Response;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
-use http::{Response, StatusCode};
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt;
 use mvp_core::not_found::is_of_routing;
@@ -32,12 +32,13 @@ pub(crate) async fn inspect_not_found(response: Response<Body>) -> Inspected {
     inspect(response, is_of_routing).await
 }
 
-/// Whether a kube-apiserver that shuts down says that the request came too late: it has looked at
+/// Whether it is a kube-apiserver that shuts down, and says with a 503 that the request came too late: it has looked at
 /// nothing of it.
 pub(crate) async fn inspect_unavailable(response: Response<Body>) -> Inspected {
-    let may_be = response.status() == StatusCode::SERVICE_UNAVAILABLE
-        && response.headers().contains_key(RETRY_AFTER);
-    if may_be { inspect(response, is_leaving).await } else { Inspected { response, is_it: false } }
+    if !response.headers().contains_key(RETRY_AFTER) {
+        return Inspected { response, is_it: false };
+    }
+    inspect(response, is_leaving).await
 }
 
 /// It says so in JSON, whatever was asked for.
