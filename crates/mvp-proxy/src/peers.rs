@@ -3,6 +3,7 @@
 //! What a member cannot have processed goes to each other one in turn. What it may have processed
 //! goes to one other, and only if it changes nothing. Both are paid for out of a budget.
 
+mod any;
 mod budget;
 mod health;
 mod order;
@@ -25,6 +26,7 @@ use crate::data::tunnel::is_asked_for;
 use crate::data::{Forwarder, Opened, Replay, Target, broken_off, server_name};
 use crate::error::{SendError, Stage};
 use crate::metrics::{Failover, Metrics};
+pub use any::AnyMember;
 use budget::Budget;
 pub use health::Health;
 use health::{Answered, MemberHealth};
@@ -362,7 +364,7 @@ fn present(snapshot: &Snapshot) -> impl Iterator<Item = &Member> {
     snapshot.members().filter(|member| member.presence == Presence::Present)
 }
 
-fn target(member: &Member) -> Option<Target> {
+pub(crate) fn target(member: &Member) -> Option<Target> {
     Some(Target {
         id: Arc::clone(&member.id),
         address: Arc::clone(member.address.as_ref()?),

@@ -5,6 +5,7 @@ mod crd;
 mod discovery;
 mod identity;
 mod killed;
+mod membership;
 mod namespace;
 mod objects;
 mod restart;
@@ -154,6 +155,24 @@ pub(crate) fn all() -> Vec<Case> {
         ),
         case!(
             Mixed,
+            "membership/leases",
+            membership::leases,
+            "gateways find each other by Leases, with the rights of deploy/rbac.yaml and nothing listed"
+        ),
+        case!(
+            Mixed,
+            "membership/forged",
+            membership::forged,
+            "whoever can write Leases gains no request and cannot wedge the cluster"
+        ),
+        case!(
+            Mixed,
+            "membership/etcd",
+            membership::etcd,
+            "by an etcd of three: one of it killed, then all of it"
+        ),
+        case!(
+            Mixed,
             "rotation/whole-cluster",
             rotation::whole_cluster,
             "every certificate and authority of the cluster is replaced under load"
@@ -175,6 +194,12 @@ pub(crate) fn all() -> Vec<Case> {
             "discovery/as-kubernetes-own",
             discovery::as_kubernetes_own,
             "merged /apis equals that of kube-apiserver 1.36's own proxy, item by item"
+        ),
+        case!(
+            Native,
+            "membership/bare",
+            membership::bare,
+            "servers with Kubernetes' own proxy are members by their own Leases and keys"
         ),
         case!(
             Native,

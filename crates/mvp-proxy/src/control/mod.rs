@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use fetch::Fetched;
 pub(crate) use fetch::gunzip;
-pub use health::{LocalState, watch_local};
+pub use health::{LocalState, watch_local, watch_members};
 pub use membership::{MemberRecord, Membership, StaticMembership, WatchedMembership};
 pub use publish::{Clock, SnapshotReader, SnapshotWriter, channel};
 use table::Table;
@@ -82,7 +82,7 @@ const UNREACHABLE_INTERVAL: Duration = Duration::from_millis(100);
 /// The snapshot before anybody was asked: the local server is there, and nothing is known of it.
 pub fn first_snapshot(settings: &ControlSettings, clock: Clock) -> Snapshot {
     let mut table = Table::default();
-    table.update(Vec::new(), settings.local.as_ref(), clock.now(), settings.forget_after);
+    table.update(&[], settings.local.as_ref(), clock.now(), settings.forget_after);
     build(&table, settings, clock, clock.now(), None)
 }
 
@@ -102,7 +102,8 @@ pub async fn run(
     loop {
         let records = membership.members();
         let (local, now) = (settings.local.as_ref(), clock.now());
-        let forgotten = table.update(records.clone(), local, now, settings.forget_after);
+        let mut forgotten = table.update(&records, local, now, settings.forget_after);
+        forgotten.extend(writer.to_forget().into_iter().filter(|id| table.forget(id)));
         for row in table.rows() {
             let record = records.iter().find(|record| record.id == row.member.id);
             if row.asked.is_some() || row.due > clock.now() {
