@@ -31,6 +31,8 @@ pub struct Claim {
 pub struct Claims {
     /// Who is claimed to be a member.
     pub claims: Vec<Claim>,
+    /// Whether the source was read once: before that, there may be anybody.
+    pub read: bool,
     /// Since when the source has heard nothing at all: whoever is silent since then may be alive.
     pub deaf_since: Option<Timestamp>,
     /// What an operator has to mend.
@@ -65,7 +67,8 @@ pub(crate) fn publish(sender: &watch::Sender<Claims>, new: Claims) {
         let same = |a: &Claim, b: &Claim| {
             (&a.id, &a.address, a.kind, a.since) == (&b.id, &b.address, b.kind, b.since)
         };
-        let changed = old.claims.len() != new.claims.len()
+        let changed = old.read != new.read
+            || old.claims.len() != new.claims.len()
             || !old.claims.iter().zip(&new.claims).all(|(a, b)| same(a, b));
         *old = new;
         changed

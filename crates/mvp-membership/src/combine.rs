@@ -100,6 +100,10 @@ impl Membership for Combined {
         merged.members
     }
 
+    fn complete(&self) -> bool {
+        self.sources.iter().all(|source| source.claims.borrow().read)
+    }
+
     async fn changed(&mut self) {
         let changes = self.sources.iter_mut().map(|source| {
             Box::pin(async {
@@ -135,6 +139,12 @@ impl Handle {
     /// What an operator has to mend, by source.
     pub fn problems(&self) -> Vec<(&'static str, Option<String>)> {
         self.sources.iter().map(|source| (source.name, source.problem())).collect()
+    }
+
+    /// The first source that was not read yet.
+    pub fn unread(&self) -> Option<&'static str> {
+        let unread = self.sources.iter().find(|source| !source.claims.borrow().read);
+        unread.map(|source| source.name)
     }
 
     /// The IDs by which two members go.

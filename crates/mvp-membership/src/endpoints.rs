@@ -31,6 +31,7 @@ pub async fn read(ask: impl Ask, clock: Clock, claims: watch::Sender<Claims>) {
 struct Known {
     slices: BTreeMap<String, Vec<Arc<str>>>,
     since: BTreeMap<Arc<str>, Timestamp>,
+    read: bool,
     deaf_since: Option<Timestamp>,
     problem: Option<String>,
 }
@@ -39,6 +40,7 @@ impl Known {
     fn take(&mut self, change: Change<Slice>, now: Timestamp) -> Claims {
         match change {
             Change::Listed(slices) => {
+                self.read = true;
                 let named = |slice: &Slice| (slice.metadata.name.clone(), slice.addresses());
                 self.slices = slices.iter().map(named).collect();
             }
@@ -75,6 +77,7 @@ impl Known {
         };
         Claims {
             claims: self.since.iter().map(claim).collect(),
+            read: self.read,
             deaf_since: self.deaf_since,
             problem: self.problem.clone(),
         }

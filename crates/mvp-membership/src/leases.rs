@@ -93,7 +93,10 @@ impl Board {
         claims: &watch::Sender<Claims>,
     ) {
         let mut beats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut problem = claims.borrow().problem.clone();
+        let (mut problem, mut read) = {
+            let claims = claims.borrow();
+            (claims.problem.clone(), claims.read)
+        };
         let see = |beats: &mut Heartbeats<Option<Said>>, lease: &Lease| {
             let name = &lease.metadata.name;
             let said = match said(lease) {
@@ -109,6 +112,7 @@ impl Board {
         };
         match change {
             Change::Listed(leases) => {
+                read = true;
                 beats.retain(|name| leases.iter().any(|lease| lease.metadata.name == name));
                 leases.iter().for_each(|lease| see(&mut beats, lease));
             }
@@ -144,7 +148,7 @@ impl Board {
             })
         });
         let all = all.collect();
-        publish(claims, Claims { claims: all, deaf_since: beats.deaf_since(), problem });
+        publish(claims, Claims { claims: all, read, deaf_since: beats.deaf_since(), problem });
     }
 
     /// The names of Leases that nobody renewed for so long, as far as could be heard.

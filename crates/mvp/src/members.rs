@@ -190,8 +190,9 @@ impl Checks {
         if read.len() < 2 {
             return None;
         }
+        let unread = self.handle.unread().map(|name| format!("{name} were not read yet"));
         let announced = self.problems.iter().find_map(|problem| problem.borrow().clone());
-        let problem = read.into_iter().find_map(|(_, problem)| problem).or(announced);
+        let problem = read.into_iter().find_map(|(_, problem)| problem).or(announced).or(unread);
         Some(Check { name: "membership".to_owned(), problem })
     }
 }

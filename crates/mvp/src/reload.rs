@@ -261,7 +261,7 @@ impl Reloader {
 /// The members that flags and the peers file name; nobody where nothing is sent to peers.
 pub(crate) fn members(config: &ServeConfig) -> Claims {
     if !config.serves_peers() {
-        return Claims::default();
+        return Claims { read: true, ..Claims::default() };
     }
     let written = config.peers.file.iter().flat_map(|file| &file.peers);
     let claim = |peer: &Peer| Claim {
@@ -284,7 +284,7 @@ pub(crate) fn members(config: &ServeConfig) -> Claims {
         seniority: Arc::default(),
     });
     let claims = config.peers.named.iter().chain(written).map(claim).chain(before).collect();
-    Claims { claims, ..Claims::default() }
+    Claims { claims, read: true, ..Claims::default() }
 }
 
 /// A pair, if it is not the one in use.

@@ -321,7 +321,7 @@ pub(super) async fn etcd(cluster: &mut Cluster) -> anyhow::Result<String> {
     let c = Finder::start(cluster, "c", 16743, &flags)?;
     let mut all = [a, b, c];
     found(cluster, &mut all).await?;
-    let [a, mut b, mut c] = all;
+    let [a, b, mut c] = all;
 
     // One of three is killed; whoever was with it goes on with another.
     members.kill(0);
@@ -331,6 +331,9 @@ pub(super) async fn etcd(cluster: &mut Cluster) -> anyhow::Result<String> {
     let mut c = Finder::start(cluster, "c", 16743, &flags)?;
     c.ready().await?;
     let back = b.until("present", "finder-c", is_present).await?;
+    let mut all = [a, b, c];
+    found(cluster, &mut all).await?;
+    let [a, mut b, mut c] = all;
 
     // Nothing is left of it: what was known last stays, for longer than any lease lasts.
     (0..3).for_each(|index| members.kill(index));

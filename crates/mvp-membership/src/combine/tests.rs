@@ -25,7 +25,7 @@ fn mvp(id: &str, address: &str, heard: u64) -> Claim {
 }
 
 fn said(claims: Vec<Claim>) -> Claims {
-    Claims { claims, ..Claims::default() }
+    Claims { claims, read: true, ..Claims::default() }
 }
 
 fn own() -> Own {
@@ -172,8 +172,9 @@ async fn who_was_forgotten_is_back_when_it_is_heard_of() {
 #[tokio::test(start_paused = true)]
 async fn any_source_wakes_the_reader_but_no_heartbeat_does() {
     let (sender, source) = Source::new("leases");
-    let (_quiet, other) = Source::new("endpoints");
+    let (quiet, other) = Source::new("endpoints");
     let mut combined = Combined::new(own(), Clock::start(), vec![other, source]);
+    assert!(!combined.complete(), "nobody has said anything yet");
     crate::claim::publish(&sender, said(vec![mvp("b", "10.0.0.2:1", 0)]));
     combined.changed().await;
     crate::claim::publish(&sender, said(vec![mvp("b", "10.0.0.2:1", 5)]));
@@ -182,6 +183,10 @@ async fn any_source_wakes_the_reader_but_no_heartbeat_does() {
     assert_eq!(combined.members().first().unwrap().heard, Some(at(5)), "but it is known");
     crate::claim::publish(&sender, said(vec![mvp("b", "10.0.0.4:1", 6)]));
     combined.changed().await;
+    assert_eq!((combined.complete(), combined.handle().unread()), (false, Some("endpoints")));
+    crate::claim::publish(&quiet, said(Vec::new()));
+    combined.changed().await;
+    assert!(combined.complete(), "it says that there is nobody");
     drop(sender);
     let woken = tokio::time::timeout(Duration::from_secs(60), combined.changed()).await;
     assert!(woken.is_err(), "a source that ended changes nothing any more");

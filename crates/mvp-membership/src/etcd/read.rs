@@ -186,7 +186,8 @@ impl Folder {
 
     fn publish(&self, deaf_since: Option<Timestamp>, problem: Option<String>) {
         let claims = self.known.values().cloned().collect();
-        publish(&self.claims, Claims { claims, deaf_since, problem });
+        let read = deaf_since.is_none() || self.claims.borrow().read;
+        publish(&self.claims, Claims { claims, read, deaf_since, problem });
     }
 }
 

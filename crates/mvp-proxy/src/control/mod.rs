@@ -83,7 +83,7 @@ const UNREACHABLE_INTERVAL: Duration = Duration::from_millis(100);
 pub fn first_snapshot(settings: &ControlSettings, clock: Clock) -> Snapshot {
     let mut table = Table::default();
     table.update(&[], settings.local.as_ref(), clock.now(), settings.forget_after);
-    build(&table, settings, clock, clock.now(), None)
+    build(&table, settings, clock, clock.now(), false, None)
 }
 
 /// Runs until it is told to stop.
@@ -100,7 +100,7 @@ pub async fn run(
     let mut table = Table::default();
     let mut fetches = JoinSet::new();
     loop {
-        let records = membership.members();
+        let (records, complete) = (membership.members(), membership.complete());
         let (local, now) = (settings.local.as_ref(), clock.now());
         let mut forgotten = table.update(&records, local, now, settings.forget_after);
         forgotten.extend(writer.to_forget().into_iter().filter(|id| table.forget(id)));
@@ -124,7 +124,7 @@ pub async fn run(
         }
         table.give_up(clock.now(), settings.local.as_ref(), settings.policy.blocks_for);
         let previous = writer.current();
-        writer.publish(build(&table, &settings, clock, started, Some(&previous)));
+        writer.publish(build(&table, &settings, clock, started, complete, Some(&previous)));
         metrics.observe_snapshot(&writer.current(), clock.now());
         // After it is published, so that few can still think of them.
         for id in forgotten {
@@ -154,10 +154,12 @@ fn build(
     settings: &ControlSettings,
     clock: Clock,
     started: mvp_core::Timestamp,
+    members_known: bool,
     previous: Option<&Snapshot>,
 ) -> Snapshot {
     let inputs = Inputs {
         members: table.members(),
+        members_known,
         local: settings.local.clone(),
         extension_versions: Arc::default(),
         started,

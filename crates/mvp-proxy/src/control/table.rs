@@ -242,6 +242,7 @@ mod tests {
     fn shown(table: &Table, now: u64) -> Option<(Presence, bool)> {
         let member = table.members().into_iter().find(|member| &*member.id == "b")?;
         let inputs = Inputs {
+            members_known: true,
             members: table.members(),
             local: Some("own".into()),
             extension_versions: Arc::default(),
