@@ -245,8 +245,7 @@ impl Snapshot {
     pub fn is_incomplete_start(&self, part: Part) -> bool {
         let unseen = |member: &Member| member.view.part(part).is_none();
         let local_unseen = self.local().is_some_and(unseen);
-        self.starting
-            && (!self.members_known || local_unseen || self.blocking(part).any(unseen))
+        self.starting && (!self.members_known || local_unseen || self.blocking(part).any(unseen))
     }
 
     /// Whether there may be members that nobody has named yet. While there may, nobody knows that a

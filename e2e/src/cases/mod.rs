@@ -1,6 +1,7 @@
 //! What must be so on a real control plane, each case with the harm that there is without `mvp`
 //! where it shows. Entry item: [`all`].
 
+mod before;
 mod crd;
 mod discovery;
 mod identity;
@@ -170,6 +171,12 @@ pub(crate) fn all() -> Vec<Case> {
             "membership/etcd",
             membership::etcd,
             "by an etcd of three: one of it killed, then all of it"
+        ),
+        case!(
+            Mixed,
+            "before/rolling",
+            before::rolling,
+            "one gateway before three servers, each restarted and one upgraded under load"
         ),
         case!(
             Mixed,

@@ -80,7 +80,9 @@ fn flags_and_values() {
     ] {
         place.serve(&[flag]).is_mistake(2, sentence);
     }
-    place.mvp(&["sevre"]).is_mistake(2, "sevre: not a command of mvp; use serve, demo, forget or version");
+    place
+        .mvp(&["sevre"])
+        .is_mistake(2, "sevre: not a command of mvp; use serve, demo, forget or version");
     place
         .mvp(&["demo", "-o", "yaml"])
         .is_mistake(2, "--output: \"yaml\" is not one of its values; use text or json");

@@ -11,6 +11,7 @@
 mod cluster;
 mod support;
 
+mod before;
 mod hostile;
 mod local_server;
 mod logs;
