@@ -55,6 +55,8 @@ struct State {
     /// Until when what was heard of a member counts for nothing.
     forgotten: BTreeMap<Arc<str>, Timestamp>,
     conflicts: BTreeSet<Conflict>,
+    /// Addresses that turned out to lead to ourselves.
+    ourselves: BTreeSet<Arc<str>>,
 }
 
 /// A hold on a [`Combined`] that went to the control loop.
@@ -82,7 +84,9 @@ impl Membership for Combined {
         let all: Vec<Claims> =
             self.sources.iter().map(|source| source.claims.borrow().clone()).collect();
         let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let merged = merge(&shared.own, &all, &state.forgotten, shared.clock.now());
+        let mut own = shared.own.clone();
+        own.addresses.extend(state.ourselves.iter().cloned());
+        let merged = merge(&own, &all, &state.forgotten, shared.clock.now());
         for conflict in merged.conflicts.difference(&state.conflicts) {
             let Conflict { id, has, claims } = conflict;
             match has {
@@ -134,6 +138,15 @@ impl Handle {
         let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.forgotten.insert(id.into(), self.shared.clock.now());
         Ok(())
+    }
+
+    /// An address turned out to lead back to us, by whatever way.
+    pub fn leads_to_us(&self, address: &Arc<str>) {
+        let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever has us asked by many names gets no memory for it.
+        if state.ourselves.len() < MAX_MEMBERS && state.ourselves.insert(Arc::clone(address)) {
+            tracing::warn!("a member at {address} is this gateway itself, and nobody's peer");
+        }
     }
 
     /// What an operator has to mend, by source.

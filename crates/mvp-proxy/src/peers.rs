@@ -31,7 +31,7 @@ use budget::Budget;
 pub use health::Health;
 use health::{Answered, MemberHealth};
 use order::{Choice, Kind, order};
-pub use reach::{Reachable, Reached};
+pub use reach::{Ourselves, Reachable, Reached};
 use sticky::{Resource, Sticky};
 
 /// Says to a peer that its request was refused, why, and that nothing of it was processed.
@@ -42,6 +42,9 @@ pub(crate) const LOST: HeaderName = HeaderName::from_static("x-mvp-lost");
 
 /// Asks a peer for what it would rather not do, its server not being ready: nobody else does it.
 pub(crate) const INSISTS: HeaderName = HeaderName::from_static("x-mvp-insists");
+
+/// Says to a peer which process answers.
+pub(crate) const INSTANCE: HeaderName = HeaderName::from_static("x-mvp-instance");
 
 /// A request that insists.
 #[derive(Debug, Clone, Copy)]
@@ -353,6 +356,7 @@ pub(crate) fn mark_lost(response: &mut Response<Body>) {
 pub(crate) fn unmark<B>(response: &mut Response<B>) {
     response.headers_mut().remove(REFUSED);
     response.headers_mut().remove(LOST);
+    response.headers_mut().remove(INSTANCE);
 }
 
 /// Says in a refusal to a peer that nothing was processed.

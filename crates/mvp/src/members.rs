@@ -198,7 +198,7 @@ impl Checks {
 }
 
 /// A name for this process that no other has.
-fn instance() -> String {
+pub(crate) fn instance() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("{:x}-{:x}", now.as_nanos(), std::process::id())
 }

@@ -10,13 +10,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
+use http::HeaderValue;
 use mvp_core::member::{Member, MemberKind};
 use mvp_net::{Limits, ReloadableTls, bind, bind_workers};
 use mvp_proxy::control::{self, Clock, ControlSettings, LocalState, SnapshotReader, channel};
 use mvp_proxy::data::{Forwarder, Remote, Target, server_name};
 use mvp_proxy::identity::{AuthenticateLayer, RemoteHeaders};
 use mvp_proxy::metrics::Metrics;
-use mvp_proxy::peers::{AnyMember, Health, Peers, Reachable};
+use mvp_proxy::peers::{AnyMember, Health, Ourselves, Peers, Reachable};
 use mvp_proxy::{LocalSlot, MixedVersionLayer};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
@@ -97,6 +98,8 @@ struct Gateway {
     writer: std::sync::Mutex<Option<control::SnapshotWriter>>,
     shutdown: Shutdown,
     share_port: bool,
+    /// Tells this process from all others.
+    instance: HeaderValue,
 }
 
 impl Gateway {
@@ -149,6 +152,7 @@ impl Gateway {
             writer: std::sync::Mutex::new(Some(writer)),
             shutdown: Shutdown::new(config),
             share_port: config.share_port,
+            instance: HeaderValue::try_from(members::instance())?,
         })
     }
 
@@ -222,7 +226,8 @@ impl Gateway {
         let forwarder = Arc::new(forwarder);
         let peers = peers.as_ref().map(|_| self.peers(&forwarder));
         let layer = MixedVersionLayer::new(self.reader.clone(), peers, slot, metrics);
-        (forwarder, layer.with_local_state(self.local_state.clone()))
+        let layer = layer.with_local_state(self.local_state.clone());
+        (forwarder, layer.with_instance(self.instance.clone()))
     }
 
     fn peers(&self, forwarder: &Arc<Forwarder>) -> Peers {
@@ -270,7 +275,11 @@ impl Gateway {
             &self.reader,
             &self.shutdown.leaving,
         );
-        let reach = Reachable { local, peers: Some((forwarder, self.health.clone())) };
+        let handle = members.handle();
+        let found = Box::new(move |address: &Arc<str>| handle.leads_to_us(address));
+        let ourselves = Ourselves { instance: self.instance.clone(), found };
+        let peers = Some((forwarder, self.health.clone()));
+        let reach = Reachable { local, peers, ourselves: Some(Arc::new(ourselves)) };
         let writer = self.writer.lock().ok().and_then(|mut writer| writer.take());
         let writer = writer.context("the control loop runs once")?;
         // Both go on while the workers drain: requests that are under way need the one, and who

@@ -297,7 +297,7 @@ impl Thief {
                 // Over TLS 1.3 a server is done before its client looked at its certificate: only
                 // what the client then says counts.
                 if let Ok(mut stream) = acceptor.accept(stream).await
-                    && matches!(stream.read_u8().await, Ok(_))
+                    && stream.read_u8().await.is_ok()
                 {
                     counting.1.fetch_add(1, Ordering::SeqCst);
                 }
@@ -438,4 +438,36 @@ pub(super) async fn bare(cluster: &mut Cluster) -> anyhow::Result<String> {
         figures.push(flags.first().cloned().unwrap_or_default());
     }
     Ok(format!("a and c are known by {}; b reaches batch/v1 through them", figures.join(" and ")))
+}
+
+/// Servers whose own EndpointSlices say where they are; on addresses that those accept.
+pub(super) async fn endpoints(cluster: &mut Cluster) -> anyhow::Result<String> {
+    let admin = cluster.admin.clone();
+    for index in 0..cluster.servers.len() {
+        let server = cluster.servers.get_mut(index).context("no such server")?;
+        server.spec.flags.push("--endpoint-reconciler-type=lease".to_owned());
+        server.process()?.kill();
+        cluster.start_server(index)?;
+        let server = cluster.servers.get_mut(index).context("no such server")?;
+        server.ready(&admin, Duration::from_secs(120)).await?;
+    }
+    allow(cluster).await?;
+    let mut b = Finder::start(cluster, "b", 17043, &["--membership=endpoints".to_owned()])?;
+    b.ready().await?;
+    let at = |name: &str| anyhow::Ok(cluster.server(name)?.direct().to_string());
+    let (a, c, own) = (at("a")?, at("c")?, at("b")?);
+    for address in [&a, &c] {
+        b.until("present", address, is_present).await?;
+    }
+    ensure!(b.knows(&own).await?.is_none(), "its own server is nobody's peer");
+    let job = objects::job("default", "x");
+    admin.get(b.through, &job.collection).await?.expect(200)?;
+    // Who is gone is taken out by the others, when its own lease ended.
+    cluster.server_mut("a")?.process()?.kill();
+    let gone = b.until("left", &a, has_left).await?;
+    admin.get(b.through, &job.collection).await?.expect(200)?;
+    Ok(format!(
+        "a and c are known by their EndpointSlices; a kill -9 after {:.0} s",
+        gone.as_secs_f64()
+    ))
 }

@@ -197,6 +197,12 @@ pub(crate) fn all() -> Vec<Case> {
             "the cable of the only peer that can is cut: 503 Status, never 404, never silence"
         ),
         case!(
+            Cable,
+            "membership/endpoints",
+            membership::endpoints,
+            "servers are members by the EndpointSlices that they keep themselves"
+        ),
+        case!(
             Native,
             "discovery/as-kubernetes-own",
             discovery::as_kubernetes_own,

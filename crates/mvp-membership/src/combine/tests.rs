@@ -165,6 +165,8 @@ async fn who_was_forgotten_is_back_when_it_is_heard_of() {
     assert_eq!(ids(), ["c"]);
     sender.send_replace(said(vec![mvp("b", "10.0.0.2:1", 10)]));
     assert_eq!(ids(), ["b", "c"]);
+    combined.handle().leads_to_us(&"10.0.0.2:1".into());
+    assert_eq!(ids(), ["c"], "it is ourselves, by whatever way");
     let refused = combined.handle().forget("c").unwrap_err();
     assert_eq!(refused, "c is named by --peer; take it out there");
 }

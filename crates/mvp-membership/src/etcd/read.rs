@@ -38,7 +38,7 @@ pub async fn read(
 ) {
     let mut folders = [
         Folder::new(etcd.folder(OWN), gateways, move |_, value| gateway(value, one_host)),
-        Folder::new(etcd.folder(SERVERS), servers, |name, value| server(name, value)),
+        Folder::new(etcd.folder(SERVERS), servers, server),
     ];
     let mut wait = SOON;
     loop {

@@ -15,6 +15,7 @@ mod before;
 mod hostile;
 mod local_server;
 mod logs;
+mod loops;
 mod memory;
 mod peers_file;
 mod readiness;
