@@ -339,8 +339,17 @@ impl<'a> Case<'a> {
     }
 
     /// Rows 1 and 2 for OpenAPI, which describes both halves at once.
-    fn openapi(&self, _path: &OpenApiPath<'_>) -> Decision<'a> {
-        self.described_locally(&Part::ALL).unwrap_or_else(answer)
+    fn openapi(&self, path: &OpenApiPath<'_>) -> Decision<'a> {
+        if let Some(decision) = self.described_locally(&Part::ALL) {
+            return decision;
+        }
+        match path {
+            OpenApiPath::V3Document(key) if self.snapshot.openapi().entry(key).is_none() => {
+                let part = if key.starts_with("apis") { Part::Apis } else { Part::Api };
+                self.unlisted(part, OnNotFound::Refresh)
+            }
+            _ => answer(),
+        }
     }
 
     /// Row 2, and row 1 while a merged document would be incomplete.

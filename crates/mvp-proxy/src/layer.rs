@@ -3,6 +3,7 @@
 
 mod denied;
 mod discovery;
+mod openapi;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -17,6 +18,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as HttpBody;
 use mvp_core::decide::{Action, Asked, Decision, Denial, LocalHealth, OnNotFound, Origin, Reason};
 use mvp_core::discovery::Part;
+use mvp_core::discovery::negotiate::{Form, asks_nopeer};
 use mvp_core::request::DiscoveryPath;
 use mvp_core::{RequestInfo, Snapshot, Timestamp, decide};
 use tower_layer::Layer;
@@ -252,8 +254,11 @@ impl Exchange<'_> {
                 self.record(&info, &refused(&decision), member.as_deref(), response.status());
                 return response;
             };
-            // Row 9: the local server went away. Where the request may, it goes to a peer.
-            if let Some(stage) = self.lost(&response)
+            // Row 9: the local server went away, or just came. Where the request may, it goes to a peer.
+            if let Some(stage) = self.lost(&response).or_else(|| {
+                let premature = self.is_premature(&info, &response);
+                (premature && member == local_id(&snapshot)).then_some(Stage::Refused)
+            })
                 && local_lost.is_none()
                 && replays.take(stage)
                 // One that was not sent is a new decision; one that was costs somebody twice.
@@ -327,6 +332,14 @@ impl Exchange<'_> {
         Some(*stage)
     }
 
+    /// Whether the local server forbids it because it has only just started: until it has read its
+    /// rules, it forbids what may be done, too. It looked no further.
+    fn is_premature(&self, info: &RequestInfo<'_>, response: &Response<Body>) -> bool {
+        response.status() == StatusCode::FORBIDDEN
+            && matches!(info, RequestInfo::Resource(_))
+            && self.shared.local_state.as_ref().is_some_and(LocalState::is_starting)
+    }
+
     /// The members that have not said since this request came what they serve.
     fn quiet(&self, info: &RequestInfo<'_>, snapshot: &Snapshot) -> Vec<String> {
         let part = match info {
@@ -344,9 +357,19 @@ impl Exchange<'_> {
         RequestInfo::parse(self.parts.method.as_str(), uri.path(), uri.query())
     }
 
+    /// Whether the local server's own document is to be passed on. Its older lists are not: during
+    /// skew they are false, and what we know of it says better what it serves.
     fn accepts_only_local(&self, info: &RequestInfo<'_>) -> bool {
-        let RequestInfo::Discovery(path) = info else { return false };
-        answer::accepted(&self.parts.headers, path).is_some_and(|accepted| accepted.nopeer)
+        let headers = &self.parts.headers;
+        match info {
+            RequestInfo::Discovery(path) => {
+                answer::accepted(headers, path).is_some_and(|accepted| {
+                    accepted.nopeer && accepted.form != Form::Legacy && path.aggregated().is_none()
+                })
+            }
+            RequestInfo::OpenApi(_) => asks_nopeer(answer::accept(headers)),
+            _ => false,
+        }
     }
 
     /// Sends the request to the local server; nothing where its body is no longer at hand.
@@ -386,7 +409,7 @@ impl Exchange<'_> {
             // There is no body to tell by: the view has to.
             _ => self.parts.method == Method::HEAD && !decision.listed,
         };
-        let Inspected { response, of_routing } = inspect_not_found(response).await;
+        let Inspected { response, is_it: of_routing } = inspect_not_found(response).await;
         if always || of_routing {
             Doubt::NotFound { response, of_routing }
         } else {

@@ -179,6 +179,22 @@ impl Peers {
         self.send_to(&choices, Kind::Read, &mut replays, |member| Some(request(member))).await
     }
 
+    /// Asks one peer.
+    pub(crate) async fn ask_one(
+        &self,
+        member: &Member,
+        request: impl Fn(&Member) -> Request<Body>,
+    ) -> Sent {
+        let mut replays = Replays::Allowed;
+        let choices = self.order(std::iter::once(member), Kind::Read, None, &replays);
+        self.send_to(&choices, Kind::Read, &mut replays, |member| Some(request(member))).await
+    }
+
+    /// How the control loop, or whoever asks in its stead, reaches them.
+    pub(crate) fn ways(&self) -> (Arc<Forwarder>, Health) {
+        (Arc::clone(&self.forwarder), self.health.clone())
+    }
+
     fn order<'a>(
         &self,
         members: impl Iterator<Item = &'a Member>,

@@ -49,8 +49,11 @@ pub(crate) struct Admin {
     /// What the current snapshot holds.
     pub snapshot: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
     /// Ends the memory of a member that left, or says why not.
-    pub forget: Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>,
+    pub forget: Arc<Forget>,
 }
+
+/// Ends the memory of the member of that ID.
+pub(crate) type Forget = dyn Fn(&str) -> Result<(), String> + Send + Sync;
 
 /// A page in a browser cannot send it to a host that does not ask for it.
 pub(crate) const ADMIN_HEADER: &str = "x-mvp-admin";

@@ -146,7 +146,7 @@ impl Gateway {
             settings,
             reload_metrics: ReloadMetrics::default(),
             health: Health::new(clock, Arc::clone(&metrics)),
-            local_state: LocalState::new(Arc::clone(&metrics)),
+            local_state: LocalState::new(Arc::clone(&metrics)).unseen(),
             metrics,
             reader,
             writer: std::sync::Mutex::new(Some(writer)),

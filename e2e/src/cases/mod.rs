@@ -2,6 +2,8 @@
 //! where it shows. Entry item: [`all`].
 
 mod before;
+mod callers;
+mod controllers;
 mod crd;
 mod discovery;
 mod identity;
@@ -10,22 +12,35 @@ mod membership;
 mod namespace;
 mod objects;
 mod restart;
+mod rolling;
 mod rotation;
 mod routing;
+#[cfg(test)]
+mod scenarios;
 mod spoofs;
 mod stopped;
+mod surface;
 mod upgrade;
+mod writes;
 
-use crate::suite::{Case, Setting};
+use crate::suite::{Case, Level, Setting};
 
 /// Every case, in the order in which they run.
 pub(crate) fn all() -> Vec<Case> {
+    // `full` before the setting: only with `--full`.
     macro_rules! case {
         ($setting:ident, $name:literal, $run:path, $about:literal) => {
+            case!(Default $setting, $name, $run, $about)
+        };
+        (full $setting:ident, $name:literal, $run:path, $about:literal) => {
+            case!(Full $setting, $name, $run, $about)
+        };
+        ($level:ident $setting:ident, $name:literal, $run:path, $about:literal) => {
             Case {
                 name: $name,
                 about: $about,
                 setting: Setting::$setting,
+                level: Level::$level,
                 run: |cluster| Box::pin($run(cluster)),
             }
         };
@@ -85,6 +100,42 @@ pub(crate) fn all() -> Vec<Case> {
             "discovery/nopeer",
             discovery::nopeer,
             "profile=nopeer shows the server's own"
+        ),
+        case!(
+            Mixed,
+            "discovery/switched-off",
+            discovery::switched_off,
+            "a gateway that is switched off, or has no peers, shows the local server's own"
+        ),
+        case!(
+            Mixed,
+            "surface/every-form",
+            surface::every_form,
+            "older documents, YAML and protobuf, too: the same from every member"
+        ),
+        case!(
+            Mixed,
+            "surface/openapi",
+            surface::openapi,
+            "OpenAPI of all members through each, version 2 and 3"
+        ),
+        case!(
+            Mixed,
+            "surface/coherence",
+            surface::coherence,
+            "whatever a document promises is not answered 404 by routing"
+        ),
+        case!(
+            Mixed,
+            "surface/changes",
+            surface::changes,
+            "an API that comes or goes at one server, through another"
+        ),
+        case!(
+            Mixed,
+            "surface/kubectl",
+            surface::kubectl,
+            "kubectl explain and apply of a kind that only peers have"
         ),
         case!(
             Mixed,
@@ -180,9 +231,63 @@ pub(crate) fn all() -> Vec<Case> {
         ),
         case!(
             Mixed,
+            "controllers/gc-without-mvp",
+            controllers::collector_without_mvp,
+            "the harm: the dependent of a live owner is deleted, because another server lacks its kind"
+        ),
+        case!(
+            Mixed,
+            "controllers/gc-with-mvp",
+            controllers::collector_with_mvp,
+            "the same with mvp: it stays until its owner goes"
+        ),
+        case!(
+            Mixed,
+            "controllers/job",
+            controllers::job_through_each,
+            "the Job controller works through each member, also the one without Jobs"
+        ),
+        case!(
+            Mixed,
+            "writes/newest-first",
+            writes::newest_first,
+            "what the local server lacks is written by the newest that has it: no field is lost"
+        ),
+        case!(
+            Mixed,
+            "writes/local-down",
+            writes::local_down,
+            "no older server writes in place of one that is down"
+        ),
+        case!(
+            Mixed,
+            "writes/not-promised",
+            writes::not_promised,
+            "a write at the address of an older server that serves the kind loses a newer field"
+        ),
+        case!(
+            Mixed,
             "rotation/whole-cluster",
             rotation::whole_cluster,
             "every certificate and authority of the cluster is replaced under load"
+        ),
+        case!(
+            Rolling,
+            "upgrade/rolling",
+            rolling::gateways_stay,
+            "three servers from 1.34 to 1.36 and back under load at each gateway"
+        ),
+        case!(
+            full Rolling,
+            "upgrade/gateways-too",
+            rolling::gateways_restart,
+            "the same, each gateway restarting with its server"
+        ),
+        case!(
+            full Rolling,
+            "upgrade/without-mvp",
+            rolling::without_mvp,
+            "the harm: the same behind a load balancer that knows nothing of versions"
         ),
         case!(
             Cable,

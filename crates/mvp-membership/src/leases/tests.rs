@@ -153,7 +153,7 @@ async fn gateways_find_each_other_and_see_who_leaves() {
     b.keeping.await.unwrap();
     sleep(Duration::from_millis(100)).await;
     assert_eq!(a.names(), [""; 0], "at once");
-    assert_eq!(server.names().await, [a.own.name.clone()]);
+    assert_eq!(server.names().await, std::slice::from_ref(&a.own.name));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,8 @@
 //! Asking a server what it serves: the second step of the control loop.
 //!
-//! `/api`, `/apis` and `/version`, side by side, conditionally, each within a bounded time and size,
-//! as ourselves. What fails changes nothing: the last known good stays. Entry item: [`fetch`].
+//! `/api`, `/apis`, `/openapi/v3` and `/version`, side by side, conditionally, each within a bounded
+//! time and size, as ourselves. What fails changes nothing: the last known good stays. Entry item:
+//! [`fetch`].
 
 use std::io::Read;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use mvp_core::discovery::{
     DocumentError, GroupList, Limits, Parsed, Part, Source, convert, legacy,
 };
 use mvp_core::member::Release;
+use mvp_core::openapi::Index;
 use serde::Deserialize;
 use tokio::time::timeout;
 
@@ -32,8 +34,8 @@ const ACCEPT_DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=A
 application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList;q=0.9,\
 application/json;q=0.8";
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// It is small, and what is known of it does not go away: it must not hold up the rest.
-const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
+/// What is known of `/version` and `/openapi/v3` does not go away: they must not hold up the rest.
+const SIDE_TIMEOUT: Duration = Duration::from_secs(2);
 /// `/version`, and the list of paths at the root.
 const MAX_SMALL: usize = 1 << 20;
 /// Groups and versions of a server without aggregated discovery that are asked one by one.
@@ -43,13 +45,22 @@ const MAX_WALKED: usize = 2000;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Known {
     pub(crate) etags: [Option<HeaderValue>; 2],
+    pub(crate) openapi: Option<KnownIndex>,
     pub(crate) release: Option<Release>,
+}
+
+/// The index of OpenAPI as it was sent last: mostly it is sent again, and need not be read.
+#[derive(Debug, Clone)]
+pub(crate) struct KnownIndex {
+    body: Bytes,
+    etag: Option<HeaderValue>,
 }
 
 /// What a round found out.
 #[derive(Debug)]
 pub(crate) struct Fetched {
     pub(crate) parts: [Outcome; 2],
+    pub(crate) openapi: OpenApiOutcome,
     pub(crate) release: Option<Release>,
 }
 
@@ -57,7 +68,8 @@ impl Fetched {
     /// Nothing could be had.
     pub(crate) fn failed(known: &Known, problem: &str) -> Fetched {
         let failed = || Outcome::Failed(problem.to_owned());
-        Fetched { parts: [failed(), failed()], release: known.release }
+        let openapi = OpenApiOutcome::Failed(problem.to_owned());
+        Fetched { parts: [failed(), failed()], openapi, release: known.release }
     }
 
     /// Why a document could not be had.
@@ -80,16 +92,63 @@ pub(crate) enum Outcome {
     Failed(String),
 }
 
+/// What a round found out about the index of OpenAPI.
+#[derive(Debug)]
+pub(crate) enum OpenApiOutcome {
+    /// It stands as it was.
+    Unchanged,
+    /// It is this now.
+    Changed(Arc<Index>, KnownIndex),
+    /// The server has none.
+    None,
+    /// It could not be had.
+    Failed(String),
+}
+
 /// Asks a server what it serves.
 pub(crate) async fn fetch(ask: &impl Ask, server: &str, known: &Known) -> Fetched {
     let [api, apis] = &known.etags;
-    let (api, apis, release) = futures_util::future::join3(
+    let (api, apis, openapi, release) = futures_util::future::join4(
         fetch_part(ask, server, Part::Api, api.as_ref()),
         fetch_part(ask, server, Part::Apis, apis.as_ref()),
+        fetch_index(ask, server, known.openapi.as_ref()),
         fetch_release(ask),
     )
     .await;
-    Fetched { parts: [api, apis], release: release.or(known.release) }
+    Fetched { parts: [api, apis], openapi, release: release.or(known.release) }
+}
+
+async fn fetch_index(ask: &impl Ask, server: &str, known: Option<&KnownIndex>) -> OpenApiOutcome {
+    match timeout(SIDE_TIMEOUT, try_fetch_index(ask, server, known)).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(problem)) => OpenApiOutcome::Failed(problem),
+        Err(_) => OpenApiOutcome::Failed(format!("{INDEX}: no answer within {SIDE_TIMEOUT:?}")),
+    }
+}
+
+/// The index of OpenAPI. Unlike discovery it is not what decides, so that its absence is no fault.
+const INDEX: &str = "/openapi/v3";
+
+async fn try_fetch_index(
+    ask: &impl Ask,
+    server: &str,
+    known: Option<&KnownIndex>,
+) -> Result<OpenApiOutcome, String> {
+    let limits = Limits::default();
+    let etag = known.and_then(|known| known.etag.as_ref());
+    let answer = get(ask, INDEX, "application/json", etag, limits.max_bytes).await?;
+    match answer.status {
+        StatusCode::NOT_MODIFIED if etag.is_some() => return Ok(OpenApiOutcome::Unchanged),
+        StatusCode::NOT_FOUND => return Ok(OpenApiOutcome::None),
+        _ => {}
+    }
+    let body = answer.ok()?;
+    if known.is_some_and(|known| known.body == body) {
+        return Ok(OpenApiOutcome::Unchanged);
+    }
+    let source = Source { server, document: INDEX };
+    let index = Index::parse(source, body.clone(), &limits).map_err(|error| error.to_string())?;
+    Ok(OpenApiOutcome::Changed(Arc::new(index), KnownIndex { body, etag: answer.etag }))
 }
 
 async fn fetch_part(
@@ -211,26 +270,26 @@ async fn fetch_release(ask: &impl Ask) -> Option<Release> {
     struct Version {
         git_version: String,
     }
-    let answer =
-        timeout(VERSION_TIMEOUT, get(ask, "/version", "application/json", None, MAX_SMALL))
-            .await
-            .ok()?
-            .ok()?;
+    let answer = timeout(SIDE_TIMEOUT, get(ask, "/version", "application/json", None, MAX_SMALL))
+        .await
+        .ok()?
+        .ok()?;
     let version: Version = serde_json::from_slice(&answer.ok().ok()?).ok()?;
     Release::parse(&version.git_version)
 }
 
 /// A server's answer, read whole.
-struct Answer {
+pub(crate) struct Answer {
     path: String,
-    status: StatusCode,
+    pub(crate) status: StatusCode,
     content_type: String,
-    etag: Option<HeaderValue>,
+    pub(crate) etag: Option<HeaderValue>,
     body: Bytes,
 }
 
 impl Answer {
-    fn ok(&self) -> Result<Bytes, String> {
+    /// Its body, if it is one.
+    pub(crate) fn ok(&self) -> Result<Bytes, String> {
         if self.status == StatusCode::OK {
             return Ok(self.body.clone());
         }
@@ -252,7 +311,8 @@ impl Answer {
     }
 }
 
-async fn get(
+/// Asks a server for a document, as ourselves.
+pub(crate) async fn get(
     ask: &impl Ask,
     path: &str,
     accept: &'static str,

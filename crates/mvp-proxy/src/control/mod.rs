@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use fetch::Fetched;
-pub(crate) use fetch::gunzip;
+pub(crate) use fetch::{get, gunzip};
 pub use health::{LocalState, watch_local, watch_members};
 pub use membership::{MemberRecord, Membership, StaticMembership, WatchedMembership};
 pub use publish::{Clock, SnapshotReader, SnapshotWriter, channel};

@@ -9,6 +9,8 @@ use mvp_core::{Snapshot, Timestamp};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
+use crate::data::Schemas;
+
 /// A writer and a first reader of snapshots.
 pub fn channel(clock: Clock, first: Snapshot) -> (SnapshotWriter, SnapshotReader) {
     let first = Arc::new(first);
@@ -20,6 +22,7 @@ pub fn channel(clock: Clock, first: Snapshot) -> (SnapshotWriter, SnapshotReader
         wanted: Notify::new(),
         trouble: Mutex::default(),
         to_forget: Mutex::default(),
+        schemas: Schemas::default(),
     });
     (SnapshotWriter(Arc::clone(&shared)), SnapshotReader(shared))
 }
@@ -34,6 +37,8 @@ struct Shared {
     trouble: Mutex<BTreeMap<Arc<str>, String>>,
     /// Members that somebody wants to be forgotten.
     to_forget: Mutex<Vec<Arc<str>>>,
+    /// What was asked for of OpenAPI, for every worker.
+    schemas: Schemas,
 }
 
 /// Publishes snapshots. There is one.
@@ -86,6 +91,11 @@ impl SnapshotReader {
     /// The current snapshot.
     pub fn load(&self) -> Arc<Snapshot> {
         self.0.current.load_full()
+    }
+
+    /// What is kept of OpenAPI.
+    pub(crate) fn schemas(&self) -> &Schemas {
+        &self.0.schemas
     }
 
     /// Why a member could not be asked when it last was.

@@ -9,7 +9,7 @@ use mvp_core::Timestamp;
 use mvp_core::discovery::Part;
 use mvp_core::member::{Member, MemberKind, Presence, Seen, View};
 
-use super::fetch::{Fetched, Known, Outcome};
+use super::fetch::{Fetched, Known, OpenApiOutcome, Outcome};
 use super::membership::MemberRecord;
 use crate::metrics::Metrics;
 
@@ -33,6 +33,7 @@ pub(crate) struct Row {
     begun: Option<Timestamp>,
     left: Option<Timestamp>,
     failing: bool,
+    schemas_fail: bool,
     /// Whether it was said that it holds nothing up any more.
     given_up: bool,
 }
@@ -158,6 +159,7 @@ impl Row {
             begun: None,
             left: None,
             failing: false,
+            schemas_fail: false,
             given_up: false,
         }
     }
@@ -172,9 +174,27 @@ impl Row {
     fn apply(&mut self, fetched: Fetched, asked: Timestamp, metrics: &Metrics) {
         let id = Arc::clone(&self.member.id);
         let mut problems = Vec::new();
+        let mut schema_problem = None;
         let view = &mut self.member.view;
         view.release = fetched.release;
         self.known.release = fetched.release;
+        match fetched.openapi {
+            OpenApiOutcome::Unchanged => {}
+            OpenApiOutcome::Changed(index, known) => {
+                if view.openapi.as_deref() != Some(&*index) {
+                    view.openapi = Some(index);
+                }
+                self.known.openapi = Some(known);
+            }
+            OpenApiOutcome::None => {
+                view.openapi = None;
+                self.known.openapi = None;
+            }
+            OpenApiOutcome::Failed(problem) => {
+                metrics.discovery_failed();
+                schema_problem = Some(problem);
+            }
+        }
         let places = [&mut view.api, &mut view.apis].into_iter().zip(&mut self.known.etags);
         for ((outcome, (seen, known)), part) in fetched.parts.into_iter().zip(places).zip(Part::ALL)
         {
@@ -217,6 +237,16 @@ impl Row {
             _ => {}
         }
         self.failing = !problems.is_empty();
+        // Where all fails, that was said.
+        let schemas_fail = schema_problem.is_some() && !self.failing;
+        match (&schema_problem, self.schemas_fail) {
+            (Some(problem), false) if schemas_fail => {
+                tracing::warn!(member = %id, "OpenAPI fails, the last known good stays: {problem}");
+            }
+            (None, true) => tracing::info!(member = %id, "OpenAPI works again"),
+            _ => {}
+        }
+        self.schemas_fail = schemas_fail || (self.schemas_fail && schema_problem.is_some());
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::{HeaderValue, Request, Response};
+use mvp_core::member::Member;
 
 use super::health::{Answered, Health};
 use super::{INSTANCE, refused_by};
@@ -37,6 +38,19 @@ type Found = dyn Fn(&Arc<str>) + Send + Sync;
 impl std::fmt::Debug for Ourselves {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Ourselves").field(&self.instance).finish()
+    }
+}
+
+impl Reachable {
+    /// How a member of a snapshot is asked.
+    pub(crate) fn reach_member(&self, member: &Member) -> Option<Reached> {
+        let record = MemberRecord {
+            id: Arc::clone(&member.id),
+            address: member.address.clone(),
+            kind: member.kind,
+            heard: None,
+        };
+        self.reach(&member.id, Some(&record))
     }
 }
 

@@ -124,6 +124,13 @@ impl Plan {
         self
     }
 
+    /// With a peer of which nobody knows where it is.
+    pub fn nowhere(mut self, id: &str) -> Plan {
+        let kind = MemberKind::Mvp;
+        self.members.push(MemberRecord { id: id.into(), address: None, kind, heard: None });
+        self
+    }
+
     /// Hears front proxies through these headers.
     pub fn headers(mut self, headers: RemoteHeaders) -> Plan {
         self.headers = headers;

@@ -35,6 +35,7 @@ mod inside;
 mod interrupted;
 mod local_down;
 mod objects;
+mod openapi;
 mod rows;
 mod spoofs;
 mod streaming;
