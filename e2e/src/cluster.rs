@@ -254,6 +254,11 @@ impl Cluster {
         Ok(())
     }
 
+    /// Where its etcd is.
+    pub(crate) fn etcd_url(&self) -> String {
+        format!("http://{}", self.place.etcd())
+    }
+
     pub(crate) fn etcd(&self) -> &Process {
         &self.etcd
     }

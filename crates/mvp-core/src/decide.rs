@@ -242,7 +242,8 @@ impl<'a> Case<'a> {
             return refuse(Reason::NobodyReachable);
         }
         // Rows 7 and 8: nobody lists it.
-        if opaque && snapshot.blocking(part).next().is_some() {
+        let unconfirmed = snapshot.awaits_members() || snapshot.blocking(part).next().is_some();
+        if opaque && unconfirmed {
             return refuse(Reason::Unconfirmed);
         }
         self.unlisted(part, unlisted_not_found)
@@ -304,7 +305,8 @@ impl<'a> Case<'a> {
         if self.local_is_unseen(part) {
             return refuse(Reason::LocalViewUnknown);
         }
-        if self.snapshot.unconfirmed(part, asked.arrived).next().is_some() {
+        let mut unconfirmed = self.snapshot.unconfirmed(part, asked.arrived);
+        if self.snapshot.awaits_members() || unconfirmed.next().is_some() {
             return refuse(Reason::Unconfirmed);
         }
         Decision {

@@ -27,6 +27,10 @@ pub struct Snapshot {
     local: Option<usize>,
     built: Timestamp,
     starting: bool,
+    /// Whether it is known who the members are.
+    members_known: bool,
+    /// Whether it is not, and that holds up answers.
+    members_awaited: bool,
     extension_versions: Arc<[(String, String)]>,
     merged: PerPart<Arc<MergedPart>>,
     /// What the local server alone serves.
@@ -41,6 +45,8 @@ pub struct Inputs {
     /// Every member, remembered ones too, in any order. Of two with one ID the one heard of last
     /// counts.
     pub members: Vec<Member>,
+    /// Whether these are all: sources of members may not have said anything yet.
+    pub members_known: bool,
     /// The ID of the local server; a load balancer has none.
     pub local: Option<Arc<str>>,
     /// Groups and versions that an APIService hands to an extension server, whose 404s can say
@@ -155,6 +161,9 @@ impl Snapshot {
             local,
             built: inputs.now,
             starting: inputs.now.since(inputs.started) < inputs.policy.startup,
+            members_known: inputs.members_known,
+            members_awaited: !inputs.members_known
+                && inputs.now.since(inputs.started) <= inputs.policy.blocks_for,
             extension_versions: inputs.extension_versions,
             merged,
             own,
@@ -253,7 +262,13 @@ impl Snapshot {
     pub fn is_incomplete_start(&self, part: Part) -> bool {
         let unseen = |member: &Member| member.view.part(part).is_none();
         let local_unseen = self.local().is_some_and(unseen);
-        self.starting && (local_unseen || self.blocking(part).any(unseen))
+        self.starting && (!self.members_known || local_unseen || self.blocking(part).any(unseen))
+    }
+
+    /// Whether there may be members that nobody has named yet. While there may, nobody knows that a
+    /// thing is not served; but a source that never says anything must not wedge a cluster.
+    pub fn awaits_members(&self) -> bool {
+        self.members_awaited
     }
 
     pub(crate) fn is_extension(&self, group: &str, version: &str) -> bool {

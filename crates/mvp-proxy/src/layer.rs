@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as HttpBody;
 use mvp_core::decide::{Action, Asked, Decision, Denial, LocalHealth, OnNotFound, Origin, Reason};
 use mvp_core::discovery::Part;
@@ -32,7 +32,7 @@ use crate::error::Stage;
 use crate::identity::{Identity, RemoteHeaders};
 use crate::local::{LocalSlot, SharedLocal};
 use crate::metrics::{Failover, Metrics, Outcome};
-use crate::peers::{INSISTS, Peers, Replays, mark_lost, mark_refused, unmark};
+use crate::peers::{INSISTS, INSTANCE, Peers, Replays, mark_lost, mark_refused, unmark};
 use crate::status;
 use denied::Denied;
 
@@ -51,6 +51,8 @@ struct Shared {
     peers: Option<Peers>,
     local: LocalSlot,
     local_state: Option<LocalState>,
+    /// What peers are told, so that one who finds itself knows.
+    instance: Option<HeaderValue>,
     metrics: Arc<Metrics>,
 }
 
@@ -63,7 +65,15 @@ impl MixedVersionLayer {
         local: LocalSlot,
         metrics: Arc<Metrics>,
     ) -> MixedVersionLayer {
-        let shared = Shared { reader, peers, local, local_state: None, metrics };
+        let (local_state, instance) = (None, None);
+        let shared = Shared { reader, peers, local, local_state, instance, metrics };
+        MixedVersionLayer { shared: Arc::new(shared) }
+    }
+
+    /// Tells peers which process this is: one that finds itself must not be its own peer.
+    #[must_use]
+    pub fn with_instance(self, instance: HeaderValue) -> MixedVersionLayer {
+        let shared = Shared { instance: Some(instance), ..Arc::unwrap_or_clone(self.shared) };
         MixedVersionLayer { shared: Arc::new(shared) }
     }
 
@@ -136,7 +146,11 @@ where
                 identity,
                 parts,
             };
-            Ok(exchange.serve(inner).await)
+            let mut response = exchange.serve(inner).await;
+            if let (Origin::Peer, Some(instance)) = (origin, &shared.instance) {
+                response.headers_mut().insert(INSTANCE, instance.clone());
+            }
+            Ok(response)
         })
     }
 }

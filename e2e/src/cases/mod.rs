@@ -1,12 +1,14 @@
 //! What must be so on a real control plane, each case with the harm that there is without `mvp`
 //! where it shows. Entry item: [`all`].
 
+mod before;
 mod callers;
 mod controllers;
 mod crd;
 mod discovery;
 mod identity;
 mod killed;
+mod membership;
 mod namespace;
 mod objects;
 mod restart;
@@ -205,6 +207,30 @@ pub(crate) fn all() -> Vec<Case> {
         ),
         case!(
             Mixed,
+            "membership/leases",
+            membership::leases,
+            "gateways find each other by Leases, with the rights of deploy/rbac.yaml and nothing listed"
+        ),
+        case!(
+            Mixed,
+            "membership/forged",
+            membership::forged,
+            "whoever can write Leases gains no request and cannot wedge the cluster"
+        ),
+        case!(
+            Mixed,
+            "membership/etcd",
+            membership::etcd,
+            "by an etcd of three: one of it killed, then all of it"
+        ),
+        case!(
+            Mixed,
+            "before/rolling",
+            before::rolling,
+            "one gateway before three servers, each restarted and one upgraded under load"
+        ),
+        case!(
+            Mixed,
             "controllers/gc-without-mvp",
             controllers::collector_without_mvp,
             "the harm: the dependent of a live owner is deleted, because another server lacks its kind"
@@ -276,10 +302,22 @@ pub(crate) fn all() -> Vec<Case> {
             "the cable of the only peer that can is cut: 503 Status, never 404, never silence"
         ),
         case!(
+            Cable,
+            "membership/endpoints",
+            membership::endpoints,
+            "servers are members by the EndpointSlices that they keep themselves"
+        ),
+        case!(
             Native,
             "discovery/as-kubernetes-own",
             discovery::as_kubernetes_own,
             "merged /apis equals that of kube-apiserver 1.36's own proxy, item by item"
+        ),
+        case!(
+            Native,
+            "membership/bare",
+            membership::bare,
+            "servers with Kubernetes' own proxy are members by their own Leases and keys"
         ),
         case!(
             Native,

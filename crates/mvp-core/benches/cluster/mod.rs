@@ -122,6 +122,7 @@ pub(super) fn inputs(views: &[View]) -> Inputs {
         view: view.clone(),
     };
     Inputs {
+        members_known: true,
         members: views.iter().enumerate().map(member).collect(),
         local: Some(id(LOCAL)),
         extension_versions: Arc::default(),

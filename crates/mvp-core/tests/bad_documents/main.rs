@@ -79,6 +79,7 @@ fn check_cluster(name: &str, said: Option<GroupList>) {
     };
     let other = GOOD.replace("good.io", "other.io");
     let inputs = Inputs {
+        members_known: true,
         members: vec![
             member("apiserver-a", Some(good(&other))),
             member("apiserver-bad", said.map(seen)),

@@ -64,6 +64,7 @@ impl Cluster {
     /// Members of which none is local.
     pub(crate) fn before<const N: usize>(members: [Member; N]) -> Cluster {
         Cluster(Inputs {
+            members_known: true,
             members: members.to_vec(),
             local: None,
             extension_versions: Arc::default(),

@@ -202,6 +202,7 @@ impl Cluster {
 
     pub(crate) fn inputs(&self) -> Inputs {
         Inputs {
+            members_known: true,
             members: self.servers.iter().map(|server| server.member.clone()).collect(),
             local: self.local.clone(),
             extension_versions: self.extensions.clone().into(),

@@ -2,6 +2,7 @@
 //! when a request found it gone. Read on the request path without a lock. Entry items:
 //! [`LocalState`] and [`watch_local`].
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,15 +11,18 @@ use http::header::USER_AGENT;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use mvp_core::decide::LocalHealth;
+use mvp_core::member::{MemberKind, Presence};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::publish::SnapshotReader;
 use crate::body::Body;
 use crate::data::{Forwarder, Target};
 use crate::error::{SendError, Stage};
 use crate::identity::Identity;
 use crate::metrics::Metrics;
+use crate::peers::{Health, target};
 
 /// How often a server that is ready is asked, and one that is not.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -31,6 +35,8 @@ const FORBIDS: Duration = Duration::from_secs(15);
 /// A server that answers PINGs is there, however long it thinks about its readiness.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_ANSWER: usize = 64 << 10;
+/// One that thinks for longer must not hold up the others.
+const PEER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Whether the local server can be asked. Clones are the same.
 #[derive(Debug, Clone)]
@@ -133,6 +139,48 @@ pub async fn watch_local(
         tokio::select! {
             () = stop.cancelled() => return,
             () = wait => {}
+        }
+    }
+}
+
+/// Looks after members that have no gateway to say that they are not ready: those come last.
+pub async fn watch_members(
+    forwarder: Arc<Forwarder>,
+    reader: SnapshotReader,
+    health: Health,
+    stop: CancellationToken,
+) {
+    let mut told: BTreeMap<Arc<str>, Told> = BTreeMap::new();
+    loop {
+        let snapshot = reader.load();
+        let local = snapshot.local().map(|local| Arc::clone(&local.id));
+        let bare = snapshot.members().filter(|member| {
+            member.kind == MemberKind::Bare
+                && member.presence == Presence::Present
+                && local.as_ref() != Some(&member.id)
+        });
+        let targets: Vec<Target> = bare.filter_map(target).collect();
+        told.retain(|id, _| targets.iter().any(|target| target.id == *id));
+        let looks = targets.iter().map(|target| async {
+            let found = timeout(PEER_TIMEOUT, look(&forwarder, target)).await.ok().flatten();
+            (Arc::clone(&target.id), found)
+        });
+        let looks = async { futures_util::future::join_all(looks).await };
+        let found = tokio::select! {
+            () = stop.cancelled() => return,
+            found = looks => found,
+        };
+        for (id, found) in found {
+            let Some(found) = found else { continue };
+            let told = told.entry(Arc::clone(&id)).or_default();
+            // Whether it can be reached, requests and the control loop find out.
+            if told.judge(found).0 == LocalHealth::Unready {
+                health.unready(&id);
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = sleep(INTERVAL) => {}
         }
     }
 }

@@ -243,7 +243,7 @@ impl Exchange<'_> {
         };
         let (reader, schemas) = (&self.shared.reader, self.shared.reader.schemas());
         let id = snapshot.local().map(|local| (Arc::clone(&local.id), self.shared.local.clone()));
-        let reach = Reachable { local: id, peers: Some(peers.ways()) };
+        let reach = Reachable { local: id, peers: Some(peers.ways()), ourselves: None };
         let reach = |member: &Member| reach.reach_member(member);
         let metrics = &self.shared.metrics;
         let merged = schemas.v2(format, snapshot, || reader.now(), reach, metrics).await;
