@@ -18,7 +18,7 @@ pub struct Claim {
     /// When a sign of life was last seen, by our own clock; nothing where the source has none and
     /// vouches for all whom it names.
     pub heard: Option<Timestamp>,
-    /// Whether it says so of itself: then nobody else may go by its ID.
+    /// Whether it says so of itself, now: then nobody else may go by its ID.
     pub announced: bool,
     /// When it was first seen, by our own clock.
     pub since: Timestamp,

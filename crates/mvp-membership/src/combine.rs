@@ -212,9 +212,8 @@ fn merge(
         // Others of the same source that say to be a gateway by this ID, somewhere else. Of what
         // two sources say, the one that is believed more counts, and that is no conflict.
         for claim in &claims {
-            // A Lease that we left behind at another address is not renewed.
-            let rival = claim.claim.announced
-                && holder.map_or(claim.is_renewed(), |holder| claim.place == holder.place);
+            let rival =
+                claim.claim.announced && holder.is_none_or(|holder| claim.place == holder.place);
             let Some(address) = claim.claim.address.as_ref().filter(|_| rival) else { continue };
             if has.as_ref() != Some(address) && !ours(Some(address)) && claim.is_alive(now) {
                 let claims = Arc::clone(address);
@@ -268,10 +267,6 @@ struct Ranked<'a> {
 impl Ranked<'_> {
     fn is_alive(&self, now: Timestamp) -> bool {
         self.heard.is_none_or(|heard| now.since(heard) <= LAPSES)
-    }
-
-    fn is_renewed(&self) -> bool {
-        self.claim.heard.is_none_or(|heard| heard > self.claim.since)
     }
 
     /// The least counts: with an address, alive, of the source that is believed more, senior.

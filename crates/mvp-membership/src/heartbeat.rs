@@ -23,6 +23,8 @@ pub(crate) struct Beat<V> {
     mark: String,
     pub(crate) heard: Timestamp,
     pub(crate) since: Timestamp,
+    /// Whether it was ever seen to change: what was left behind is not.
+    pub(crate) renewed: bool,
     pub(crate) value: V,
 }
 
@@ -41,11 +43,13 @@ impl<V> Heartbeats<V> {
                 if beat.mark != mark {
                     beat.mark = mark.to_owned();
                     beat.heard = now;
+                    beat.renewed = true;
                 }
                 beat.value = value;
             }
             None => {
-                let beat = Beat { mark: mark.to_owned(), heard: now, since: now, value };
+                let (mark, renewed) = (mark.to_owned(), false);
+                let beat = Beat { mark, heard: now, since: now, renewed, value };
                 self.seen.insert(key.to_owned(), beat);
             }
         }
@@ -110,6 +114,10 @@ mod tests {
         beats.see("behind", "1970-01-01T00:00:00Z", (), at(1));
         beats.see("ahead", "2098-12-31T23:00:00Z", (), at(6));
         beats.see("behind", "1970-01-01T00:00:00Z", (), at(6));
+        beats.deaf(at(6));
+        beats.hears(at(6));
+        let renewed: Vec<bool> = beats.iter().map(|(_, beat)| beat.renewed).collect();
+        assert_eq!(renewed, [true, false]);
         assert_eq!((heard(&beats, "ahead"), heard(&beats, "behind")), (at(6), at(1)));
     }
 

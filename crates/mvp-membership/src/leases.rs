@@ -142,7 +142,8 @@ impl Board {
                 address: said.address.clone(),
                 kind: said.kind,
                 heard: Some(beat.heard),
-                announced: said.kind == MemberKind::Mvp,
+                // A Lease that was left behind claims nothing.
+                announced: said.kind == MemberKind::Mvp && beat.renewed,
                 since: beat.since,
                 seniority: Arc::clone(&said.seniority),
             })

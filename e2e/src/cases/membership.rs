@@ -238,6 +238,11 @@ pub(super) async fn forged(cluster: &mut Cluster) -> anyhow::Result<String> {
         cluster.admin.create(at, LEASES, &lease).await?.expect(201)?;
     }
     b.until("somebody else", "someone-else", |member| !member.is_null()).await?;
+    // Who claims an ID that another has must seem to be alive.
+    let renewal = json!({"spec": {"renewTime": "2099-01-01T00:00:01.000000Z"}});
+    let body = Some(("application/merge-patch+json", &renewal));
+    let path = format!("{LEASES}/mvp-forged-1");
+    cluster.admin.send(at, http::Method::PATCH, &path, body).await?.expect(200)?;
     let begun = Instant::now();
     let job = objects::job("default", "x");
     let (mut reads, mut truth) = (0, None);

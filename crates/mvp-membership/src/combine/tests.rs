@@ -124,7 +124,9 @@ fn another_by_our_own_id_is_told_and_kept_apart() {
     assert_eq!(shown(&leases, 5), ["own@10.0.0.7:6443 10.0.0.7:6443 Mvp Some(3)"]);
     assert_eq!(conflicts(&leases, 5), ["own own 10.0.0.7:6443"]);
     assert_eq!(shown(&leases, 30), [""; 0], "it is silent");
-    let left_behind = [said(vec![mvp("own", "10.0.0.7:6443", 0)])];
+    let mut left_behind = mvp("own", "10.0.0.7:6443", 3);
+    left_behind.announced = false;
+    let left_behind = [said(vec![left_behind])];
     assert_eq!(conflicts(&left_behind, 5), [""; 0], "ours, of an address that we had before");
     assert_eq!(shown(&left_behind, 5), [""; 0]);
 }

@@ -166,8 +166,15 @@ async fn who_is_killed_falls_silent_and_comes_back_at_another_address() {
     sleep(Duration::from_secs(60)).await;
     let silent = a.knows();
     assert!(matches!(&silent[..], [(name, 57..=62)] if name == "b 10.0.0.2:6443"), "{silent:?}");
-    let _b = Gateway::start(&server, "b", "10.0.0.9:6443", "2");
+    let b = Gateway::start(&server, "b", "10.0.0.9:6443", "2");
     sleep(Duration::from_secs(6)).await;
+    let announced = |gateway: &Gateway| -> Vec<String> {
+        let claims = gateway.source.claims.borrow().claims.clone();
+        let announced = claims.iter().filter(|claim| claim.announced);
+        announced.filter_map(|claim| Some(claim.address.as_ref()?.to_string())).collect()
+    };
+    // What it left behind is no rival of its own.
+    assert_eq!(announced(&b), ["10.0.0.1:6443"]);
     assert_eq!(a.names(), ["b 10.0.0.2:6443", "b 10.0.0.9:6443"]);
     // What is left behind is collected, by anybody, when it was silent for an hour.
     sleep(Duration::from_secs(4500)).await;
