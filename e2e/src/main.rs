@@ -20,6 +20,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::programs::Programs;
+use crate::suite::Level;
 
 /// The suite on real control planes.
 #[derive(Debug, Parser)]
@@ -27,7 +28,8 @@ use crate::programs::Programs;
     name = "e2e",
     after_help = "\
 Examples:
-  cargo run -p e2e -- run                 every case; writes e2e/report.md
+  cargo run -p e2e -- run                 ten minutes; writes e2e/report.md
+  cargo run -p e2e -- run --full          every case; writes e2e/report-full.md
   cargo run -p e2e -- run routing crd     the cases whose names start so
   cargo run -p e2e -- list                what there is
   cargo run -p e2e -- up                  a cluster to play with, until Ctrl-C
@@ -42,11 +44,14 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run cases, all of them or those whose names start with one of the words
+    /// Run cases, those of the default level or those whose names start with one of the words
     Run {
         /// How names of cases start, such as `routing` or `killed/two-can-serve`
         cases: Vec<String>,
-        /// Where to write the report; by default e2e/report.md, when every case is run
+        /// Every case, also those that take long
+        #[arg(long, conflicts_with = "cases")]
+        full: bool,
+        /// Where to write the report; by default in e2e, when a whole level is run
         #[arg(long)]
         report: Option<PathBuf>,
     },
@@ -84,10 +89,14 @@ fn main() -> ExitCode {
 /// Whether all went well.
 async fn run(command: Command) -> anyhow::Result<bool> {
     match command {
-        Command::Run { cases, report } => suite::run(&cases, report).await,
+        Command::Run { cases, full, report } => {
+            let level = if full { Level::Full } else { Level::Default };
+            suite::run(&cases, level, report).await
+        }
         Command::List => {
             for case in cases::all() {
-                println!("{:32} {}", case.name, case.about);
+                let full = if case.level == Level::Full { " (--full)" } else { "" };
+                println!("{:32} {}{full}", case.name, case.about);
             }
             Ok(true)
         }

@@ -36,6 +36,10 @@ impl Row {
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) rows: Vec<Row>,
+    /// By which all of them can be run again.
+    pub(crate) command: &'static str,
+    /// How long it took, programs not counted.
+    pub(crate) minutes: f64,
     /// The versions of what was run.
     pub(crate) programs: String,
 }
@@ -58,11 +62,15 @@ impl Report {
     }
 
     pub(crate) fn markdown(&self) -> String {
-        let mut text = String::from(
-            "# Real control planes under test\n\nWritten by `cargo run -p e2e -- run`. Each case is \
-             described in `e2e/src/cases`.\n\n",
+        let mut text = format!(
+            "# Real control planes under test\n\nWritten by `{}`. Each case is described in \
+             `e2e/src/cases`.\n\n",
+            self.command
         );
+        let passed = self.rows.iter().filter(|row| row.passed).count();
+        let (count, minutes) = (self.rows.len(), self.minutes);
         let _ = writeln!(text, "{}, {}\n", date(), self.programs);
+        let _ = writeln!(text, "{passed} of {count} cases pass, in {minutes:.0} minutes.\n");
         text.push_str("| case | result | figures |\n| --- | --- | --- |\n");
         for row in &self.rows {
             let _ = writeln!(text, "| {} | {} | {} |", row.case, row.result(), row.line());
@@ -87,11 +95,13 @@ mod tests {
     fn a_failed_case_is_one_row_of_the_table() {
         let error = anyhow::anyhow!("expected a | b,\ngot c");
         let rows = vec![Row::passed("first", "3 of 3".to_owned()), Row::failed("second", &error)];
-        let report = Report { rows, programs: "etcd v3".to_owned() };
+        let (command, programs) = ("cargo run", "etcd v3".to_owned());
+        let report = Report { rows, command, programs, minutes: 1.4 };
         assert!(!report.passed());
         let markdown = report.markdown();
         assert!(markdown.contains("| first | pass | 3 of 3 |\n"), "{markdown}");
         assert!(markdown.contains("| second | fail | expected a \\| b, got c |\n"), "{markdown}");
+        assert!(markdown.contains("1 of 2 cases pass, in 1 minutes."), "{markdown}");
         assert!(report.table().ends_with("e2e: 1 of 2 cases pass\n"));
     }
 }

@@ -23,8 +23,35 @@ pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     pub(crate) setting: Setting,
+    pub(crate) level: Level,
     /// Gives the figures for the report.
     pub(crate) run: fn(&mut Cluster) -> LocalBoxFuture<'_, anyhow::Result<String>>,
+}
+
+/// When a case is run. One that is named is run in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    /// At every change: all of these together take ten minutes at the most.
+    Default,
+    /// With `--full` only.
+    Full,
+}
+
+impl Level {
+    /// Where a run of the whole level is reported.
+    fn report(self) -> &'static str {
+        match self {
+            Level::Default => "report.md",
+            Level::Full => "report-full.md",
+        }
+    }
+
+    fn command(self) -> &'static str {
+        match self {
+            Level::Default => "cargo run -p e2e -- run",
+            Level::Full => "cargo run -p e2e -- run --full",
+        }
+    }
 }
 
 /// The cluster that a case needs.
@@ -77,17 +104,23 @@ impl Setting {
     }
 }
 
-/// Runs the cases whose names start with one of these, or all. Whether all passed.
-pub(crate) async fn run(wanted: &[String], report: Option<PathBuf>) -> anyhow::Result<bool> {
+/// Runs the cases whose names start with one of these, or all of the level. Whether all passed.
+pub(crate) async fn run(
+    wanted: &[String],
+    level: Level,
+    report: Option<PathBuf>,
+) -> anyhow::Result<bool> {
+    let started = Instant::now();
+    let whole = wanted.is_empty();
     let is_wanted = |case: &Case| {
-        wanted.is_empty() || wanted.iter().any(|word| case.name.starts_with(word.as_str()))
+        (whole && case.level <= level)
+            || wanted.iter().any(|word| case.name.starts_with(word.as_str()))
     };
-    let (cases, others): (Vec<Case>, Vec<Case>) = cases::all().into_iter().partition(is_wanted);
+    let cases: Vec<Case> = cases::all().into_iter().filter(is_wanted).collect();
     for word in wanted {
         let known = cases.iter().any(|case| case.name.starts_with(word.as_str()));
         ensure!(known, "no case has a name that starts with `{word}`; `list` shows them");
     }
-    let whole = others.is_empty();
     let programs = Programs::get()?;
     if let Some(status) = isolate(&programs)? {
         return Ok(status.success());
@@ -101,10 +134,15 @@ pub(crate) async fn run(wanted: &[String], report: Option<PathBuf>) -> anyhow::R
             run_on(setting, &cases, &programs, folder.path(), &mut rows).await;
         }
     }
-    let report_of_run = Report { rows, programs: programs.described() };
+    let report_of_run = Report {
+        rows,
+        command: level.command(),
+        programs: programs.described(),
+        minutes: started.elapsed().as_secs_f64() / 60.0,
+    };
     print!("\n{}", report_of_run.table());
-    let file =
-        report.or_else(|| whole.then(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("report.md")));
+    let usual = || Path::new(env!("CARGO_MANIFEST_DIR")).join(level.report());
+    let file = report.or_else(|| whole.then(usual));
     if let Some(file) = file {
         std::fs::write(&file, report_of_run.markdown())
             .with_context(|| format!("cannot write {file:?}"))?;

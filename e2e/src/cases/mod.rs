@@ -14,16 +14,24 @@ mod spoofs;
 mod stopped;
 mod upgrade;
 
-use crate::suite::{Case, Setting};
+use crate::suite::{Case, Level, Setting};
 
 /// Every case, in the order in which they run.
 pub(crate) fn all() -> Vec<Case> {
+    // `full` before the setting: only with `--full`.
     macro_rules! case {
         ($setting:ident, $name:literal, $run:path, $about:literal) => {
+            case!(Default $setting, $name, $run, $about)
+        };
+        (full $setting:ident, $name:literal, $run:path, $about:literal) => {
+            case!(Full $setting, $name, $run, $about)
+        };
+        ($level:ident $setting:ident, $name:literal, $run:path, $about:literal) => {
             Case {
                 name: $name,
                 about: $about,
                 setting: Setting::$setting,
+                level: Level::$level,
                 run: |cluster| Box::pin($run(cluster)),
             }
         };
