@@ -64,6 +64,7 @@ impl Cluster {
             Some((far, near)) => Some(Cable::lay(near, *far, folder).await?),
             None => None,
         };
+        addresses.extend((0..spec.servers.len()).map(|index| place.behind(index)));
         let pki = Pki::new(&folder.join("pki"), &addresses)?;
         let admin = pki.user("admin", &["system:masters"])?;
         let admin = Client::with_certificate(&pki.ca(), &admin)?;
@@ -80,7 +81,8 @@ impl Cluster {
             place,
         };
         for (index, server) in spec.servers.iter().enumerate() {
-            let server = Server::new(server.clone(), cluster.place.server(index));
+            let place = &cluster.place;
+            let server = Server::new(server.clone(), place.server(index), place.behind(index));
             cluster.servers.push(server);
         }
         if let (Some(cable), Some(last)) = (&cluster.cable, cluster.servers.last_mut()) {
@@ -108,7 +110,7 @@ impl Cluster {
         for index in 0..self.servers.len() {
             self.start_gateway(index)?;
         }
-        for server in &mut self.servers {
+        for server in self.servers.iter_mut().filter(|server| !server.spec.bare) {
             server.gateway_ready(STARTUP).await?;
         }
         self.agreed().await
@@ -123,8 +125,8 @@ impl Cluster {
 
     /// Starts a gateway that does not run.
     pub(crate) fn start_gateway(&mut self, index: usize) -> anyhow::Result<()> {
-        let all: Vec<(String, SocketAddr)> =
-            self.servers.iter().map(|server| (server.id(), server.through())).collect();
+        let all: Vec<(String, String)> =
+            self.servers.iter().map(|server| (server.id(), server.as_peer())).collect();
         let server = self.servers.get_mut(index).context("no such server")?;
         server.start_gateway(&self.programs, &self.pki, &self.folder, &all)
     }
@@ -134,7 +136,7 @@ impl Cluster {
         let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
         until("the gateways agree on /apis", Duration::from_secs(30), async || {
             let mut seen = Vec::new();
-            for server in &self.servers {
+            for server in self.servers.iter().filter(|server| !server.spec.bare) {
                 let answer = self.admin.get_as(server.through(), "/apis", accept).await?;
                 answer.expect(200)?;
                 seen.push(answer.body);
@@ -163,6 +165,11 @@ impl Cluster {
     /// An address from which clients can ask, which no server has.
     pub(crate) fn client_address(&self) -> IpAddr {
         self.place.client()
+    }
+
+    /// Where an extension server of a case can listen.
+    pub(crate) fn extension_address(&self) -> SocketAddr {
+        self.place.extension()
     }
 
     /// A client by certificate.
