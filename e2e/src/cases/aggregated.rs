@@ -82,11 +82,17 @@ pub(super) async fn up_and_down(cluster: &mut Cluster) -> anyhow::Result<String>
     for server in &cluster.servers {
         life(cluster, server).await.with_context(|| format!("{} again", server.name()))?;
     }
-    let got = kubectl.run(["-n", NAMESPACE, "get", RESOURCE, "-o", "name"], None).await?;
-    ensure!(got.trim().is_empty(), "kubectl printed {got}");
+    // kubectl passes over groups that are marked as stale, until Kubernetes looked at them again.
+    let b = cluster.server("b")?;
+    until("kubectl finds it again", NOTICED, async || {
+        let kubectl = cluster.kubectl(b.through())?;
+        let got = kubectl.run(["-n", NAMESPACE, "get", RESOURCE, "-o", "name"], None).await?;
+        ensure!(got.trim().is_empty(), "kubectl printed {got}");
+        Ok(Some(()))
+    })
+    .await?;
 
     // Its end is as true as its beginning.
-    let b = cluster.server("b")?;
     let service = format!("{SERVICES}/v1.{GROUP}");
     cluster.admin.delete(b.through(), &service).await?.expect(200)?;
     for server in &cluster.servers {
