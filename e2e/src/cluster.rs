@@ -64,6 +64,7 @@ impl Cluster {
             Some((far, near)) => Some(Cable::lay(near, *far, folder).await?),
             None => None,
         };
+        addresses.extend((0..spec.servers.len()).map(|index| place.behind(index)));
         let pki = Pki::new(&folder.join("pki"), &addresses)?;
         let admin = pki.user("admin", &["system:masters"])?;
         let admin = Client::with_certificate(&pki.ca(), &admin)?;
@@ -80,7 +81,8 @@ impl Cluster {
             place,
         };
         for (index, server) in spec.servers.iter().enumerate() {
-            let server = Server::new(server.clone(), cluster.place.server(index));
+            let place = &cluster.place;
+            let server = Server::new(server.clone(), place.server(index), place.behind(index));
             cluster.servers.push(server);
         }
         if let (Some(cable), Some(last)) = (&cluster.cable, cluster.servers.last_mut()) {
@@ -108,7 +110,7 @@ impl Cluster {
         for index in 0..self.servers.len() {
             self.start_gateway(index)?;
         }
-        for server in &mut self.servers {
+        for server in self.servers.iter_mut().filter(|server| !server.spec.bare) {
             server.gateway_ready(STARTUP).await?;
         }
         self.agreed().await
@@ -143,8 +145,8 @@ impl Cluster {
         Ok((process, SocketAddr::new(server.through().ip(), port)))
     }
 
-    fn members(&self) -> Vec<(String, SocketAddr)> {
-        self.servers.iter().map(|server| (server.id(), server.through())).collect()
+    fn members(&self) -> Vec<(String, String)> {
+        self.servers.iter().map(|server| (server.id(), server.as_peer())).collect()
     }
 
     /// Waits until every gateway tells the same of the cluster.
@@ -152,7 +154,7 @@ impl Cluster {
         let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
         until("the gateways agree on /apis", Duration::from_secs(30), async || {
             let mut seen = Vec::new();
-            for server in &self.servers {
+            for server in self.servers.iter().filter(|server| !server.spec.bare) {
                 let answer = self.admin.get_as(server.through(), "/apis", accept).await?;
                 answer.expect(200)?;
                 seen.push(answer.body);
@@ -186,6 +188,11 @@ impl Cluster {
     /// An address that certificates of servers are good for, and that no server has.
     pub(crate) fn spare_address(&self) -> IpAddr {
         self.place.etcd().ip()
+    }
+
+    /// Where an extension server of a case can listen.
+    pub(crate) fn extension_address(&self) -> SocketAddr {
+        self.place.extension()
     }
 
     /// A client by certificate.

@@ -4,6 +4,7 @@
 mod cases;
 mod client;
 mod cluster;
+mod extension;
 mod kubectl;
 mod load;
 mod pki;
@@ -15,6 +16,7 @@ mod report;
 mod suite;
 mod tally;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -59,7 +61,11 @@ enum Command {
     /// List the cases
     List,
     /// Build the programs under test, and say where they are
-    Programs,
+    Programs {
+        /// Also those that only some cases need
+        #[arg(long)]
+        full: bool,
+    },
     /// Start the cluster of mixed versions, and keep it until Ctrl-C
     Up,
     /// Record the discovery documents of each version, for the tests of mvp-core
@@ -68,6 +74,9 @@ enum Command {
         #[arg(default_value = "crates/mvp-core/tests/fixtures/recorded")]
         folder: PathBuf,
     },
+    /// An extension server, for the suite itself
+    #[command(hide = true)]
+    Extension { address: SocketAddr, certificate: PathBuf, key: PathBuf, front_proxy_ca: PathBuf },
 }
 
 fn main() -> ExitCode {
@@ -101,12 +110,16 @@ async fn run(command: Command) -> anyhow::Result<bool> {
             }
             Ok(true)
         }
-        Command::Programs => {
-            let programs = Programs::get()?;
+        Command::Programs { full } => {
+            let cases = if full { cases::all() } else { Vec::new() };
+            let programs = Programs::get_with(&suite::needs(&cases))?;
             println!("{}\n{programs}", programs.described());
             Ok(true)
         }
         Command::Up => suite::up().await,
         Command::Record { folder } => record::record(&folder).await,
+        Command::Extension { address, certificate, key, front_proxy_ca } => {
+            extension::serve(address, &certificate, &key, &front_proxy_ca).await
+        }
     }
 }

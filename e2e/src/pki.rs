@@ -103,6 +103,14 @@ impl Pki {
         self.pair("front-proxy-client")
     }
 
+    /// What a server within the cluster presents, under the name of its Service.
+    pub(crate) fn service(&self, namespace: &str, name: &str) -> anyhow::Result<Pair> {
+        let params = CertificateParams::new(vec![format!("{name}.{namespace}.svc")])?;
+        let server = ExtendedKeyUsagePurpose::ServerAuth;
+        self.sign(name, &self.cluster, params, name, &[], server)?;
+        Ok(self.pair(name))
+    }
+
     /// A user by certificate, in two groups at most.
     pub(crate) fn user(&self, name: &str, groups: &[&str]) -> anyhow::Result<Pair> {
         let params = CertificateParams::default();

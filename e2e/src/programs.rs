@@ -1,6 +1,8 @@
 //! The programs under test, built from the Go module registry by version, once, into a cache
 //! outside the tree. Entry item: [`Programs::get`].
 
+mod clients;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -12,8 +14,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use sha2::{Digest, Sha256};
 
-/// What is built: each in a module of its own under `e2e/programs`, which pins all that it is made
-/// of.
+pub(crate) use clients::{Clients, python_folder};
+
+/// What is built for every run: each in a module of its own under `e2e/programs`, which pins all
+/// that it is made of.
 const BUILDS: [Build; 3] = [
     Build {
         folder: "etcd",
@@ -36,6 +40,13 @@ const BUILDS: [Build; 3] = [
     },
 ];
 
+/// What is built where a case needs it.
+const OTHER_SERVERS: [Minor; 3] = [Minor::Oldest, Minor::V1_35, Minor::V1_37];
+
+/// A client of ours on client-go.
+const CLIENT_GO: Build =
+    Build { folder: "client-go", main_module: "k8s.io/client-go", programs: &[("client-go", ".")] };
+
 struct Build {
     folder: &'static str,
     /// The module whose version is that of the programs.
@@ -46,17 +57,31 @@ struct Build {
 /// A minor version of Kubernetes that the suite runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Minor {
+    /// The oldest that can be built with a Go of today.
+    Oldest,
     V1_34,
+    V1_35,
     V1_36,
+    V1_37,
 }
 
 impl Minor {
     pub(crate) fn folder(self) -> &'static str {
         match self {
+            Minor::Oldest => "v1.24",
             Minor::V1_34 => "v1.34",
+            Minor::V1_35 => "v1.35",
             Minor::V1_36 => "v1.36",
+            Minor::V1_37 => "v1.37",
         }
     }
+}
+
+/// What a run needs beside etcd and the two usual versions.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Needs {
+    pub(crate) servers: Vec<Minor>,
+    pub(crate) clients: bool,
 }
 
 /// Programs that are ready to be run.
@@ -66,17 +91,28 @@ pub(crate) struct Programs {
     built: BTreeMap<&'static str, (String, PathBuf)>,
     /// The gateway under test.
     pub(crate) mvp: PathBuf,
+    /// Clients other than kubectl of the newest version, where they are needed.
+    pub(crate) clients: Clients,
 }
 
 impl Programs {
     /// Finds the programs in the cache, or builds what is not there.
     pub(crate) fn get() -> anyhow::Result<Programs> {
+        Programs::get_with(&Needs::default())
+    }
+
+    /// The same, and what else is needed.
+    pub(crate) fn get_with(needs: &Needs) -> anyhow::Result<Programs> {
         let cache = cache()?;
         let mut built = BTreeMap::new();
         for build in &BUILDS {
             built.insert(build.folder, build.get(&cache)?);
         }
-        Ok(Programs { built, mvp: build_mvp()? })
+        for minor in OTHER_SERVERS.iter().filter(|minor| needs.servers.contains(minor)) {
+            built.insert(minor.folder(), Build::kube_apiserver(*minor).get(&cache)?);
+        }
+        let clients = if needs.clients { Clients::get(&cache)? } else { Clients::default() };
+        Ok(Programs { built, clients, mvp: build_mvp()? })
     }
 
     pub(crate) fn etcd(&self) -> PathBuf {
@@ -124,6 +160,14 @@ impl std::fmt::Display for Programs {
 }
 
 impl Build {
+    fn kube_apiserver(minor: Minor) -> Build {
+        Build {
+            folder: minor.folder(),
+            main_module: "k8s.io/kubernetes",
+            programs: &[("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver")],
+        }
+    }
+
     fn get(&self, cache: &Path) -> anyhow::Result<(String, PathBuf)> {
         let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(self.folder);
         let version = self.version(&module)?;
@@ -171,9 +215,15 @@ impl Build {
             let file = module.join(file);
             hash.update(std::fs::read(&file).with_context(|| format!("cannot read {file:?}"))?);
         }
+        // Our own, where there is one.
+        hash.update(std::fs::read(module.join("main.go")).unwrap_or_default());
         hash.update(linker_flags(""));
-        Ok(hash.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect())
+        Ok(short(hash))
     }
+}
+
+fn short(hash: Sha256) -> String {
+    hash.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Kubernetes learns its version from the linker.
@@ -284,6 +334,11 @@ mod tests {
         for (build, prefix) in BUILDS.iter().zip(["v3.6.", "v1.36.", "v1.34."]) {
             let version = build.version(&programs.join(build.folder)).expect("a version");
             assert!(version.starts_with(prefix), "{version}");
+        }
+        for minor in OTHER_SERVERS {
+            let build = Build::kube_apiserver(minor);
+            let version = build.version(&programs.join(build.folder)).expect("a version");
+            assert!(version.starts_with(&format!("{}.", minor.folder())), "{version}");
         }
     }
 

@@ -12,7 +12,7 @@ use futures_util::future::LocalBoxFuture;
 
 use crate::cases;
 use crate::cluster::{Cluster, ClusterSpec, ISOLATED, ServerSpec};
-use crate::programs::{Minor, Programs};
+use crate::programs::{Minor, Needs, Programs};
 use crate::report::{Report, Row};
 
 /// The longest that a case may take.
@@ -65,10 +65,22 @@ pub(crate) enum Setting {
     Rolling,
     /// The last server is on a host of its own, whose cable can be cut.
     Cable,
+    /// Kubernetes' own proxy on in every server; one has no gateway, another is known to it by its
+    /// gateway. Each has what no other has.
+    Interop,
+    /// Servers of four versions, from the newest to the oldest that can be had.
+    Versions,
 }
 
 impl Setting {
-    const ALL: [Setting; 4] = [Setting::Mixed, Setting::Rolling, Setting::Cable, Setting::Native];
+    const ALL: [Setting; 6] = [
+        Setting::Mixed,
+        Setting::Rolling,
+        Setting::Cable,
+        Setting::Native,
+        Setting::Interop,
+        Setting::Versions,
+    ];
 
     pub(crate) fn spec(self) -> ClusterSpec {
         match self {
@@ -110,6 +122,29 @@ impl Setting {
                 native_proxy: true,
                 cable: false,
             },
+            Setting::Interop => {
+                let mut a =
+                    ServerSpec::new("a", Minor::V1_36, "policy/v1=false,autoscaling/v2=false");
+                a.advertises_gateway = true;
+                let mut b =
+                    ServerSpec::new("b", Minor::V1_36, "batch/v1=false,autoscaling/v2=false");
+                b.bare = true;
+                let c = ServerSpec::new("c", Minor::V1_36, "batch/v1=false,policy/v1=false");
+                let servers = vec![a, b, c];
+                ClusterSpec { name: "interop", servers, native_proxy: true, cable: false }
+            }
+            Setting::Versions => {
+                let mut d = ServerSpec::new("d", Minor::Oldest, "api/beta=true");
+                // It cannot read how newer ones store priorities.
+                d.flags.push("--enable-priority-and-fairness=false".to_owned());
+                let servers = vec![
+                    ServerSpec::new("a", Minor::V1_37, "policy/v1=false"),
+                    ServerSpec::new("b", Minor::V1_36, "batch/v1=false"),
+                    ServerSpec::new("c", Minor::V1_35, "autoscaling/v2=false"),
+                    d,
+                ];
+                ClusterSpec { name: "versions", servers, native_proxy: false, cable: false }
+            }
         }
     }
 }
@@ -130,7 +165,7 @@ pub(crate) async fn run(
         let known = cases.iter().any(|case| case.name.starts_with(word.as_str()));
         ensure!(known, "no case has a name that starts with `{word}`; `list` shows them");
     }
-    let programs = Programs::get()?;
+    let programs = Programs::get_with(&needs(&cases))?;
     if let Some(status) = isolate(&programs)? {
         return Ok(status.success());
     }
@@ -162,6 +197,15 @@ pub(crate) async fn run(
         eprintln!("e2e: logs and audit logs are in {}", folder.keep().display());
     }
     Ok(passed)
+}
+
+/// What has to be there for these cases.
+pub(crate) fn needs(cases: &[Case]) -> Needs {
+    let servers = cases.iter().flat_map(|case| case.setting.spec().servers);
+    Needs {
+        servers: servers.map(|server| server.minor).collect(),
+        clients: cases.iter().any(|case| case.name.starts_with("clients/")),
+    }
 }
 
 /// Runs the suite in a network of its own, where that can be had: nothing of it is seen outside,

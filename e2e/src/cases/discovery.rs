@@ -9,12 +9,12 @@ use serde_json::Value;
 use crate::cluster::Cluster;
 use crate::process::until;
 
-const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+pub(super) const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const NOPEER: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer";
 
 /// Every resource of a document, by `group/version/resource`, with all that is said of it.
-fn resources(document: &Value) -> BTreeMap<String, Value> {
+pub(super) fn resources(document: &Value) -> BTreeMap<String, Value> {
     let mut resources = BTreeMap::new();
     for group in items(document, "/items") {
         let name = text(group, "/metadata/name");
@@ -29,11 +29,11 @@ fn resources(document: &Value) -> BTreeMap<String, Value> {
     resources
 }
 
-fn items<'a>(value: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+pub(super) fn items<'a>(value: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
     value.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
 }
 
-fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 

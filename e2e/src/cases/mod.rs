@@ -1,12 +1,15 @@
 //! What must be so on a real control plane, each case with the harm that there is without `mvp`
 //! where it shows. Entry item: [`all`].
 
+mod aggregated;
 mod before;
 mod callers;
+mod clients;
 mod controllers;
 mod crd;
 mod discovery;
 mod identity;
+mod interop;
 mod killed;
 mod membership;
 mod namespace;
@@ -21,6 +24,7 @@ mod spoofs;
 mod stopped;
 mod surface;
 mod upgrade;
+mod versions;
 mod writes;
 
 use crate::suite::{Case, Level, Setting};
@@ -290,6 +294,30 @@ pub(crate) fn all() -> Vec<Case> {
             "the harm: the same behind a load balancer that knows nothing of versions"
         ),
         case!(
+            Mixed,
+            "aggregated/up-and-down",
+            aggregated::up_and_down,
+            "an extension server through every member: what it says, and its absence, as directly"
+        ),
+        case!(
+            Mixed,
+            "clients/client-go",
+            clients::client_go,
+            "RESTMapper, shared informers and CRUD of client-go, for what its server lacks"
+        ),
+        case!(
+            Mixed,
+            "clients/python",
+            clients::python,
+            "dynamic discovery, watch and CRUD of the Python client, for what its server lacks"
+        ),
+        case!(
+            Mixed,
+            "clients/old-kubectl",
+            clients::old_kubectl,
+            "Debian's kubectl, which knows only the older forms of discovery"
+        ),
+        case!(
             Cable,
             "cut/two-can-serve",
             stopped::cut_two_can_serve,
@@ -330,6 +358,31 @@ pub(crate) fn all() -> Vec<Case> {
             "upgrade/kubernetes-own",
             upgrade::kubernetes_own,
             "the harm: the same watch over WebSocket with Kubernetes' own proxy"
+        ),
+        case!(
+            Interop,
+            "interop/bare-peer",
+            interop::bare_peer,
+            "kube-apiserver with its own proxy on as a bare peer of ours"
+        ),
+        case!(
+            Interop,
+            "interop/their-peer",
+            interop::their_peer,
+            "our gateway as the peer of kube-apiserver's own proxy"
+        ),
+        case!(Interop, "interop/both", interop::both, "both proxies on at once: no loop, one hop"),
+        case!(
+            full Versions,
+            "versions/routing",
+            versions::routing,
+            "servers of four versions, the oldest without aggregated discovery: what each lacks"
+        ),
+        case!(
+            full Versions,
+            "versions/one-truth",
+            versions::one_truth,
+            "the same servers: the same bytes from each, and all that any of them serves"
         ),
     ]
 }

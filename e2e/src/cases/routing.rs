@@ -36,7 +36,11 @@ pub(super) async fn newer_api(cluster: &mut Cluster) -> anyhow::Result<String> {
 }
 
 /// Without `mvp` there is a 404 of routing.
-async fn not_routed(client: &Client, direct: SocketAddr, kind: &Kind) -> anyhow::Result<()> {
+pub(super) async fn not_routed(
+    client: &Client,
+    direct: SocketAddr,
+    kind: &Kind,
+) -> anyhow::Result<()> {
     let answer = client.get(direct, &kind.collection).await?;
     let text = String::from_utf8_lossy(&answer.body);
     let of_routing = text.contains("404 page not found")
@@ -46,7 +50,7 @@ async fn not_routed(client: &Client, direct: SocketAddr, kind: &Kind) -> anyhow:
 }
 
 /// An object from its making to its end, with a watch that sees all of it. Gives the requests made.
-async fn life(client: &Client, to: SocketAddr, kind: &Kind) -> anyhow::Result<usize> {
+pub(super) async fn life(client: &Client, to: SocketAddr, kind: &Kind) -> anyhow::Result<usize> {
     let path = &kind.collection;
     let name = kind.object.pointer("/metadata/name").and_then(Value::as_str).context("no name")?;
     let one = format!("{path}/{name}");

@@ -39,8 +39,18 @@ impl Place {
         self.address(200)
     }
 
+    /// For a server beside the control plane.
+    pub(super) fn extension(&self) -> SocketAddr {
+        SocketAddr::new(self.address(100), 6443)
+    }
+
     pub(super) fn server(&self, index: usize) -> IpAddr {
         self.address(u8::try_from(index).unwrap_or_default().saturating_add(11))
+    }
+
+    /// For kube-apiserver where its gateway has that one.
+    pub(super) fn behind(&self, index: usize) -> IpAddr {
+        self.address(u8::try_from(index).unwrap_or_default().saturating_add(111))
     }
 
     fn address(&self, host: u8) -> IpAddr {

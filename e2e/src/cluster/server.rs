@@ -25,23 +25,29 @@ pub(crate) struct ServerSpec {
     pub(crate) minor: Minor,
     /// Further flags of kube-apiserver.
     pub(crate) flags: Vec<String>,
+    /// Whether no gateway is beside it.
+    pub(crate) bare: bool,
+    /// Whether the gateway has the address and port that the server advertises, as it is meant to be
+    /// on a node; else it is on another port of the same address.
+    pub(crate) advertises_gateway: bool,
 }
 
 impl ServerSpec {
     /// A server with these APIs on or off, as `--runtime-config` takes them.
     pub(crate) fn new(name: &'static str, minor: Minor, apis: &str) -> ServerSpec {
-        ServerSpec { name, minor, flags: vec![format!("--runtime-config={apis}")] }
+        let flags = vec![format!("--runtime-config={apis}")];
+        ServerSpec { name, minor, flags, bare: false, advertises_gateway: false }
     }
 
     /// A server of a release, with one more API on that the other release does not have.
     pub(crate) fn of_release(name: &'static str, minor: Minor) -> ServerSpec {
         match minor {
-            Minor::V1_34 => ServerSpec::new(name, minor, "storage.k8s.io/v1alpha1=true"),
             Minor::V1_36 => {
                 let mut spec = ServerSpec::new(name, minor, "scheduling.k8s.io/v1alpha2=true");
                 spec.flags.push("--feature-gates=GenericWorkload=true".to_owned());
                 spec
             }
+            _ => ServerSpec::new(name, minor, "storage.k8s.io/v1alpha1=true"),
         }
     }
 }
@@ -50,6 +56,8 @@ impl ServerSpec {
 pub(crate) struct Server {
     pub(crate) spec: ServerSpec,
     address: IpAddr,
+    /// Where kube-apiserver itself listens.
+    own: SocketAddr,
     process: Option<Process>,
     gateway: Option<Process>,
     audit: PathBuf,
@@ -58,10 +66,15 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(super) fn new(spec: ServerSpec, address: IpAddr) -> Server {
+    /// One whose address is this; `behind` is for kube-apiserver where the gateway takes that.
+    pub(super) fn new(spec: ServerSpec, address: IpAddr, behind: IpAddr) -> Server {
+        let own = match spec.advertises_gateway {
+            true => SocketAddr::new(behind, GATEWAY_PORT),
+            false => SocketAddr::new(address, OWN_PORT),
+        };
         let (process, gateway) = (None, None);
         let (audit, network) = (PathBuf::new(), None);
-        Server { spec, address, process, gateway, audit, network }
+        Server { spec, address, own, process, gateway, audit, network }
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -75,12 +88,20 @@ impl Server {
 
     /// kube-apiserver itself: as it is without `mvp`.
     pub(crate) fn direct(&self) -> SocketAddr {
-        SocketAddr::new(self.address, OWN_PORT)
+        self.own
     }
 
     /// The gateway beside it.
     pub(crate) fn through(&self) -> SocketAddr {
         SocketAddr::new(self.address, GATEWAY_PORT)
+    }
+
+    /// As others are told of it by `--peer`.
+    pub(super) fn as_peer(&self) -> String {
+        match self.spec.bare {
+            true => format!("https://{},kind=bare", self.direct()),
+            false => format!("https://{}", self.through()),
+        }
     }
 
     /// Where the gateway tells of itself.
@@ -99,7 +120,7 @@ impl Server {
             "--feature-gates=UnknownVersionInteroperabilityProxy=true".to_owned(),
             format!("--peer-ca-file={}", ca.display()),
             format!("--peer-advertise-ip={}", self.address),
-            format!("--peer-advertise-port={OWN_PORT}"),
+            format!("--peer-advertise-port={}", self.own.port()),
         ]);
     }
 
@@ -119,9 +140,9 @@ impl Server {
         let address = self.address;
         let arguments = [
             format!("--etcd-servers=http://{etcd}"),
-            format!("--bind-address={address}"),
+            format!("--bind-address={}", self.own.ip()),
             format!("--advertise-address={address}"),
-            format!("--secure-port={OWN_PORT}"),
+            format!("--secure-port={}", self.own.port()),
             format!("--tls-cert-file={}", server.certificate.display()),
             format!("--tls-private-key-file={}", server.key.display()),
             format!("--client-ca-file={}", pki.ca().display()),
@@ -155,9 +176,9 @@ impl Server {
         programs: &Programs,
         pki: &Pki,
         folder: &Path,
-        members: &[(String, SocketAddr)],
+        members: &[(String, String)],
     ) -> anyhow::Result<()> {
-        if runs(&mut self.gateway) {
+        if self.spec.bare || runs(&mut self.gateway) {
             return Ok(());
         }
         let arguments = self.gateway_arguments(pki, members, GATEWAY_PORT, ADMIN_PORT);
@@ -177,7 +198,7 @@ impl Server {
     pub(super) fn gateway_arguments(
         &self,
         pki: &Pki,
-        members: &[(String, SocketAddr)],
+        members: &[(String, String)],
         port: u16,
         admin_port: u16,
     ) -> Vec<String> {
@@ -199,7 +220,7 @@ impl Server {
             format!("--proxy-client-key-file={}", proxy.key.display()),
         ];
         let peers = members.iter().filter(|(id, _)| *id != self.id());
-        arguments.extend(peers.map(|(id, address)| format!("--peer={id}=https://{address}")));
+        arguments.extend(peers.map(|(id, peer)| format!("--peer={id}={peer}")));
         arguments
     }
 

@@ -4,6 +4,7 @@
 //! time and size, as ourselves. What fails changes nothing: the last known good stays. Entry item:
 //! [`fetch`].
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +23,11 @@ use mvp_core::discovery::{
 use mvp_core::member::Release;
 use mvp_core::openapi::Index;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use tokio::time::timeout;
 
 use super::Ask;
+use super::extensions::{self, Found};
 use crate::body::Body;
 use crate::identity::Identity;
 
@@ -34,10 +37,10 @@ const ACCEPT_DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=A
 application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList;q=0.9,\
 application/json;q=0.8";
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// What is known of `/version` and `/openapi/v3` does not go away: they must not hold up the rest.
-const SIDE_TIMEOUT: Duration = Duration::from_secs(2);
-/// `/version`, and the list of paths at the root.
-const MAX_SMALL: usize = 1 << 20;
+/// For what is small, and where what is known does not go away: it must not hold up the rest.
+pub(super) const SMALL_TIMEOUT: Duration = Duration::from_secs(2);
+/// `/version`, the list of paths at the root, and APIServices.
+pub(super) const MAX_SMALL: usize = 1 << 20;
 /// Groups and versions of a server without aggregated discovery that are asked one by one.
 const MAX_WALKED: usize = 2000;
 
@@ -62,14 +65,16 @@ pub(crate) struct Fetched {
     pub(crate) parts: [Outcome; 2],
     pub(crate) openapi: OpenApiOutcome,
     pub(crate) release: Option<Release>,
+    pub(crate) extensions: Found,
 }
 
 impl Fetched {
     /// Nothing could be had.
     pub(crate) fn failed(known: &Known, problem: &str) -> Fetched {
         let failed = || Outcome::Failed(problem.to_owned());
+        let parts = [failed(), failed()];
         let openapi = OpenApiOutcome::Failed(problem.to_owned());
-        Fetched { parts: [failed(), failed()], openapi, release: known.release }
+        Fetched { parts, openapi, release: known.release, extensions: Found::Nothing }
     }
 
     /// Why a document could not be had.
@@ -105,24 +110,32 @@ pub(crate) enum OpenApiOutcome {
     Failed(String),
 }
 
-/// Asks a server what it serves.
-pub(crate) async fn fetch(ask: &impl Ask, server: &str, known: &Known) -> Fetched {
+/// Asks a server what it serves, and where wanted which of it extension servers do.
+pub(crate) async fn fetch(
+    ask: &impl Ask,
+    server: &str,
+    known: &Known,
+    with_extensions: bool,
+) -> Fetched {
     let [api, apis] = &known.etags;
-    let (api, apis, openapi, release) = futures_util::future::join4(
+    let extensions =
+        async { if with_extensions { extensions::find(ask).await } else { Found::Nothing } };
+    let (api, apis, openapi, release, extensions) = futures_util::future::join5(
         fetch_part(ask, server, Part::Api, api.as_ref()),
         fetch_part(ask, server, Part::Apis, apis.as_ref()),
         fetch_index(ask, server, known.openapi.as_ref()),
         fetch_release(ask),
+        extensions,
     )
     .await;
-    Fetched { parts: [api, apis], openapi, release: release.or(known.release) }
+    Fetched { parts: [api, apis], openapi, release: release.or(known.release), extensions }
 }
 
 async fn fetch_index(ask: &impl Ask, server: &str, known: Option<&KnownIndex>) -> OpenApiOutcome {
-    match timeout(SIDE_TIMEOUT, try_fetch_index(ask, server, known)).await {
+    match timeout(SMALL_TIMEOUT, try_fetch_index(ask, server, known)).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(problem)) => OpenApiOutcome::Failed(problem),
-        Err(_) => OpenApiOutcome::Failed(format!("{INDEX}: no answer within {SIDE_TIMEOUT:?}")),
+        Err(_) => OpenApiOutcome::Failed(format!("{INDEX}: no answer within {SMALL_TIMEOUT:?}")),
     }
 }
 
@@ -205,7 +218,7 @@ async fn walk(
         }
         Part::Apis => {
             let list: ApiGroupList = legacy::parse(source, document, &limits).map_err(said)?;
-            with_listed_paths(list, &root_paths(ask).await)
+            with_listed_paths(list, &own_paths(ask).await)
         }
     };
     let mut resources = Vec::new();
@@ -228,7 +241,7 @@ async fn walk(
     convert::from_legacy(source, &groups, &resources).map_err(said)
 }
 
-/// Adds the groups and versions whose paths the server lists at its root.
+/// Adds the groups and versions whose paths the server has.
 fn with_listed_paths(list: ApiGroupList, paths: &[String]) -> Vec<legacy::ApiGroup> {
     let mut groups = list.groups;
     for path in paths {
@@ -251,17 +264,30 @@ fn with_listed_paths(list: ApiGroupList, paths: &[String]) -> Vec<legacy::ApiGro
     groups
 }
 
-async fn root_paths(ask: &impl Ask) -> Vec<String> {
+/// The paths that the server says it has, at its root, or, where that is kept from us as RBAC does
+/// by default, in the index of its OpenAPI documents.
+async fn own_paths(ask: &impl Ask) -> Vec<String> {
     #[derive(Deserialize)]
     struct Root {
         paths: Vec<String>,
     }
-    // A server that does not say is taken at the word of its list.
-    let Ok(answer) = get(ask, "/", "application/json", None, MAX_SMALL).await else {
-        return Vec::new();
+    #[derive(Deserialize)]
+    struct OpenApi {
+        paths: BTreeMap<String, IgnoredAny>,
+    }
+    let read = async |path: &'static str| {
+        let asked = get(ask, path, "application/json", None, MAX_SMALL);
+        asked.await.ok().and_then(|answer| answer.ok().ok())
     };
-    let root = answer.ok().ok().and_then(|body| serde_json::from_slice::<Root>(&body).ok());
-    root.map(|root| root.paths).unwrap_or_default()
+    let root = read("/").await.and_then(|body| serde_json::from_slice::<Root>(&body).ok());
+    if let Some(root) = root {
+        return root.paths;
+    }
+    let index = read("/openapi/v3").await;
+    let index = index.and_then(|body| serde_json::from_slice::<OpenApi>(&body).ok());
+    // A server that does not say is taken at the word of its list.
+    let paths = index.map(|index| index.paths.into_keys()).into_iter().flatten();
+    paths.map(|path| format!("/{path}")).collect()
 }
 
 async fn fetch_release(ask: &impl Ask) -> Option<Release> {
@@ -270,7 +296,7 @@ async fn fetch_release(ask: &impl Ask) -> Option<Release> {
     struct Version {
         git_version: String,
     }
-    let answer = timeout(SIDE_TIMEOUT, get(ask, "/version", "application/json", None, MAX_SMALL))
+    let answer = timeout(SMALL_TIMEOUT, get(ask, "/version", "application/json", None, MAX_SMALL))
         .await
         .ok()?
         .ok()?;

@@ -1,5 +1,6 @@
 //! The control loop: membership → fetch views → build snapshot → publish.
 
+mod extensions;
 mod fetch;
 mod health;
 mod membership;
@@ -17,6 +18,7 @@ use mvp_core::snapshot::{Inputs, Policy};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use extensions::{Extensions, Found};
 use fetch::Fetched;
 pub(crate) use fetch::{get, gunzip};
 pub use health::{LocalState, watch_local, watch_members};
@@ -83,7 +85,7 @@ const UNREACHABLE_INTERVAL: Duration = Duration::from_millis(100);
 pub fn first_snapshot(settings: &ControlSettings, clock: Clock) -> Snapshot {
     let mut table = Table::default();
     table.update(&[], settings.local.as_ref(), clock.now(), settings.forget_after);
-    build(&table, settings, clock, clock.now(), false, None)
+    build(&table, &Extensions::default(), settings, clock, clock.now(), false, None)
 }
 
 /// Runs until it is told to stop.
@@ -98,6 +100,7 @@ pub async fn run(
     let clock = writer.clock();
     let started = clock.now();
     let mut table = Table::default();
+    let mut extensions = Extensions::default();
     let mut fetches = JoinSet::new();
     loop {
         let (records, complete) = (membership.members(), membership.complete());
@@ -115,16 +118,20 @@ pub async fn run(
             };
             row.begin(clock.now(), settings.interval);
             let (id, known) = (Arc::clone(&row.member.id), row.known.clone());
+            // They are the cluster's: any one server knows them all.
+            let with_extensions = local.is_none_or(|local| *local == id);
             fetches.spawn(async move {
                 // The local server of an embedder runs in here: a panic of its own is no answer.
-                let fetched =
-                    AssertUnwindSafe(fetch::fetch(&ask, &id, &known)).catch_unwind().await;
+                let fetching = fetch::fetch(&ask, &id, &known, with_extensions);
+                let fetched = AssertUnwindSafe(fetching).catch_unwind().await;
                 (id, fetched.unwrap_or_else(|_| Fetched::failed(&known, "the server panicked")))
             });
         }
         table.give_up(clock.now(), settings.local.as_ref(), settings.policy.blocks_for);
         let previous = writer.current();
-        writer.publish(build(&table, &settings, clock, started, complete, Some(&previous)));
+        let previous = Some(&*previous);
+        let built = build(&table, &extensions, &settings, clock, started, complete, previous);
+        writer.publish(built);
         metrics.observe_snapshot(&writer.current(), clock.now());
         // After it is published, so that few can still think of them.
         for id in forgotten {
@@ -138,8 +145,10 @@ pub async fn run(
             () = stop.cancelled() => return,
             () = membership.changed() => {}
             () = writer.wanted() => table.want_all(clock.now(), MIN_INTERVAL),
-            Some(Ok((id, fetched))) = fetches.join_next() => {
+            Some(Ok((id, mut fetched))) = fetches.join_next() => {
                 let trouble = fetched.trouble();
+                let found = std::mem::replace(&mut fetched.extensions, Found::Nothing);
+                extensions.apply(found, trouble.is_none());
                 if table.apply(&id, fetched, &metrics) {
                     writer.note(id, trouble);
                 }
@@ -151,6 +160,7 @@ pub async fn run(
 
 fn build(
     table: &Table,
+    extensions: &Extensions,
     settings: &ControlSettings,
     clock: Clock,
     started: mvp_core::Timestamp,
@@ -161,7 +171,7 @@ fn build(
         members: table.members(),
         members_known,
         local: settings.local.clone(),
-        extension_versions: Arc::default(),
+        extension_versions: extensions.versions(),
         started,
         now: clock.now(),
         policy: settings.policy,

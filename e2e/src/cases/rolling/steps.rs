@@ -126,8 +126,8 @@ impl<'a> Upgrade<'a> {
             self.cluster.start_gateway(index)?;
         }
         let own = match minor {
-            Minor::V1_34 => objects::old_volume_class("").collection,
             Minor::V1_36 => objects::mutating_policy("").collection,
+            _ => objects::old_volume_class("").collection,
         };
         let direct = self.cluster.server(name)?.direct();
         until("it serves what only its release has", WITHIN, async || {

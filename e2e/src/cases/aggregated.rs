@@ -1,0 +1,233 @@
+//! An aggregated API: an APIService with an extension server behind it, through every member, while
+//! that server is up, while it is down, and when it is back. What it says is passed on as kube-apiserver
+//! passes it on, a 404 that looks like one of routing too.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use base64::Engine;
+use serde_json::{Value, json};
+
+use crate::client::{Answer, Client};
+use crate::cluster::{Cluster, Server};
+use crate::extension::{GROUP, KIND, LOST, RESOURCE, USER};
+use crate::process::{Process, until};
+use crate::tally::Tally;
+
+const NAMESPACE: &str = "aggregated";
+const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+/// Kubernetes looks at extension servers every so often, and again after some seconds.
+const NOTICED: Duration = Duration::from_secs(60);
+
+fn collection() -> String {
+    format!("/apis/{GROUP}/v1/namespaces/{NAMESPACE}/{RESOURCE}")
+}
+
+pub(super) async fn up_and_down(cluster: &mut Cluster) -> anyhow::Result<String> {
+    cluster.namespace(NAMESPACE).await?;
+    let mut extension = start(cluster)?;
+    register(cluster).await?;
+    until_served(cluster).await?;
+
+    for server in &cluster.servers {
+        life(cluster, server).await.with_context(|| format!("through {}", server.name()))?;
+    }
+    // Who is not told which groups are extensions takes such a 404 for a lie.
+    let lost = format!("{}/{}", collection(), LOST.first().context("no name")?);
+    let b = cluster.server("b")?;
+    let untold = cluster.admin.get(b.through(), &lost).await?;
+    ensure!(untold.status == 503, "before the role is granted: {untold}");
+    grant(cluster).await?;
+    for name in LOST {
+        let path = format!("{}/{name}", collection());
+        for server in &cluster.servers {
+            let directly = cluster.admin.get(server.direct(), &path).await?;
+            directly.expect(404)?;
+            let what = format!("{name} through {} is as directly", server.name());
+            until(&what, Duration::from_secs(15), async || {
+                same(&cluster.admin.get(server.through(), &path).await?, &directly).map(Some)
+            })
+            .await?;
+        }
+    }
+
+    extension.kill();
+    let mut meanwhile = Tally::default();
+    let kubectl = cluster.kubectl(b.through())?;
+    for server in &cluster.servers {
+        let what = format!("{} notices that the extension server is gone", server.name());
+        let directly = until(&what, NOTICED, async || {
+            meanwhile.count(&cluster.admin.get(server.through(), &collection()).await);
+            let answer = cluster.admin.get(server.direct(), &collection()).await?;
+            // Until then it says which address it cannot reach.
+            let settled = String::from_utf8_lossy(&answer.body).trim() == "service unavailable";
+            Ok(settled.then_some(answer))
+        })
+        .await?;
+        for path in [collection(), format!("{}/one", collection()), format!("/apis/{GROUP}/v1")] {
+            let directly = cluster.admin.get(server.direct(), &path).await?;
+            let through = cluster.admin.get(server.through(), &path).await?;
+            same(&through, &directly).with_context(|| format!("{path} via {}", server.name()))?;
+        }
+        let object = gadget("while-it-is-down");
+        let through = cluster.admin.create(server.through(), &collection(), &object).await?;
+        same(&through, &directly).with_context(|| format!("POST via {}", server.name()))?;
+    }
+    meanwhile.only(&["503"])?;
+    // Nobody else is harmed by it.
+    kubectl.run(["get", "namespaces"], None).await.context("while it is down")?;
+
+    let _extension = start(cluster)?;
+    until_served(cluster).await?;
+    for server in &cluster.servers {
+        life(cluster, server).await.with_context(|| format!("{} again", server.name()))?;
+    }
+    // kubectl passes over groups that are marked as stale, until Kubernetes looked at them again.
+    let b = cluster.server("b")?;
+    until("kubectl finds it again", NOTICED, async || {
+        let kubectl = cluster.kubectl(b.through())?;
+        let got = kubectl.run(["-n", NAMESPACE, "get", RESOURCE, "-o", "name"], None).await?;
+        ensure!(got.trim().is_empty(), "kubectl printed {got}");
+        Ok(Some(()))
+    })
+    .await?;
+
+    // Its end is as true as its beginning.
+    let service = format!("{SERVICES}/v1.{GROUP}");
+    cluster.admin.delete(b.through(), &service).await?.expect(200)?;
+    for server in &cluster.servers {
+        let what = format!("404 through {} without the APIService", server.name());
+        until(&what, NOTICED, async || {
+            cluster.admin.get(server.through(), &collection()).await?.expect(404).map(Some)
+        })
+        .await?;
+    }
+    Ok(format!("3 members: CRUD and watch, users and 404s as directly; down: {meanwhile}; back up"))
+}
+
+/// The extension server, as a program of its own.
+fn start(cluster: &Cluster) -> anyhow::Result<Process> {
+    let pair = cluster.pki.service(NAMESPACE, "extension")?;
+    let arguments = [
+        "extension".into(),
+        cluster.extension_address().to_string().into(),
+        pair.certificate.into_os_string(),
+        pair.key.into_os_string(),
+        cluster.pki.front_proxy_ca().into_os_string(),
+    ];
+    let log = cluster.folder().join("extension.log");
+    Process::start("extension", &log, &std::env::current_exe()?, arguments)
+}
+
+/// Tells the cluster of it: a Service that names its address, and the APIService.
+async fn register(cluster: &Cluster) -> anyhow::Result<()> {
+    let address = cluster.extension_address();
+    let to = cluster.server("a")?.direct();
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "extension"},
+        "spec": {"type": "ExternalName", "externalName": address.ip().to_string()},
+    });
+    let services = format!("/api/v1/namespaces/{NAMESPACE}/services");
+    cluster.admin.create(to, &services, &service).await?.expect(201)?;
+    let authority = std::fs::read(cluster.pki.ca())?;
+    let api_service = json!({
+        "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+        "metadata": {"name": format!("v1.{GROUP}")},
+        "spec": {
+            "group": GROUP, "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15,
+            "service": {"namespace": NAMESPACE, "name": "extension", "port": address.port()},
+            "caBundle": base64::engine::general_purpose::STANDARD.encode(authority),
+        },
+    });
+    cluster.admin.create(to, SERVICES, &api_service).await?.expect(201)?;
+    Ok(())
+}
+
+/// Waits until every server serves it, directly and through its gateway, and it is in discovery.
+async fn until_served(cluster: &Cluster) -> anyhow::Result<()> {
+    let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    for server in &cluster.servers {
+        until(&format!("{} serves the extension", server.name()), NOTICED, async || {
+            cluster.admin.get(server.direct(), &collection()).await?.expect(200)?;
+            cluster.admin.get(server.through(), &collection()).await?.expect(200)?;
+            let listed = cluster.admin.get_as(server.through(), "/apis", accept).await?;
+            Ok(listed.expect(200)?.to_string().contains(GROUP).then_some(()))
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// Lets gateways know which groups are extensions: docs/operate.md. By default that is forbidden.
+async fn grant(cluster: &Cluster) -> anyhow::Result<()> {
+    let gateway = Client::with_certificate(&cluster.pki.ca(), &cluster.pki.front_proxy())?
+        .with_header("x-remote-user", "system:apiserver")?
+        .with_header("x-remote-group", "system:authenticated")?;
+    for server in &cluster.servers {
+        let answer = gateway.get(server.direct(), SERVICES).await?;
+        answer.expect(403).with_context(|| format!("{} by default", server.name()))?;
+    }
+    let to = cluster.server("a")?.direct();
+    let base = "/apis/rbac.authorization.k8s.io/v1";
+    let group = "rbac.authorization.k8s.io";
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": "mvp"},
+        "rules": [{
+            "apiGroups": ["apiregistration.k8s.io"], "resources": ["apiservices"], "verbs": ["list"],
+        }],
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "mvp"},
+        "subjects": [{"kind": "User", "name": "system:apiserver", "apiGroup": group}],
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "mvp"},
+    });
+    cluster.admin.create(to, &format!("{base}/clusterroles"), &role).await?.expect(201)?;
+    cluster
+        .admin
+        .create(to, &format!("{base}/clusterrolebindings"), &binding)
+        .await?
+        .expect(201)?;
+    Ok(())
+}
+
+fn gadget(name: &str) -> Value {
+    json!({"apiVersion": format!("{GROUP}/v1"), "kind": KIND, "metadata": {"name": name}})
+}
+
+/// An object from its making to its end through a member, watched through it, too.
+async fn life(cluster: &Cluster, server: &Server) -> anyhow::Result<()> {
+    let (admin, to, path) = (&cluster.admin, server.through(), collection());
+    let mut watch = admin.watch(to, &format!("{path}?watch=1")).await?;
+    admin.create(to, &path, &gadget("one")).await?.expect(201)?;
+    ensure!(watch.next_change().await? == "ADDED one", "no ADDED");
+    let one = format!("{path}/one");
+    for at in [to, server.direct()] {
+        let alice = cluster.user("alice", &["system:masters"])?;
+        let answer = alice.get(at, &one).await?;
+        answer.expect(200)?;
+        let user = answer.headers.get(USER).and_then(|user| user.to_str().ok());
+        ensure!(user == Some("alice"), "the extension server was asked by {user:?}");
+    }
+    let patch = json!({"metadata": {"labels": {"patched": "yes"}}});
+    let body = Some(("application/merge-patch+json", &patch));
+    admin.send(to, http::Method::PATCH, &one, body).await?.expect(200)?;
+    ensure!(watch.next_change().await? == "MODIFIED one", "no MODIFIED");
+    admin.delete(to, &one).await?.expect(200)?;
+    ensure!(watch.next_change().await? == "DELETED one", "no DELETED");
+    // An object that is not there.
+    let directly = admin.get(server.direct(), &one).await?;
+    directly.expect(404)?;
+    same(&admin.get(to, &one).await?, &directly)
+}
+
+/// The same status, type and body.
+fn same(through: &Answer, directly: &Answer) -> anyhow::Result<()> {
+    let key = |answer: &Answer| {
+        let content_type = answer.headers.get(http::header::CONTENT_TYPE).cloned();
+        (answer.status, content_type, answer.body.clone())
+    };
+    ensure!(key(through) == key(directly), "directly {directly}; through mvp {through}");
+    Ok(())
+}

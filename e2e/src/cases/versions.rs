@@ -1,0 +1,135 @@
+//! Servers of many versions in one cluster, the oldest without aggregated discovery: what one of them
+//! serves is served through all, and all say the same of it.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, ensure};
+use serde_json::{Value, json};
+
+use super::discovery::{V2, items, resources, text};
+use super::objects::{self, Kind};
+use super::routing::{life, not_routed};
+use crate::cluster::{Cluster, Server};
+
+const NAMESPACE: &str = "versions";
+
+pub(super) async fn routing(cluster: &mut Cluster) -> anyhow::Result<String> {
+    cluster.namespace(NAMESPACE).await?;
+    let lacking = [
+        ("a", objects::disruption_budget(NAMESPACE, "one")),
+        ("b", objects::job(NAMESPACE, "one")),
+        ("c", objects::autoscaler(NAMESPACE, "one")),
+        ("d", objects::mutating_policy("e2e-versions")),
+        // Gone from Kubernetes since 1.26: only the oldest still has it.
+        ("a", old_autoscaler("one")),
+        ("b", old_autoscaler("one")),
+        ("c", old_autoscaler("one")),
+    ];
+    let mut requests = 0;
+    for (name, kind) in lacking {
+        let server = cluster.server(name)?;
+        let version = cluster.programs.version(server.spec.minor);
+        let context = format!("{} through {name}, {version}", kind.name);
+        not_routed(&cluster.admin, server.direct(), &kind).await.context(context.clone())?;
+        requests += life(&cluster.admin, server.through(), &kind).await.context(context)?;
+    }
+    Ok(format!("{}: {requests} requests as directly", described(cluster)))
+}
+
+fn described(cluster: &Cluster) -> String {
+    let versions = cluster.servers.iter().map(|s| cluster.programs.version(s.spec.minor));
+    versions.collect::<Vec<_>>().join(", ")
+}
+
+fn old_autoscaler(name: &str) -> Kind {
+    let mut kind = objects::autoscaler(NAMESPACE, name);
+    kind.name = "horizontalpodautoscalers.v2beta2.autoscaling";
+    kind.collection = kind.collection.replace("/v2/", "/v2beta2/");
+    if let Some(version) = kind.object.get_mut("apiVersion") {
+        *version = json!("autoscaling/v2beta2");
+    }
+    kind
+}
+
+pub(super) async fn one_truth(cluster: &mut Cluster) -> anyhow::Result<String> {
+    let mut counts = Vec::new();
+    for path in ["/api", "/apis"] {
+        // Every group and version that any server speaks of: each server is asked for all of them.
+        let mut spoken_of = BTreeSet::new();
+        for server in &cluster.servers {
+            let document = cluster.admin.get_as(server.direct(), path, &any_form()).await?;
+            spoken_of.extend(versions(path, &document.expect(200)?));
+        }
+        let mut union = BTreeSet::new();
+        for server in &cluster.servers {
+            let own = own(cluster, server, path, &spoken_of).await?;
+            counts.push(format!("{} {}", server.name(), own.len()));
+            union.extend(own);
+        }
+        let mut bytes = None;
+        for server in &cluster.servers {
+            let answer = cluster.admin.get_as(server.through(), path, V2).await?;
+            let merged: BTreeSet<String> = resources(&answer.expect(200)?).into_keys().collect();
+            let differ: Vec<_> = merged.symmetric_difference(&union).collect();
+            ensure!(differ.is_empty(), "{path} through {}: {differ:?}", server.name());
+            let first = bytes.get_or_insert_with(|| answer.body.clone());
+            ensure!(*first == answer.body, "{path}: members give different bytes");
+        }
+        counts.push(format!("{path} {}", union.len()));
+    }
+    let oldest = cluster.server("d")?;
+    let said = cluster.admin.get_as(oldest.direct(), "/apis", &any_form()).await?;
+    let form = text(&said.json(), "/kind").to_owned();
+    Ok(format!(
+        "{}, the same bytes from {} members; the oldest says {form}",
+        counts.join(", "),
+        cluster.servers.len()
+    ))
+}
+
+/// As a server of any age understands it.
+fn any_form() -> String {
+    format!("{V2},{},application/json", V2.replace("v=v2", "v=v2beta1"))
+}
+
+/// `/apis/GROUP/VERSION` of all that a document lists, in whatever form.
+fn versions(path: &str, document: &Value) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    all.extend(items(document, "/versions").filter_map(Value::as_str).map(|v| format!("/api/{v}")));
+    for group in items(document, "/groups") {
+        let versions = items(group, "/versions").map(|v| text(v, "/groupVersion"));
+        all.extend(versions.map(|version| format!("{path}/{version}")));
+    }
+    for group in items(document, "/items") {
+        let group_path = match text(group, "/metadata/name") {
+            "" => path.to_owned(),
+            name => format!("{path}/{name}"),
+        };
+        let versions = items(group, "/versions").map(|v| text(v, "/version"));
+        all.extend(versions.map(|version| format!("{group_path}/{version}")));
+    }
+    all
+}
+
+/// What a server itself serves of these, by `group/version/resource`: asked one by one, because
+/// what it lists may be another server's.
+async fn own(
+    cluster: &Cluster,
+    server: &Server,
+    path: &str,
+    spoken_of: &BTreeSet<String>,
+) -> anyhow::Result<BTreeSet<String>> {
+    let mut own = BTreeSet::new();
+    for version in spoken_of {
+        let answer = cluster.admin.get(server.direct(), version).await?;
+        if answer.status == 404 {
+            continue;
+        }
+        let list = answer.expect(200)?;
+        let prefix = version.strip_prefix(path).context("another half")?.trim_start_matches('/');
+        let prefix = if path == "/api" { format!("/{prefix}") } else { prefix.to_owned() };
+        let names = items(&list, "/resources").map(|resource| text(resource, "/name"));
+        own.extend(names.filter(|n| !n.contains('/')).map(|name| format!("{prefix}/{name}")));
+    }
+    Ok(own)
+}

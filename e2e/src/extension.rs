@@ -1,0 +1,87 @@
+//! An extension server: what stands behind an APIService, a program of its own that can be killed.
+//! Entry item: [`serve`].
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use anyhow::Context;
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use mvp_apiserver::{ApiServer, Body, GroupSpec, ResourceSpec, ServerSpec, Storage};
+use mvp_net::{ClientTrust, ConnectionInfo, Limits, ReloadableTls, ServerTls, bind};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+/// What it serves.
+pub(crate) const GROUP: &str = "extension.example.com";
+pub(crate) const RESOURCE: &str = "gadgets";
+pub(crate) const KIND: &str = "Gadget";
+
+/// Says for whom it answered.
+pub(crate) const USER: &str = "x-extension-user";
+
+/// Objects of these names it denies in the words of a server that does not know the resource.
+pub(crate) const LOST: [&str; 2] = ["lost-in-text", "lost-in-status"];
+
+/// Serves until it is killed. It believes front proxies alone, as extension servers do.
+pub(crate) async fn serve(
+    address: SocketAddr,
+    certificate: &Path,
+    key: &Path,
+    front_proxy_ca: &Path,
+) -> anyhow::Result<bool> {
+    let read = |file: &Path| std::fs::read(file).with_context(|| format!("cannot read {file:?}"));
+    let trust = ClientTrust::new(None, Some(&read(front_proxy_ca)?), Vec::new())?;
+    let tls = ReloadableTls::new(ServerTls::new(&read(certificate)?, &read(key)?, trust)?);
+    let gadgets = ResourceSpec::namespaced(RESOURCE, KIND);
+    let spec = ServerSpec {
+        id: "extension".to_owned(),
+        git_version: "v1.0.0".to_owned(),
+        groups: vec![GroupSpec::new(GROUP).version("v1", [gadgets])],
+    };
+    let server = ApiServer::new(spec, Storage::default());
+    let service = tower::service_fn(move |request| answer(server.clone(), request));
+    let listener = TcpListener::from_std(bind(address, false)?)?;
+    mvp_net::serve(listener, tls, Limits::default(), service, CancellationToken::new()).await;
+    Ok(true)
+}
+
+async fn answer(
+    server: ApiServer,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, std::convert::Infallible> {
+    let connection = request.extensions().get::<ConnectionInfo>();
+    if !connection.is_some_and(|connection| connection.judgement().front_proxy) {
+        let mut response = Response::new(body(""));
+        *response.status_mut() = StatusCode::UNAUTHORIZED;
+        return Ok(response);
+    }
+    let user = request.headers().get("x-remote-user").cloned();
+    let name = request.uri().path().rsplit('/').next().unwrap_or_default();
+    let mut response = match LOST.iter().position(|lost| *lost == name) {
+        Some(0) => not_found("text/plain; charset=utf-8", "404 page not found\n"),
+        Some(_) => not_found("application/json", NOT_ROUTED),
+        None => server.oneshot(request).await?,
+    };
+    if let Some(user) = user {
+        response.headers_mut().insert(USER, user);
+    }
+    Ok(response)
+}
+
+const NOT_ROUTED: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server could not find the requested resource","reason":"NotFound","details":{},"code":404}"#;
+
+fn not_found(content_type: &'static str, text: &'static str) -> Response<Body> {
+    let mut response = Response::new(body(text));
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    let content_type = HeaderValue::from_static(content_type);
+    response.headers_mut().insert(http::header::CONTENT_TYPE, content_type);
+    response
+}
+
+fn body(text: &'static str) -> Body {
+    Full::new(Bytes::from_static(text.as_bytes())).boxed_unsync()
+}

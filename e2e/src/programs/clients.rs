@@ -1,0 +1,106 @@
+//! Clients of other makers, each in the version that is pinned. What cannot be had costs the cases
+//! that need it, and no others. Entry item: [`Clients::get`].
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, anyhow, ensure};
+use sha2::{Digest, Sha256};
+
+use super::{CLIENT_GO, short};
+
+/// Where the clients are, or why they are not.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Clients {
+    client_go: Option<Result<PathBuf, String>>,
+    python: Option<Result<PathBuf, String>>,
+    old_kubectl: Option<Result<PathBuf, String>>,
+}
+
+impl Clients {
+    pub(super) fn get(cache: &Path) -> anyhow::Result<Clients> {
+        std::fs::create_dir_all(cache).with_context(|| format!("cannot make {cache:?}"))?;
+        let said = |found: anyhow::Result<PathBuf>| Some(found.map_err(|e| format!("{e:#}")));
+        Ok(Clients {
+            client_go: said(CLIENT_GO.get(cache).map(|(_, folder)| folder.join("client-go"))),
+            python: said(python(cache)),
+            old_kubectl: said(old_kubectl(cache)),
+        })
+    }
+
+    /// Our client on client-go.
+    pub(crate) fn client_go(&self) -> anyhow::Result<&Path> {
+        found(self.client_go.as_ref())
+    }
+
+    /// A Python that has the official client.
+    pub(crate) fn python(&self) -> anyhow::Result<&Path> {
+        found(self.python.as_ref())
+    }
+
+    /// kubectl of Debian, which knows only the older forms of discovery.
+    pub(crate) fn old_kubectl(&self) -> anyhow::Result<&Path> {
+        found(self.old_kubectl.as_ref())
+    }
+}
+
+fn found(client: Option<&Result<PathBuf, String>>) -> anyhow::Result<&Path> {
+    let client = client.context("it was not asked for")?;
+    client.as_deref().map_err(|why| anyhow!("the client cannot be had: {why}"))
+}
+
+/// The folder of our program on the Python client, and of what it needs.
+pub(crate) fn python_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join("python")
+}
+
+fn python(cache: &Path) -> anyhow::Result<PathBuf> {
+    let requirements = python_folder().join("requirements.txt");
+    let key = short(Sha256::new_with_prefix(std::fs::read(&requirements)?));
+    once(cache, &format!("python-{key}"), Path::new("bin/python"), |folder| {
+        run(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
+        let mut pip = Command::new(folder.join("bin/python"));
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+        run(pip.arg("--no-deps").arg("-r").arg(&requirements))
+    })
+}
+
+fn old_kubectl(cache: &Path) -> anyhow::Result<PathBuf> {
+    once(cache, "kubectl-of-debian", Path::new("usr/bin/kubectl"), |folder| {
+        let download = || {
+            run(Command::new("apt-get").current_dir(folder).args(["download", "kubernetes-client"]))
+        };
+        // Lists of packages may be missing or old.
+        if download().is_err() {
+            run(Command::new("apt-get").args(["-qq", "update"]))?;
+            download()?;
+        }
+        run(Command::new("sh").current_dir(folder).args(["-c", "dpkg-deb -x *.deb ."]))
+    })
+}
+
+/// A folder in the cache that is made once, whole or not at all; gives a file in it.
+fn once(
+    cache: &Path,
+    name: &str,
+    file: &Path,
+    make: impl FnOnce(&Path) -> anyhow::Result<()>,
+) -> anyhow::Result<PathBuf> {
+    let folder = cache.join(name);
+    if !folder.join(file).exists() {
+        let beside = tempfile::tempdir_in(cache)?;
+        make(beside.path())?;
+        ensure!(beside.path().join(file).exists(), "there is no {file:?} in it");
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::rename(beside.path(), &folder)?;
+    }
+    Ok(folder.join(file))
+}
+
+fn run(command: &mut Command) -> anyhow::Result<()> {
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("cannot run {:?}", command.get_program()))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {}", errors.trim());
+    Ok(())
+}
