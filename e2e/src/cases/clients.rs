@@ -38,7 +38,7 @@ pub(super) async fn client_go(cluster: &mut Cluster) -> anyhow::Result<String> {
 pub(super) async fn python(cluster: &mut Cluster) -> anyhow::Result<String> {
     let python = cluster.programs.clients.python()?.to_owned();
     let program = python_folder().join("client.py");
-    story(cluster, "python", &[&python, &program], "No matches found for").await
+    story(cluster, "python", &[&python, &program], "ResourceNotFoundError").await
 }
 
 /// Runs a program of ours that takes a kubeconfig, a namespace and, as its input, an object.

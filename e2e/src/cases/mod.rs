@@ -11,6 +11,7 @@ mod discovery;
 mod identity;
 mod interop;
 mod killed;
+mod kube_rs;
 mod membership;
 mod namespace;
 mod objects;
@@ -304,6 +305,12 @@ pub(crate) fn all() -> Vec<Case> {
             "clients/client-go",
             clients::client_go,
             "RESTMapper, shared informers and CRUD of client-go, for what its server lacks"
+        ),
+        case!(
+            Mixed,
+            "clients/kube-rs",
+            kube_rs::kube_rs,
+            "discovery, dynamic API and a watcher of kube-rs that outlives its gateway"
         ),
         case!(
             Mixed,
