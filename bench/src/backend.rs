@@ -47,13 +47,18 @@ pub(crate) fn control_path(milliseconds: u64) -> String {
 }
 
 /// Serves until it is killed.
-pub(crate) async fn serve(pki: &Pki, lacking: SocketAddr, peer: SocketAddr) -> anyhow::Result<()> {
+pub(crate) async fn serve(
+    pki: &Pki,
+    lacking: SocketAddr,
+    peer: SocketAddr,
+    groups: usize,
+) -> anyhow::Result<()> {
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let (certificate, front) = (pki.pair("server"), std::fs::read(pki.front_proxy_ca())?);
     let trust = ClientTrust::new(Some(&std::fs::read(pki.ca())?), Some(&front), Vec::new())?;
     let (chain, key) = (std::fs::read(certificate.certificate)?, std::fs::read(certificate.key)?);
     let tls = ReloadableTls::new(ServerTls::new(&chain, &key, trust)?);
-    let state = Arc::new(State::new());
+    let state = Arc::new(State::new(groups));
     let limits = Limits { idle_timeout: Duration::from_secs(600), ..Limits::default() };
     let serve = |address, has_batch| {
         let (state, tls, limits) = (Arc::clone(&state), tls.clone(), limits.clone());
@@ -75,26 +80,36 @@ struct State {
     pause: watch::Sender<u64>,
     watches: AtomicU64,
     filler: Bytes,
+    /// `/api`, and `/apis` of the server that lacks `batch/v1` and of its peer.
+    documents: [Bytes; 3],
 }
 
 impl State {
-    fn new() -> State {
+    fn new(groups: usize) -> State {
         let item = r#"{"metadata":{"name":"example","namespace":"default","uid":"0"},"spec":{}},"#;
         let filler: String = item.chars().cycle().take(1 << 20).collect();
-        State { pause: watch::Sender::new(0), watches: AtomicU64::new(0), filler: filler.into() }
+        let documents = [(true, false), (false, false), (false, true)]
+            .map(|(core, has_batch)| discovery(core, has_batch, groups).to_string().into());
+        let watches = AtomicU64::new(0);
+        State { pause: watch::Sender::new(0), watches, filler: filler.into(), documents }
     }
 
     fn answer(&self, request: &Request<Incoming>, has_batch: bool) -> Response<Body> {
         let path = request.uri().path();
         let query = request.uri().query().unwrap_or_default();
-        let etag = if has_batch { "\"peer\"" } else { "\"lacking\"" };
+        let etag = if has_batch { "\"peer\"" } else { ETAG_OF_LACKING };
         match path {
             "/api" | "/apis" => {
                 if request.headers().get(IF_NONE_MATCH).is_some_and(|known| known == etag) {
                     return answer(StatusCode::NOT_MODIFIED, None, Bytes::new());
                 }
-                let groups = discovery(path == "/api", has_batch).to_string();
-                let mut response = answer(StatusCode::OK, Some(AGGREGATED), groups.into());
+                let [core, lacking, peer] = &self.documents;
+                let document = match (path, has_batch) {
+                    ("/api", _) => core,
+                    (_, false) => lacking,
+                    (_, true) => peer,
+                };
+                let mut response = answer(StatusCode::OK, Some(AGGREGATED), document.clone());
                 response.headers_mut().insert(ETAG, http::HeaderValue::from_static(etag));
                 response
             }
@@ -175,9 +190,12 @@ fn event() -> Bytes {
 }
 
 const JSON: &str = "application/json";
-const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+/// The ETag of discovery of the server that lacks `batch/v1`.
+pub(crate) const ETAG_OF_LACKING: &str = "\"lacking\"";
+pub(crate) const AGGREGATED: &str =
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-fn discovery(core: bool, has_batch: bool) -> Value {
+fn discovery(core: bool, has_batch: bool, groups: usize) -> Value {
     let group = |name: &str, resource: &str, kind: &str| {
         json!({"metadata": {"name": name}, "versions": [{"version": "v1", "freshness": "Current",
             "resources": [{"resource": resource, "singularResource": kind.to_lowercase(),
@@ -190,6 +208,8 @@ fn discovery(core: bool, has_batch: bool) -> Value {
         false => {
             items.push(group("apps", "deployments", "Deployment"));
             items.extend(has_batch.then(|| group("batch", "jobs", "Job")));
+            let custom = |index| group(&format!("g{index}.example.com"), "widgets", "Widget");
+            items.extend((0..groups).map(custom));
         }
     }
     json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2",
@@ -216,13 +236,13 @@ mod tests {
 
     #[test]
     fn only_the_peer_has_jobs() {
-        assert!(discovery(false, true).to_string().contains("jobs"));
-        assert!(!discovery(false, false).to_string().contains("jobs"));
+        assert!(discovery(false, true, 1).to_string().contains("jobs"));
+        assert!(!discovery(false, false, 1).to_string().contains("jobs"));
     }
 
     #[tokio::test]
     async fn lists_have_the_size_of_their_namespace() {
-        let state = State::new();
+        let state = State::new(0);
         for size in [2_000, 3_000_000] {
             let response = state.list(&peer_path(size));
             assert_eq!(

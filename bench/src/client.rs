@@ -19,7 +19,18 @@ use crate::pki::{Pki, SERVER_NAME};
 /// An answer, read whole.
 pub(crate) struct Answer {
     pub(crate) status: u16,
+    etag: Option<String>,
     pub(crate) body: String,
+}
+
+/// The ETag of a document.
+pub(crate) async fn etag(
+    pki: &Pki,
+    to: SocketAddr,
+    path: &str,
+    accept: &str,
+) -> anyhow::Result<Option<String>> {
+    Ok(exchange(pki, to, "GET", path, accept, None).await?.etag)
 }
 
 /// Asks as the user `admin`.
@@ -28,6 +39,17 @@ pub(crate) async fn ask(
     to: SocketAddr,
     method: &str,
     path: &str,
+    json: Option<String>,
+) -> anyhow::Result<Answer> {
+    exchange(pki, to, method, path, "*/*", json).await
+}
+
+async fn exchange(
+    pki: &Pki,
+    to: SocketAddr,
+    method: &str,
+    path: &str,
+    accept: &str,
     json: Option<String>,
 ) -> anyhow::Result<Answer> {
     let exchange = async {
@@ -40,13 +62,16 @@ pub(crate) async fn ask(
             .method(method)
             .uri(path)
             .header("host", to.to_string())
+            .header("accept", accept)
             .header("content-type", "application/json")
             .body(Full::new(Bytes::from(json.unwrap_or_default())))?;
         let response = sender.send_request(request).await?;
         let status = response.status().as_u16();
+        let etag = response.headers().get("etag").and_then(|etag| etag.to_str().ok());
+        let etag = etag.map(str::to_owned);
         let body = response.into_body().collect().await?.to_bytes();
         connection.abort();
-        anyhow::Ok(Answer { status, body: String::from_utf8_lossy(&body).into_owned() })
+        anyhow::Ok(Answer { status, etag, body: String::from_utf8_lossy(&body).into_owned() })
     };
     let outcome = timeout(Duration::from_secs(10), exchange).await;
     outcome.context("no answer")?.with_context(|| format!("{method} {path} at {to}"))

@@ -40,7 +40,7 @@ Examples:
   cargo run --release -p bench -- --full                   all; writes docs/performance.md
   cargo run --release -p bench -- --quick --only requests  one scenario
 
-Scenarios: requests, latency, handshakes, watches, kube. The last one needs the programs of
+Scenarios: requests, latency, handshakes, watches, discovery, kube. The last one needs the programs of
 `cargo run -p e2e -- programs`. MVP_TEST_BINARY=PATH measures that mvp instead of the one of this tree."
 )]
 struct Arguments {
@@ -76,7 +76,7 @@ enum Output {
 enum Command {
     /// The process of the server behind
     #[command(hide = true)]
-    Backend { pki: PathBuf, lacking: SocketAddr, peer: SocketAddr },
+    Backend { pki: PathBuf, lacking: SocketAddr, peer: SocketAddr, groups: usize },
     /// The process of the load
     #[command(hide = true)]
     Load { order: String },
@@ -99,8 +99,8 @@ fn main() -> ExitCode {
 
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
     match &arguments.command {
-        Some(Command::Backend { pki, lacking, peer }) => {
-            backend::serve(&Pki::at(pki), *lacking, *peer).await
+        Some(Command::Backend { pki, lacking, peer, groups }) => {
+            backend::serve(&Pki::at(pki), *lacking, *peer, *groups).await
         }
         Some(Command::Load { order }) => load::run(order).await,
         None => bench(arguments).await,

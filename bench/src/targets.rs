@@ -62,7 +62,12 @@ pub(crate) struct Bench {
 
 impl Bench {
     /// Starts all of it, and waits until each passes a request on.
-    pub(crate) async fn start(programs: &Programs, folder: &Path) -> anyhow::Result<Bench> {
+    /// The server behind has so many custom resources besides.
+    pub(crate) async fn start(
+        programs: &Programs,
+        folder: &Path,
+        groups: usize,
+    ) -> anyhow::Result<Bench> {
         let pki = Pki::make(&folder.join("pki"))?;
         let this = std::env::current_exe()?;
         let arguments = [
@@ -70,6 +75,7 @@ impl Bench {
             pki.folder().display().to_string(),
             address(LACKING).to_string(),
             address(PEER).to_string(),
+            groups.to_string(),
         ];
         let log = folder.join("backend.log");
         let backend = Process::start("the backend", &log, &this, Cores::Load, arguments)?;

@@ -153,13 +153,25 @@ impl Client {
 
     /// The events of a watch, as they come.
     pub(crate) async fn watch(&self, to: SocketAddr, path: &str) -> anyhow::Result<Watch> {
+        match self.open_watch(to, path).await? {
+            Ok(watch) => Ok(watch),
+            Err(answer) => bail!("watch {path} at {to}: {answer}"),
+        }
+    }
+
+    /// The same, or the answer that refused it.
+    pub(crate) async fn open_watch(
+        &self,
+        to: SocketAddr,
+        path: &str,
+    ) -> anyhow::Result<Result<Watch, Answer>> {
         let started = async {
             let mut connection = self.connect(to).await?;
             let response = connection.start(Method::GET, path, None).await?;
             if response.status() != StatusCode::OK {
-                bail!("{}", whole(response).await?);
+                return Ok(Err(whole(response).await?));
             }
-            Ok(Watch { body: response.into_body(), read: Vec::new() })
+            Ok(Ok(Watch { body: response.into_body(), read: Vec::new() }))
         };
         let what = format!("watch {path} at {to}");
         timeout(DEADLINE, started).await.unwrap_or_else(|_| bail!("no answer")).context(what)
@@ -207,7 +219,8 @@ impl Connection {
 /// Why an answer that had begun has no end.
 pub(crate) const CUT_OFF: &str = "the body broke off";
 
-async fn whole(response: Response<Incoming>) -> anyhow::Result<Answer> {
+/// An answer that began, to its end.
+pub(crate) async fn whole(response: Response<Incoming>) -> anyhow::Result<Answer> {
     let (parts, body) = response.into_parts();
     let body = body.collect().await.context(CUT_OFF)?.to_bytes();
     Ok(Answer { status: parts.status, headers: parts.headers, body })

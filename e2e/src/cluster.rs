@@ -125,10 +125,28 @@ impl Cluster {
 
     /// Starts a gateway that does not run.
     pub(crate) fn start_gateway(&mut self, index: usize) -> anyhow::Result<()> {
-        let all: Vec<(String, String)> =
-            self.servers.iter().map(|server| (server.id(), server.as_peer())).collect();
+        let all = self.members();
         let server = self.servers.get_mut(index).context("no such server")?;
         server.start_gateway(&self.programs, &self.pki, &self.folder, &all)
+    }
+
+    /// One more gateway beside a server, with other flags, until it is dropped.
+    pub(crate) fn another_gateway(
+        &self,
+        beside: &str,
+        change: impl FnOnce(&mut Vec<String>),
+    ) -> anyhow::Result<(Process, SocketAddr)> {
+        let server = self.server(beside)?;
+        let (port, admin_port) = (7443, 7480);
+        let mut arguments = server.gateway_arguments(&self.pki, &self.members(), port, admin_port);
+        change(&mut arguments);
+        let log = self.folder.join(format!("{beside}.another.mvp.log"));
+        let process = Process::start("mvp-another", &log, &self.programs.mvp, arguments)?;
+        Ok((process, SocketAddr::new(server.through().ip(), port)))
+    }
+
+    fn members(&self) -> Vec<(String, String)> {
+        self.servers.iter().map(|server| (server.id(), server.as_peer())).collect()
     }
 
     /// Waits until every gateway tells the same of the cluster.
@@ -172,6 +190,11 @@ impl Cluster {
         self.place.extension()
     }
 
+    /// An address that certificates of servers are good for, and that no server has.
+    pub(crate) fn spare_address(&self) -> IpAddr {
+        self.place.etcd().ip()
+    }
+
     /// A client by certificate.
     pub(crate) fn user(&self, name: &str, groups: &[&str]) -> anyhow::Result<Client> {
         Client::with_certificate(&self.pki.ca(), &self.pki.user(name, groups)?)
@@ -209,6 +232,26 @@ impl Cluster {
         Ok(file)
     }
 
+    /// kube-controller-manager with one controller, at that address. The name is for its log.
+    pub(crate) fn controller(
+        &self,
+        controller: &str,
+        name: &str,
+        to: SocketAddr,
+    ) -> anyhow::Result<Process> {
+        let user = "system:kube-controller-manager";
+        self.pki.user(user, &["system:masters"])?;
+        let arguments = [
+            format!("--kubeconfig={}", self.kubeconfig(user, to)?.display()),
+            format!("--controllers={controller}"),
+            "--leader-elect=false".to_owned(),
+            "--secure-port=0".to_owned(),
+            "--v=2".to_owned(),
+        ];
+        let log = self.folder.join(format!("{name}.kube-controller-manager.log"));
+        Process::start(name, &log, &self.programs.kube_controller_manager(), arguments)
+    }
+
     /// A namespace of its own for a case.
     pub(crate) async fn namespace(&self, name: &str) -> anyhow::Result<()> {
         let server = self.servers.first().context("no server")?;
@@ -216,6 +259,11 @@ impl Cluster {
         let answer = self.admin.create(server.direct(), "/api/v1/namespaces", &object).await?;
         ensure!(matches!(answer.status.as_u16(), 201 | 409), "cannot make {name}: {answer}");
         Ok(())
+    }
+
+    /// Where its etcd is.
+    pub(crate) fn etcd_url(&self) -> String {
+        format!("http://{}", self.place.etcd())
     }
 
     pub(crate) fn etcd(&self) -> &Process {

@@ -1,49 +1,121 @@
 //! A constant load of reads, writes and watches, with a checker that knows what was promised to
 //! each. Entry item: [`Load::start`].
 
-use std::collections::{BTreeMap, BTreeSet};
+mod sentinel;
+mod worker;
+
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+
+pub(crate) use sentinel::Sentinel;
 
 use crate::client::Client;
-use crate::tally::Tally;
+use crate::tally::{Failures, Tally};
+use worker::{Watched, Worker, Written};
 
-/// A load that is under way: at each address a reader, a writer and a watcher of ConfigMaps.
+/// A load that is under way: at each address a reader, a writer and a watcher.
 pub(crate) struct Load {
-    namespace: String,
+    subject: Subject,
+    since: Instant,
     over: Arc<AtomicBool>,
-    readers: Vec<JoinHandle<Tally>>,
+    readers: Vec<JoinHandle<(Tally, Failures)>>,
     writers: Vec<JoinHandle<Written>>,
     watchers: Vec<JoinHandle<Watched>>,
 }
 
-/// What a writer was told.
-struct Written {
-    tally: Tally,
-    /// The numbers of writes that were acknowledged.
-    acknowledged: Vec<String>,
+/// What is read, written and watched.
+#[derive(Debug, Clone)]
+pub(crate) struct Subject {
+    pub(crate) collection: String,
+    /// An object of it; its metadata is the load's.
+    pub(crate) object: Value,
+    /// By which the load knows its own.
+    pub(crate) tag: String,
 }
 
-/// What a watcher saw.
-struct Watched {
-    seen: BTreeSet<String>,
-    watches: usize,
-    lists: usize,
+impl Subject {
+    pub(crate) fn config_maps(namespace: &str) -> Subject {
+        Subject {
+            collection: format!("/api/v1/namespaces/{namespace}/configmaps"),
+            object: json!({"apiVersion": "v1", "kind": "ConfigMap"}),
+            tag: "config-maps".to_owned(),
+        }
+    }
+
+    /// The path of all objects of the load, with a further query.
+    fn path(&self, query: &str) -> String {
+        format!("{}?labelSelector=load%3D{}{query}", self.collection, self.tag)
+    }
+
+    fn object(&self, number: &str, name: Value) -> Value {
+        let mut object = self.object.clone();
+        if let (Some(object), Value::Object(mut metadata)) = (object.as_object_mut(), name) {
+            metadata.insert("labels".to_owned(), json!({"load": self.tag, "number": number}));
+            object.insert("metadata".to_owned(), Value::Object(metadata));
+        }
+        object
+    }
+
+    /// The server gives the name: a request that is sent twice makes two.
+    fn next(&self, number: &str) -> Value {
+        self.object(number, json!({"generateName": "load-"}))
+    }
+
+    /// The last object, which every watcher sees last.
+    fn mark(&self) -> Value {
+        self.object(MARK, json!({"name": format!("{MARK}-{}", self.tag)}))
+    }
+}
+
+/// How long readers and writers wait between two requests.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    pub(crate) read: Duration,
+    pub(crate) write: Duration,
+}
+
+impl Pace {
+    pub(crate) const BRISK: Pace =
+        Pace { read: Duration::from_millis(20), write: Duration::from_millis(40) };
 }
 
 /// What came of a load.
 pub(crate) struct Outcome {
     pub(crate) reads: Tally,
     pub(crate) writes: Tally,
+    /// How watches, and the lists before them, were answered.
+    pub(crate) watching: Tally,
     pub(crate) watches: usize,
     pub(crate) lists: usize,
+    pub(crate) failures: Failures,
+    /// The numbers of writes that were acknowledged, but are not there.
+    pub(crate) lost: Vec<String>,
+    /// The numbers of those that are there twice.
+    pub(crate) doubled: Vec<String>,
+    /// The numbers of those that a watcher did not see.
+    pub(crate) missed: Vec<String>,
+    /// How many watchers never saw the end.
+    pub(crate) blind: usize,
+}
+
+impl Outcome {
+    /// Fails if a promise was broken: no acknowledged write is lost, none was made twice, every
+    /// watcher saw all that was acknowledged.
+    pub(crate) fn faultless(self) -> anyhow::Result<Outcome> {
+        ensure!(self.doubled.is_empty(), "made twice: {:?}", self.doubled);
+        ensure!(self.lost.is_empty(), "acknowledged, but lost: {:?}", self.lost);
+        ensure!(self.blind == 0, "{} watchers never saw the last event", self.blind);
+        ensure!(self.missed.is_empty(), "a watch missed {:?}", self.missed);
+        ensure!(self.writes.of("201") > 0, "nothing was written: {}", self.writes);
+        Ok(self)
+    }
 }
 
 /// The number of the last object.
@@ -58,18 +130,30 @@ impl Drop for Load {
 }
 
 impl Load {
-    /// Starts it, in a namespace that is there.
+    /// Starts one of ConfigMaps, in a namespace that is there.
     pub(crate) fn start(client: &Client, addresses: &[SocketAddr], namespace: &str) -> Load {
+        let subject = Subject::config_maps(namespace);
+        Load::start_of(subject, Pace::BRISK, Instant::now(), client, addresses)
+    }
+
+    /// Starts one whose failures are counted by the second since a moment.
+    pub(crate) fn start_of(
+        subject: Subject,
+        pace: Pace,
+        since: Instant,
+        client: &Client,
+        addresses: &[SocketAddr],
+    ) -> Load {
         let over = Arc::new(AtomicBool::new(false));
-        let collection = format!("/api/v1/namespaces/{namespace}/configmaps");
         let worker = |to: &SocketAddr| Worker {
             client: client.clone(),
             to: *to,
-            collection: collection.clone(),
+            subject: subject.clone(),
+            pace,
+            since,
             over: Arc::clone(&over),
         };
         Load {
-            namespace: namespace.to_owned(),
             readers: addresses.iter().map(|to| tokio::spawn(worker(to).read())).collect(),
             writers: addresses
                 .iter()
@@ -77,150 +161,86 @@ impl Load {
                 .map(|(index, to)| tokio::spawn(worker(to).write(index)))
                 .collect(),
             watchers: addresses.iter().map(|to| tokio::spawn(worker(to).watch())).collect(),
+            subject,
+            since,
             over,
         }
     }
 
-    /// Ends it, and checks it against what is stored: no acknowledged write is lost, none was made
-    /// twice, and every watcher saw all that was acknowledged.
-    pub(crate) async fn end(mut self, client: &Client, at: SocketAddr) -> anyhow::Result<Outcome> {
+    /// Ends it, and fails if a promise was broken.
+    pub(crate) async fn end(self, client: &Client, at: SocketAddr) -> anyhow::Result<Outcome> {
+        self.finish(client, at).await?.faultless()
+    }
+
+    /// Ends it, and compares what callers were told with what is stored.
+    pub(crate) async fn finish(
+        mut self,
+        client: &Client,
+        at: SocketAddr,
+    ) -> anyhow::Result<Outcome> {
         self.over.store(true, Ordering::Relaxed);
         let (mut reads, mut writes) = (Tally::default(), Tally::default());
+        let mut failures = Failures::since(self.since);
         for reader in self.readers.drain(..) {
-            reads.add(&reader.await?);
+            let (tally, failed) = reader.await?;
+            reads.add(&tally);
+            failures.add(&failed);
         }
         let mut acknowledged = Vec::new();
         for writer in self.writers.drain(..) {
             let written = writer.await?;
             writes.add(&written.tally);
+            failures.add(&written.failures);
             acknowledged.extend(written.acknowledged);
         }
 
-        let path = format!("/api/v1/namespaces/{}/configmaps", self.namespace);
-        let list = client.get(at, &path).await?.expect(200)?;
+        let list = client.get(at, &self.subject.path("")).await?.expect(200)?;
         let mut stored: BTreeMap<String, usize> = BTreeMap::new();
         for item in list.pointer("/items").and_then(Value::as_array).into_iter().flatten() {
             if let Some(number) = number(item) {
                 *stored.entry(number).or_default() += 1;
             }
         }
-        let twice: Vec<_> = stored.iter().filter(|(_, count)| **count > 1).collect();
-        ensure!(twice.is_empty(), "made twice: {twice:?}");
-        let lost: Vec<_> = acknowledged.iter().filter(|one| !stored.contains_key(*one)).collect();
-        ensure!(lost.is_empty(), "acknowledged, but lost: {lost:?}");
-        ensure!(!acknowledged.is_empty(), "nothing was written: {writes}");
+        let doubled = stored.iter().filter(|(_, count)| **count > 1);
+        let doubled = doubled.map(|(number, _)| number.clone()).collect();
+        let is_lost = |number: &&String| !stored.contains_key(*number);
+        let lost = acknowledged.iter().filter(is_lost).cloned().collect();
 
-        // The last write is a mark that every watcher sees last.
-        let mark = json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": MARK, "labels": {"number": MARK}},
-        });
-        client.create(at, &path, &mark).await?.expect(201)?;
-        let (mut watches, mut lists) = (0, 0);
-        for watcher in self.watchers.drain(..) {
-            let watched = tokio::time::timeout(Duration::from_secs(60), watcher).await;
-            let watched = watched.context("a watcher never saw the last event")??;
+        let made = client.create(at, &self.subject.collection, &self.subject.mark()).await?;
+        made.expect(201).context("the last object")?;
+        let (mut watches, mut lists, mut blind) = (0, 0, 0);
+        let (mut missed, mut watching) = (Vec::new(), Tally::default());
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+        for mut watcher in self.watchers.drain(..) {
+            let Ok(watched) = tokio::time::timeout_at(deadline, &mut watcher).await else {
+                watcher.abort();
+                blind += 1;
+                continue;
+            };
+            let watched = watched?;
             watches += watched.watches;
             lists += watched.lists;
-            let missed: Vec<_> =
-                acknowledged.iter().filter(|one| !watched.seen.contains(*one)).collect();
-            ensure!(missed.is_empty(), "a watch missed {missed:?}");
+            watching.add(&watched.tally);
+            failures.add(&watched.failures);
+            let is_missed = |number: &&String| !watched.seen.contains(*number);
+            missed.extend(acknowledged.iter().filter(is_missed).cloned());
         }
-        Ok(Outcome { reads, writes, watches, lists })
+        Ok(Outcome {
+            reads,
+            writes,
+            watching,
+            watches,
+            lists,
+            failures,
+            lost,
+            doubled,
+            missed,
+            blind,
+        })
     }
 }
 
 /// The number that a writer gave an object.
 fn number(object: &Value) -> Option<String> {
     object.pointer("/metadata/labels/number").and_then(Value::as_str).map(str::to_owned)
-}
-
-/// One who asks the same address over and over, each time over a connection of its own.
-struct Worker {
-    client: Client,
-    to: SocketAddr,
-    collection: String,
-    over: Arc<AtomicBool>,
-}
-
-impl Worker {
-    async fn read(self) -> Tally {
-        let mut tally = Tally::default();
-        let path = format!("{}?limit=1", self.collection);
-        while !self.over.load(Ordering::Relaxed) {
-            tally.count(&self.client.get(self.to, &path).await);
-            sleep(Duration::from_millis(20)).await;
-        }
-        tally
-    }
-
-    async fn write(self, writer: usize) -> Written {
-        let mut written = Written { tally: Tally::default(), acknowledged: Vec::new() };
-        for round in 0.. {
-            if self.over.load(Ordering::Relaxed) {
-                break;
-            }
-            let number = format!("{writer}-{round}");
-            // The server gives the name: a request that is sent twice makes two.
-            let object = json!({
-                "apiVersion": "v1", "kind": "ConfigMap",
-                "metadata": {"generateName": "load-", "labels": {"number": number}},
-            });
-            let answer = self.client.create(self.to, &self.collection, &object).await;
-            written.tally.count(&answer);
-            if answer.is_ok_and(|answer| answer.status == 201) {
-                written.acknowledged.push(number);
-            }
-            sleep(Duration::from_millis(40)).await;
-        }
-        written
-    }
-
-    /// Lists and watches until the mark comes, as informers do: it goes on where a watch ended, and
-    /// lists again where a server does not know that place any more.
-    async fn watch(self) -> Watched {
-        let mut watched = Watched { seen: BTreeSet::new(), watches: 0, lists: 0 };
-        let mut version = String::new();
-        loop {
-            if version.is_empty() {
-                let Ok(list) = self.client.get(self.to, &self.collection).await else { continue };
-                let list = list.json();
-                let items = list.pointer("/items").and_then(Value::as_array);
-                watched.seen.extend(items.into_iter().flatten().filter_map(number));
-                watched.lists += 1;
-                let at = list.pointer("/metadata/resourceVersion").and_then(Value::as_str);
-                version = at.unwrap_or_default().to_owned();
-                if watched.seen.contains(MARK) {
-                    return watched;
-                }
-                sleep(Duration::from_millis(20)).await;
-                continue;
-            }
-            let path = format!(
-                "{}?watch=1&allowWatchBookmarks=true&resourceVersion={version}",
-                self.collection
-            );
-            let Ok(mut watch) = self.client.watch(self.to, &path).await else {
-                sleep(Duration::from_millis(50)).await;
-                continue;
-            };
-            watched.watches += 1;
-            while let Ok(Some(event)) = watch.next_or_silence(Duration::from_secs(20)).await {
-                let Some(object) = event.get("object") else { break };
-                if event.get("type").and_then(Value::as_str) == Some("ERROR") {
-                    version.clear();
-                    break;
-                }
-                let at = object.pointer("/metadata/resourceVersion").and_then(Value::as_str);
-                version = at.unwrap_or(&version).to_owned();
-                if let Some(number) = number(object) {
-                    let is_mark = number == MARK;
-                    watched.seen.insert(number);
-                    if is_mark {
-                        return watched;
-                    }
-                }
-            }
-        }
-    }
 }

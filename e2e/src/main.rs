@@ -11,6 +11,7 @@ mod pki;
 mod process;
 mod programs;
 mod record;
+mod relay;
 mod report;
 mod suite;
 mod tally;

@@ -46,6 +46,8 @@ struct Recorded {
     provenance: Value,
     aggregated: Documents,
     legacy: Documents,
+    /// By path and media type, in hexadecimal digits.
+    encoded: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 /// By path.
@@ -86,6 +88,18 @@ async fn documents(cluster: &Cluster, version: &str) -> anyhow::Result<Recorded>
         answer.expect(200)?;
         legacy.insert(path, raw(&answer)?);
     }
+    let mut encoded: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    let protobuf = "application/vnd.kubernetes.protobuf";
+    let aggregated_protobuf = V2.replace("application/json", protobuf);
+    for path in ["/api", "/apis", "/api/v1", "/apis/autoscaling", "/apis/example.com/v2"] {
+        let forms = if path.matches('/').count() == 1 { 2 } else { 1 };
+        for accept in [protobuf, &aggregated_protobuf].into_iter().take(forms) {
+            let answer = client.get_as(to, path, accept).await?;
+            answer.expect(200)?;
+            let hex = answer.body.iter().map(|byte| format!("{byte:02x}")).collect();
+            encoded.entry(path.to_owned()).or_default().insert(accept.to_owned(), hex);
+        }
+    }
     let said = client.get(to, "/version").await?.expect(200)?;
     let git_version = said.get("gitVersion").and_then(Value::as_str).unwrap_or_default();
     ensure!(git_version == version, "the server says that it is {git_version}, not {version}");
@@ -98,7 +112,7 @@ async fn documents(cluster: &Cluster, version: &str) -> anyhow::Result<Recorded>
         "recorded_by": "cargo run -p e2e -- record",
         "gitVersion": git_version,
     });
-    Ok(Recorded { provenance, aggregated, legacy })
+    Ok(Recorded { provenance, aggregated, legacy, encoded })
 }
 
 fn raw(answer: &Answer) -> anyhow::Result<Box<RawValue>> {

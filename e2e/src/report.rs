@@ -28,7 +28,7 @@ impl Row {
     /// On one line, and harmless in a table.
     fn line(&self) -> String {
         let line: Vec<&str> = self.figures.split_whitespace().collect();
-        line.join(" ").replace('|', "\\|").chars().take(400).collect()
+        line.join(" ").replace('|', "\\|").chars().take(700).collect()
     }
 }
 

@@ -16,7 +16,7 @@ use crate::programs::{Minor, Needs, Programs};
 use crate::report::{Report, Row};
 
 /// The longest that a case may take.
-const CASE_DEADLINE: Duration = Duration::from_secs(300);
+const CASE_DEADLINE: Duration = Duration::from_secs(600);
 
 /// Something that must be so on a real control plane.
 pub(crate) struct Case {
@@ -61,6 +61,8 @@ pub(crate) enum Setting {
     Mixed,
     /// The same, with Kubernetes' own proxy on in every server.
     Native,
+    /// Three servers of 1.34, as they are before an upgrade.
+    Rolling,
     /// The last server is on a host of its own, whose cable can be cut.
     Cable,
     /// Kubernetes' own proxy on in every server; one has no gateway, another is known to it by its
@@ -71,8 +73,14 @@ pub(crate) enum Setting {
 }
 
 impl Setting {
-    const ALL: [Setting; 5] =
-        [Setting::Mixed, Setting::Cable, Setting::Native, Setting::Interop, Setting::Versions];
+    const ALL: [Setting; 6] = [
+        Setting::Mixed,
+        Setting::Rolling,
+        Setting::Cable,
+        Setting::Native,
+        Setting::Interop,
+        Setting::Versions,
+    ];
 
     pub(crate) fn spec(self) -> ClusterSpec {
         match self {
@@ -83,6 +91,14 @@ impl Setting {
                     ServerSpec::new("b", Minor::V1_34, "batch/v1=false"),
                     ServerSpec::new("c", Minor::V1_36, "policy/v1=false"),
                 ],
+                native_proxy: false,
+                cable: false,
+            },
+            Setting::Rolling => ClusterSpec {
+                name: "rolling",
+                servers: ["a", "b", "c"]
+                    .map(|name| ServerSpec::of_release(name, Minor::V1_34))
+                    .to_vec(),
                 native_proxy: false,
                 cable: false,
             },
@@ -139,7 +155,6 @@ pub(crate) async fn run(
     level: Level,
     report: Option<PathBuf>,
 ) -> anyhow::Result<bool> {
-    let started = Instant::now();
     let whole = wanted.is_empty();
     let is_wanted = |case: &Case| {
         (whole && case.level <= level)
@@ -154,6 +169,7 @@ pub(crate) async fn run(
     if let Some(status) = isolate(&programs)? {
         return Ok(status.success());
     }
+    let started = Instant::now();
     let folder = tempfile::Builder::new().prefix("mvp-e2e-").tempdir()?;
     let mut rows = Vec::new();
 

@@ -19,9 +19,9 @@ pub(super) struct Http1 {
 }
 
 impl Http1 {
-    pub(super) fn new(authority: &str, path: &str) -> Http1 {
+    pub(super) fn new(authority: &str, path: &str, accept: &str) -> Http1 {
         let request = format!(
-            "GET {path} HTTP/1.1\r\nHost: {authority}\r\nAccept: application/json\r\n\
+            "GET {path} HTTP/1.1\r\nHost: {authority}\r\nAccept: {accept}\r\n\
              User-Agent: bench/1.0\r\n\r\n"
         );
         let due = VecDeque::new();
@@ -104,7 +104,7 @@ mod tests {
         let not_found = "HTTP/1.1 404 Not Found\r\ncontent-length: 4\r\n\r\ngone";
         for step in [1, 3, 1000] {
             let (mut out, now) = (Vec::new(), Instant::now());
-            let mut http1 = Http1::new("host", "/path");
+            let mut http1 = Http1::new("host", "/path", "application/json");
             http1.request(now, &mut out);
             http1.request(now, &mut out);
             assert_eq!(out, http1.request, "one at a time");

@@ -6,12 +6,17 @@ use std::time::Instant;
 
 use anyhow::{bail, ensure};
 
+use super::Order;
 use super::wire::Seen;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// What Go's client allows, which is what most clients of Kubernetes are.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 1 << 30;
+
+/// `:status: 200` and `:status: 304` in HPACK's static table.
+const OK: u8 = 0x88;
+const NOT_MODIFIED: u8 = 0x8b;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -32,6 +37,8 @@ const PRIORITY: u8 = 0x20;
 pub(super) struct Http2 {
     /// The header block of every request.
     block: Vec<u8>,
+    /// The status that is right, as one byte.
+    right: u8,
     next_stream: u32,
     open: HashMap<u32, Open>,
     /// Those beyond `most_open`, until it is their turn.
@@ -62,7 +69,7 @@ struct Frame {
 
 impl Http2 {
     /// Writes what a connection begins with.
-    pub(super) fn new(authority: &str, path: &str, most_open: usize, out: &mut Vec<u8>) -> Http2 {
+    pub(super) fn new(order: &Order, out: &mut Vec<u8>) -> Http2 {
         out.extend_from_slice(PREFACE);
         let mut settings = Vec::new();
         // No dynamic table: then a status of 200 is always the same byte. No push.
@@ -75,19 +82,21 @@ impl Http2 {
 
         // GET, https, then literals that are not indexed, by their names in the static table.
         let mut block = vec![0x82, 0x87];
-        for (name, value) in
-            [(4, path), (1, authority), (19, "application/json"), (58, "bench/1.0")]
-        {
+        let authority = order.to.to_string();
+        let always = [(4, &*order.path), (1, &authority), (19, &order.accept), (58, "bench/1.0")];
+        let etag = order.etag.as_deref().map(|etag| (41, etag));
+        for (name, value) in always.into_iter().chain(etag) {
             write_integer(&mut block, 0, 4, name);
             write_integer(&mut block, 0, 7, value.len());
             block.extend_from_slice(value.as_bytes());
         }
         Http2 {
             block,
+            right: if order.etag.is_some() { NOT_MODIFIED } else { OK },
             next_stream: 1,
             open: HashMap::new(),
             waiting: VecDeque::new(),
-            most_open,
+            most_open: order.streams,
             frame: Frame::default(),
             payload: Vec::new(),
             received: 0,
@@ -169,7 +178,7 @@ impl Http2 {
             HEADERS if self.open.contains_key(&stream) => {
                 // Trailers are the end of a stream that had its status.
                 let ended = flags & END_STREAM != 0;
-                if is_ok(&self.payload, flags) {
+                if begins_with(self.right, &self.payload, flags) {
                     seen.head();
                 } else if !ended || self.open.get(&stream).is_some_and(|open| open.received == 0) {
                     seen.failed();
@@ -209,8 +218,8 @@ impl Frame {
     }
 }
 
-/// Whether a header block begins with `:status: 200`, after changes of the table's size.
-fn is_ok(payload: &[u8], flags: u8) -> bool {
+/// Whether a header block begins with this status, after changes of the table's size.
+fn begins_with(status: u8, payload: &[u8], flags: u8) -> bool {
     let skipped =
         if flags & PADDED != 0 { 1 } else { 0 } + if flags & PRIORITY != 0 { 5 } else { 0 };
     let mut block = payload.get(skipped..).unwrap_or_default();
@@ -221,7 +230,7 @@ fn is_ok(payload: &[u8], flags: u8) -> bool {
         } else if first & 0xe0 == 0x20 {
             block = rest;
         } else {
-            return *first == 0x88;
+            return *first == status;
         }
     }
     false
@@ -256,6 +265,23 @@ fn write_integer(out: &mut Vec<u8>, pattern: u8, prefix: u32, value: usize) {
 mod tests {
     use super::*;
 
+    fn order() -> Order {
+        Order {
+            to: ([127, 0, 0, 1], 1).into(),
+            path: "/path".to_owned(),
+            accept: "application/json".to_owned(),
+            etag: None,
+            protocol: super::super::Protocol::Http2,
+            connections: 1,
+            streams: 2,
+            warm_up_seconds: 0.0,
+            seconds: 0.0,
+            processes: Vec::new(),
+            pki: "pki".into(),
+            kind: super::super::Kind::Closed,
+        }
+    }
+
     fn response(stream: u32, status: u8, body: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
         write_frame(&mut bytes, HEADERS, END_HEADERS, stream, &[0x20, status]);
@@ -274,7 +300,7 @@ mod tests {
     fn answers_are_counted_however_they_are_cut() {
         for step in [1, 2, 7, 1000] {
             let mut out = Vec::new();
-            let mut http2 = Http2::new("host", "/path", 2, &mut out);
+            let mut http2 = Http2::new(&order(), &mut out);
             let now = Instant::now();
             http2.request(now, &mut out);
             http2.request(now, &mut out);
@@ -292,7 +318,7 @@ mod tests {
     #[test]
     fn no_more_streams_are_open_than_wanted() {
         let mut out = Vec::new();
-        let mut http2 = Http2::new("host", "/path", 2, &mut out);
+        let mut http2 = Http2::new(&order(), &mut out);
         for _ in 0..3 {
             http2.request(Instant::now(), &mut out);
         }
@@ -305,7 +331,7 @@ mod tests {
     #[test]
     fn windows_are_opened_again() {
         let mut out = Vec::new();
-        let mut http2 = Http2::new("host", "/path", 2, &mut out);
+        let mut http2 = Http2::new(&order(), &mut out);
         http2.request(Instant::now(), &mut out);
         out.clear();
         let mut bytes = Vec::new();
@@ -321,7 +347,7 @@ mod tests {
     #[test]
     fn pings_and_settings_are_answered() {
         let mut out = Vec::new();
-        let mut http2 = Http2::new("host", "/path", 2, &mut out);
+        let mut http2 = Http2::new(&order(), &mut out);
         out.clear();
         let mut bytes = Vec::new();
         write_frame(&mut bytes, SETTINGS, 0, 0, &[]);

@@ -28,6 +28,9 @@ pub(crate) type Figures = BTreeMap<String, f64>;
 pub(crate) struct Order {
     pub(crate) to: SocketAddr,
     pub(crate) path: String,
+    pub(crate) accept: String,
+    /// What it has already, so that the right answer is 304; HTTP/2 only.
+    pub(crate) etag: Option<String>,
     pub(crate) protocol: Protocol,
     pub(crate) connections: usize,
     /// Requests under way on each connection, at most.

@@ -42,12 +42,11 @@ impl Wire {
     /// A connection for one path, with no more than so many requests under way; writes what it
     /// begins with.
     pub(super) fn new(order: &Order, out: &mut Vec<u8>) -> Wire {
-        let (authority, path) = (order.to.to_string(), &order.path);
         match order.protocol {
-            Protocol::Http1 => Wire::Http1(Http1::new(&authority, path)),
-            Protocol::Http2 => {
-                Wire::Http2(Box::new(Http2::new(&authority, path, order.streams, out)))
+            Protocol::Http1 => {
+                Wire::Http1(Http1::new(&order.to.to_string(), &order.path, &order.accept))
             }
+            Protocol::Http2 => Wire::Http2(Box::new(Http2::new(order, out))),
         }
     }
 

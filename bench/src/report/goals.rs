@@ -3,7 +3,10 @@
 use crate::load::Protocol;
 use crate::plan::{WatchCase, large_case, main_case};
 use crate::results::{Ratio, Results, median};
-use crate::scenarios::{FULL, HANDSHAKES, KUBE, LATENCY, NATIVE, REQUESTS, RESUMED, WATCHES};
+use crate::scenarios::{
+    DISCOVERY, FULL, HANDSHAKES, KNOWN, KUBE, LATENCY, MERGED, NATIVE, PASSED_ON, REQUESTS,
+    RESUMED, WATCHES,
+};
 
 /// One of them.
 pub(crate) struct Goal {
@@ -96,6 +99,11 @@ pub(crate) fn goals(results: &Results) -> Vec<Goal> {
             let what = format!("memory of an idle watch, {case}");
             add(what, haproxy, Bound::AtMost(most), ratio);
         }
+    }
+    let known = results.ratio(DISCOVERY, KNOWN, [MERGED, PASSED_ON], "cpu_us_per_request");
+    if known.is_some() {
+        let what = format!("CPU of merged discovery, {KNOWN}");
+        add(what, "merged / passed on", Bound::AtMost(1.3), known);
     }
     goals
 }

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use crate::results::Results;
-use crate::scenarios::{HANDSHAKES, KUBE, LATENCY, NATIVE, REQUESTS, WATCHES};
+use crate::scenarios::{
+    DISCOVERY, HANDSHAKES, KUBE, LATENCY, NATIVE, PASSED_ON, REQUESTS, WATCHES,
+};
 
 /// A column: its heading, the figure, what to multiply it with, and its decimals.
 type Column = (&'static str, &'static str, f64, usize);
@@ -18,7 +20,7 @@ struct Table {
     columns: &'static [Column],
 }
 
-const TABLES: [Table; 5] = [
+const TABLES: [Table; 6] = [
     Table {
         scenario: REQUESTS,
         title: "As many requests as each can answer",
@@ -73,6 +75,18 @@ const TABLES: [Table; 5] = [
             ("events/s", "events_per_second", 1.0, 0),
             ("delivery p50, µs", "p50_us", 1.0, 0),
             ("delivery p99, µs", "p99_us", 1.0, 0),
+        ],
+    },
+    Table {
+        scenario: DISCOVERY,
+        title: "Merged discovery",
+        base: PASSED_ON,
+        ratios: &[("CPU", "cpu_us_per_request"), ("throughput", "requests_per_second")],
+        columns: &[
+            ("CPU a request, µs", "cpu_us_per_request", 1.0, 1),
+            ("requests/s", "requests_per_second", 1.0, 0),
+            ("MB/s", "body_bytes_per_second", 1e-6, 0),
+            ("RSS, MiB", "rss_mib", 1.0, 1),
         ],
     },
     Table {

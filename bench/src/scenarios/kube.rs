@@ -108,6 +108,8 @@ async fn measure(
     let order = Order {
         to,
         path: JOBS.to_owned(),
+        accept: "application/json".to_owned(),
+        etag: None,
         protocol: Protocol::Http2,
         connections: 16,
         streams: 1,

@@ -1,6 +1,7 @@
 //! What is measured. Each scenario goes through its targets in turn, round after round, so that
 //! what else the machine does falls on all of them alike. Entry item: [`run`].
 
+mod discovery;
 mod handshakes;
 mod kube;
 mod latency;
@@ -15,6 +16,7 @@ use crate::process::Cores;
 use crate::results::Sample;
 use crate::targets::{Bench, Programs, Target};
 
+pub(crate) use discovery::{KNOWN, MERGED, PASSED_ON};
 pub(crate) use handshakes::{FULL, RESUMED};
 pub(crate) use kube::{KubePrograms, NATIVE};
 
@@ -23,8 +25,9 @@ pub(crate) const REQUESTS: &str = "requests";
 pub(crate) const LATENCY: &str = "latency";
 pub(crate) const HANDSHAKES: &str = "handshakes";
 pub(crate) const WATCHES: &str = "watches";
+pub(crate) const DISCOVERY: &str = "discovery";
 pub(crate) const KUBE: &str = "kube";
-pub(crate) const ALL: [&str; 5] = [REQUESTS, LATENCY, HANDSHAKES, WATCHES, KUBE];
+pub(crate) const ALL: [&str; 6] = [REQUESTS, LATENCY, HANDSHAKES, WATCHES, DISCOVERY, KUBE];
 
 /// Measures what is wanted; what fails is said and left out.
 pub(crate) async fn run(
@@ -36,8 +39,8 @@ pub(crate) async fn run(
 ) -> anyhow::Result<(Vec<Sample>, Vec<String>)> {
     let mut run = Run { samples: Vec::new(), failures: Vec::new() };
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|one| one == name);
-    if ALL.iter().any(|name| *name != KUBE && is_wanted(name)) {
-        let mut bench = Bench::start(programs, folder).await?;
+    if [REQUESTS, LATENCY, HANDSHAKES, WATCHES].iter().any(|name| is_wanted(name)) {
+        let mut bench = Bench::start(programs, folder, 0).await?;
         if is_wanted(REQUESTS) {
             let outcome = requests::run(&mut run, plan, &mut bench).await;
             run.ended(REQUESTS, outcome);
@@ -53,6 +56,10 @@ pub(crate) async fn run(
             let outcome = watches::run(&mut run, plan, &mut bench).await;
             run.ended(WATCHES, outcome);
         }
+    }
+    if is_wanted(DISCOVERY) {
+        let outcome = discovery::run(&mut run, plan, programs, folder).await;
+        run.ended(DISCOVERY, outcome);
     }
     if let Some(kube) = kube.filter(|_| is_wanted(KUBE)) {
         let outcome = kube::run(&mut run, plan, programs, kube, folder).await;
@@ -137,6 +144,8 @@ fn order(plan: &Plan, bench: &Bench, target: Target, path: String) -> Order {
     Order {
         to: bench.address(target),
         path,
+        accept: "application/json".to_owned(),
+        etag: None,
         protocol: Protocol::Http2,
         connections: 32,
         streams: 1,

@@ -242,7 +242,8 @@ impl<'a> Case<'a> {
             return refuse(Reason::NobodyReachable);
         }
         // Rows 7 and 8: nobody lists it.
-        if opaque && snapshot.blocking(part).next().is_some() {
+        let unconfirmed = snapshot.awaits_members() || snapshot.blocking(part).next().is_some();
+        if opaque && unconfirmed {
             return refuse(Reason::Unconfirmed);
         }
         self.unlisted(part, unlisted_not_found)
@@ -304,7 +305,8 @@ impl<'a> Case<'a> {
         if self.local_is_unseen(part) {
             return refuse(Reason::LocalViewUnknown);
         }
-        if self.snapshot.unconfirmed(part, asked.arrived).next().is_some() {
+        let mut unconfirmed = self.snapshot.unconfirmed(part, asked.arrived);
+        if self.snapshot.awaits_members() || unconfirmed.next().is_some() {
             return refuse(Reason::Unconfirmed);
         }
         Decision {
@@ -337,8 +339,17 @@ impl<'a> Case<'a> {
     }
 
     /// Rows 1 and 2 for OpenAPI, which describes both halves at once.
-    fn openapi(&self, _path: &OpenApiPath<'_>) -> Decision<'a> {
-        self.described_locally(&Part::ALL).unwrap_or_else(answer)
+    fn openapi(&self, path: &OpenApiPath<'_>) -> Decision<'a> {
+        if let Some(decision) = self.described_locally(&Part::ALL) {
+            return decision;
+        }
+        match path {
+            OpenApiPath::V3Document(key) if self.snapshot.openapi().entry(key).is_none() => {
+                let part = if key.starts_with("apis") { Part::Apis } else { Part::Api };
+                self.unlisted(part, OnNotFound::Refresh)
+            }
+            _ => answer(),
+        }
     }
 
     /// Row 2, and row 1 while a merged document would be incomplete.

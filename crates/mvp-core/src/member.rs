@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::Timestamp;
 use crate::discovery::{GroupList, Part};
+use crate::openapi::Index;
 
 /// A server of the cluster.
 #[derive(Debug, Clone)]
@@ -51,6 +52,8 @@ pub struct View {
     pub api: Option<Seen>,
     /// What `/apis` said.
     pub apis: Option<Seen>,
+    /// What `/openapi/v3` said.
+    pub openapi: Option<Arc<Index>>,
     /// What `/version` said.
     pub release: Option<Release>,
 }
@@ -151,7 +154,7 @@ mod tests {
         let at = |seconds| Timestamp::after_start(Duration::from_secs(seconds));
         let seen = |seconds| Some(Seen { list: Arc::default(), confirmed: at(seconds) });
         let second = Duration::from_secs(1);
-        let view = |api, apis| View { api, apis, release: None };
+        let view = |api, apis| View { api, apis, ..View::default() };
         assert_eq!(view(None, seen(9)).state(at(9), second), ViewState::Unknown);
         assert_eq!(view(seen(8), seen(9)).state(at(9), second), ViewState::Fresh);
         let stale = ViewState::Stale(Duration::from_secs(7));

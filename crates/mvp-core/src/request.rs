@@ -10,6 +10,8 @@ mod query;
 use std::borrow::Cow;
 
 use crate::Verb;
+use crate::discovery::model::AGGREGATED_GROUP;
+use crate::discovery::negotiate::Form;
 
 /// What a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +59,23 @@ pub enum DiscoveryPath<'a> {
     Group(Cow<'a, str>),
     /// `/apis/G/V`, or `/api/V` with an empty group.
     GroupVersion(Cow<'a, str>, Cow<'a, str>),
+}
+
+impl DiscoveryPath<'_> {
+    /// The form of the one document at a path that only we answer: `/apis/apidiscovery.k8s.io/v2`
+    /// gives the aggregated list, where real servers know only the type of that name.
+    pub fn aggregated(&self) -> Option<Form> {
+        match self {
+            DiscoveryPath::GroupVersion(group, version) if group == AGGREGATED_GROUP => {
+                match &**version {
+                    "v2" => Some(Form::AggregatedV2),
+                    "v2beta1" => Some(Form::AggregatedV2beta1),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
 }
 
 /// A path of OpenAPI.

@@ -8,13 +8,14 @@ mod routes;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use documents::Document;
+pub use documents::{Document, Encoded, etag};
 pub(crate) use routes::{Provider, Route};
 
 use crate::Timestamp;
 use crate::discovery::Part;
 use crate::discovery::negotiate::Form;
 use crate::member::{Member, Presence, ViewState};
+use crate::openapi::OpenApi;
 use crate::request::{DiscoveryPath, ResourceRequest};
 use documents::MergedPart;
 use routes::Routes;
@@ -26,8 +27,15 @@ pub struct Snapshot {
     local: Option<usize>,
     built: Timestamp,
     starting: bool,
+    /// Whether it is known who the members are.
+    members_known: bool,
+    /// Whether it is not, and that holds up answers.
+    members_awaited: bool,
     extension_versions: Arc<[(String, String)]>,
     merged: PerPart<Arc<MergedPart>>,
+    /// What the local server alone serves.
+    own: PerPart<Arc<MergedPart>>,
+    openapi: Arc<OpenApi>,
     routes: Arc<Routes>,
 }
 
@@ -37,6 +45,8 @@ pub struct Inputs {
     /// Every member, remembered ones too, in any order. Of two with one ID the one heard of last
     /// counts.
     pub members: Vec<Member>,
+    /// Whether these are all: sources of members may not have said anything yet.
+    pub members_known: bool,
     /// The ID of the local server; a load balancer has none.
     pub local: Option<Arc<str>>,
     /// Groups and versions that an APIService hands to an extension server, whose 404s can say
@@ -114,14 +124,20 @@ impl Snapshot {
         let local = inputs.local.and_then(|id| members.iter().position(|member| member.id == id));
 
         let merged = PerPart::new(|part| {
-            let sources = members
-                .iter()
-                .filter_map(|member| Some((&member.id, &member.view.part(part)?.list)));
-            match previous.map(|snapshot| snapshot.merged.of(part)) {
-                Some(old) if old.is_of(sources.clone()) => Arc::clone(old),
-                _ => Arc::new(MergedPart::build(sources)),
-            }
+            let merged = merge(part, members.iter(), previous.map(|old| old.merged.of(part)));
+            // What is asked for most is written before anybody asks.
+            merged.root(part, Form::AggregatedV2);
+            merged
         });
+        let own = PerPart::new(|part| {
+            let local = local.and_then(|local| members.get(local));
+            merge(part, local.into_iter(), previous.map(|old| old.own.of(part)))
+        });
+        let same = |part: &Part| {
+            previous.is_some_and(|old| Arc::ptr_eq(old.merged.of(*part), merged.of(*part)))
+        };
+        let surface_changed = !Part::ALL.iter().all(same);
+        let openapi = OpenApi::build(&members, previous.map(|old| &old.openapi), surface_changed);
         let routes = match previous {
             Some(old)
                 if old.routes_hold(&members, &merged)
@@ -145,8 +161,13 @@ impl Snapshot {
             local,
             built: inputs.now,
             starting: inputs.now.since(inputs.started) < inputs.policy.startup,
+            members_known: inputs.members_known,
+            members_awaited: !inputs.members_known
+                && inputs.now.since(inputs.started) <= inputs.policy.blocks_for,
             extension_versions: inputs.extension_versions,
             merged,
+            own,
+            openapi,
             routes,
         }
     }
@@ -197,19 +218,24 @@ impl Snapshot {
     /// A merged discovery document. Nothing where no member serves what it would describe, or
     /// where the path has no such form.
     pub fn document(&self, path: &DiscoveryPath<'_>, form: Form) -> Option<&Document> {
-        match path {
-            DiscoveryPath::Api => Some(self.merged.api.root(Part::Api, form)),
-            DiscoveryPath::Apis => Some(self.merged.apis.root(Part::Apis, form)),
-            DiscoveryPath::Group(group) if form == Form::Legacy => self.merged.apis.group(group),
-            DiscoveryPath::GroupVersion(group, version) if form == Form::Legacy => {
-                self.merged.of(Part::of_group(group)).version(group, version)
-            }
-            _ => None,
-        }
+        self.merged.document(path, form)
+    }
+
+    /// The same of the local server alone.
+    pub fn own_document(&self, path: &DiscoveryPath<'_>, form: Form) -> Option<&Document> {
+        self.own.document(path, form)
+    }
+
+    /// What members say about their schemas.
+    pub fn openapi(&self) -> &OpenApi {
+        &self.openapi
     }
 
     /// Whether some member serves what a discovery path describes.
     pub(crate) fn describes(&self, path: &DiscoveryPath<'_>) -> bool {
+        if path.aggregated().is_some() {
+            return true;
+        }
         match path {
             DiscoveryPath::Api | DiscoveryPath::Apis => true,
             DiscoveryPath::Group(group) => self.merged.apis.has_group(group),
@@ -236,7 +262,13 @@ impl Snapshot {
     pub fn is_incomplete_start(&self, part: Part) -> bool {
         let unseen = |member: &Member| member.view.part(part).is_none();
         let local_unseen = self.local().is_some_and(unseen);
-        self.starting && (local_unseen || self.blocking(part).any(unseen))
+        self.starting && (!self.members_known || local_unseen || self.blocking(part).any(unseen))
+    }
+
+    /// Whether there may be members that nobody has named yet. While there may, nobody knows that a
+    /// thing is not served; but a source that never says anything must not wedge a cluster.
+    pub fn awaits_members(&self) -> bool {
+        self.members_awaited
     }
 
     pub(crate) fn is_extension(&self, group: &str, version: &str) -> bool {
@@ -249,6 +281,36 @@ impl Snapshot {
         let key = |member: &Member| (Arc::clone(&member.id), member.view.release);
         Part::ALL.iter().all(|part| Arc::ptr_eq(self.merged.of(*part), merged.of(*part)))
             && self.members().map(key).eq(members.iter().map(key))
+    }
+}
+
+/// What these members serve of one half of the API surface, taken over where it did not change.
+fn merge<'a>(
+    part: Part,
+    members: impl Iterator<Item = &'a Member> + Clone,
+    previous: Option<&Arc<MergedPart>>,
+) -> Arc<MergedPart> {
+    let sources = members.filter_map(|member| Some((&member.id, &member.view.part(part)?.list)));
+    match previous {
+        Some(old) if old.is_of(sources.clone()) => Arc::clone(old),
+        _ => Arc::new(MergedPart::build(sources)),
+    }
+}
+
+impl PerPart<Arc<MergedPart>> {
+    fn document(&self, path: &DiscoveryPath<'_>, form: Form) -> Option<&Document> {
+        if let Some(form) = path.aggregated() {
+            return Some(self.apis.root(Part::Apis, form));
+        }
+        match path {
+            DiscoveryPath::Api => Some(self.api.root(Part::Api, form)),
+            DiscoveryPath::Apis => Some(self.apis.root(Part::Apis, form)),
+            DiscoveryPath::Group(group) if form == Form::Legacy => self.apis.group(group),
+            DiscoveryPath::GroupVersion(group, version) if form == Form::Legacy => {
+                self.of(Part::of_group(group)).version(group, version)
+            }
+            _ => None,
+        }
     }
 }
 

@@ -57,7 +57,7 @@ impl<M: Membership> Embed<M> {
         let layer =
             MixedVersionLayer::new(reader.clone(), Some(peers), slot.clone(), Arc::clone(&metrics));
         let local = settings.local.clone().map(|id| (id, slot));
-        let reach = Reachable { local, peers: Some((forwarder, health)) };
+        let reach = Reachable { local, peers: Some((forwarder, health)), ourselves: None };
         tokio::spawn(control::run(membership, reach, settings, writer, Arc::clone(&metrics), stop));
         Embedded { layer, reader, metrics }
     }

@@ -3,6 +3,7 @@
 
 mod denied;
 mod discovery;
+mod openapi;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -13,10 +14,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as HttpBody;
 use mvp_core::decide::{Action, Asked, Decision, Denial, LocalHealth, OnNotFound, Origin, Reason};
 use mvp_core::discovery::Part;
+use mvp_core::discovery::negotiate::{Form, asks_nopeer};
 use mvp_core::request::DiscoveryPath;
 use mvp_core::{RequestInfo, Snapshot, Timestamp, decide};
 use tower_layer::Layer;
@@ -30,7 +32,7 @@ use crate::error::Stage;
 use crate::identity::{Identity, RemoteHeaders};
 use crate::local::{LocalSlot, SharedLocal};
 use crate::metrics::{Failover, Metrics, Outcome};
-use crate::peers::{INSISTS, Peers, Replays, mark_lost, mark_refused, unmark};
+use crate::peers::{INSISTS, INSTANCE, Peers, Replays, mark_lost, mark_refused, unmark};
 use crate::status;
 use denied::Denied;
 
@@ -49,6 +51,8 @@ struct Shared {
     peers: Option<Peers>,
     local: LocalSlot,
     local_state: Option<LocalState>,
+    /// What peers are told, so that one who finds itself knows.
+    instance: Option<HeaderValue>,
     metrics: Arc<Metrics>,
 }
 
@@ -61,7 +65,15 @@ impl MixedVersionLayer {
         local: LocalSlot,
         metrics: Arc<Metrics>,
     ) -> MixedVersionLayer {
-        let shared = Shared { reader, peers, local, local_state: None, metrics };
+        let (local_state, instance) = (None, None);
+        let shared = Shared { reader, peers, local, local_state, instance, metrics };
+        MixedVersionLayer { shared: Arc::new(shared) }
+    }
+
+    /// Tells peers which process this is: one that finds itself must not be its own peer.
+    #[must_use]
+    pub fn with_instance(self, instance: HeaderValue) -> MixedVersionLayer {
+        let shared = Shared { instance: Some(instance), ..Arc::unwrap_or_clone(self.shared) };
         MixedVersionLayer { shared: Arc::new(shared) }
     }
 
@@ -134,7 +146,11 @@ where
                 identity,
                 parts,
             };
-            Ok(exchange.serve(inner).await)
+            let mut response = exchange.serve(inner).await;
+            if let (Origin::Peer, Some(instance)) = (origin, &shared.instance) {
+                response.headers_mut().insert(INSTANCE, instance.clone());
+            }
+            Ok(response)
         })
     }
 }
@@ -238,8 +254,11 @@ impl Exchange<'_> {
                 self.record(&info, &refused(&decision), member.as_deref(), response.status());
                 return response;
             };
-            // Row 9: the local server went away. Where the request may, it goes to a peer.
-            if let Some(stage) = self.lost(&response)
+            // Row 9: the local server went away, or just came. Where the request may, it goes to a peer.
+            if let Some(stage) = self.lost(&response).or_else(|| {
+                let premature = self.is_premature(&info, &response);
+                (premature && member == local_id(&snapshot)).then_some(Stage::Refused)
+            })
                 && local_lost.is_none()
                 && replays.take(stage)
                 // One that was not sent is a new decision; one that was costs somebody twice.
@@ -313,6 +332,14 @@ impl Exchange<'_> {
         Some(*stage)
     }
 
+    /// Whether the local server forbids it because it has only just started: until it has read its
+    /// rules, it forbids what may be done, too. It looked no further.
+    fn is_premature(&self, info: &RequestInfo<'_>, response: &Response<Body>) -> bool {
+        response.status() == StatusCode::FORBIDDEN
+            && matches!(info, RequestInfo::Resource(_))
+            && self.shared.local_state.as_ref().is_some_and(LocalState::is_starting)
+    }
+
     /// The members that have not said since this request came what they serve.
     fn quiet(&self, info: &RequestInfo<'_>, snapshot: &Snapshot) -> Vec<String> {
         let part = match info {
@@ -330,9 +357,19 @@ impl Exchange<'_> {
         RequestInfo::parse(self.parts.method.as_str(), uri.path(), uri.query())
     }
 
+    /// Whether the local server's own document is to be passed on. Its older lists are not: during
+    /// skew they are false, and what we know of it says better what it serves.
     fn accepts_only_local(&self, info: &RequestInfo<'_>) -> bool {
-        let RequestInfo::Discovery(path) = info else { return false };
-        answer::accepted(&self.parts.headers, path).is_some_and(|accepted| accepted.nopeer)
+        let headers = &self.parts.headers;
+        match info {
+            RequestInfo::Discovery(path) => {
+                answer::accepted(headers, path).is_some_and(|accepted| {
+                    accepted.nopeer && accepted.form != Form::Legacy && path.aggregated().is_none()
+                })
+            }
+            RequestInfo::OpenApi(_) => asks_nopeer(answer::accept(headers)),
+            _ => false,
+        }
     }
 
     /// Sends the request to the local server; nothing where its body is no longer at hand.
@@ -372,7 +409,7 @@ impl Exchange<'_> {
             // There is no body to tell by: the view has to.
             _ => self.parts.method == Method::HEAD && !decision.listed,
         };
-        let Inspected { response, of_routing } = inspect_not_found(response).await;
+        let Inspected { response, is_it: of_routing } = inspect_not_found(response).await;
         if always || of_routing {
             Doubt::NotFound { response, of_routing }
         } else {

@@ -71,6 +71,16 @@ impl SharedLocal {
     }
 }
 
+/// Whichever server is there by then.
+impl Ask for LocalSlot {
+    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, String> {
+        match self.get() {
+            Some(local) => local.ask(request).await,
+            None => Err("the local server is not there yet".to_owned()),
+        }
+    }
+}
+
 impl Ask for SharedLocal {
     async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, String> {
         let service = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();

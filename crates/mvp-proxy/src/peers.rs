@@ -3,6 +3,7 @@
 //! What a member cannot have processed goes to each other one in turn. What it may have processed
 //! goes to one other, and only if it changes nothing. Both are paid for out of a budget.
 
+mod any;
 mod budget;
 mod health;
 mod order;
@@ -25,11 +26,12 @@ use crate::data::tunnel::is_asked_for;
 use crate::data::{Forwarder, Opened, Replay, Target, broken_off, server_name};
 use crate::error::{SendError, Stage};
 use crate::metrics::{Failover, Metrics};
+pub use any::AnyMember;
 use budget::Budget;
 pub use health::Health;
 use health::{Answered, MemberHealth};
 use order::{Choice, Kind, order};
-pub use reach::{Reachable, Reached};
+pub use reach::{Ourselves, Reachable, Reached};
 use sticky::{Resource, Sticky};
 
 /// Says to a peer that its request was refused, why, and that nothing of it was processed.
@@ -40,6 +42,9 @@ pub(crate) const LOST: HeaderName = HeaderName::from_static("x-mvp-lost");
 
 /// Asks a peer for what it would rather not do, its server not being ready: nobody else does it.
 pub(crate) const INSISTS: HeaderName = HeaderName::from_static("x-mvp-insists");
+
+/// Says to a peer which process answers.
+pub(crate) const INSTANCE: HeaderName = HeaderName::from_static("x-mvp-instance");
 
 /// A request that insists.
 #[derive(Debug, Clone, Copy)]
@@ -172,6 +177,22 @@ impl Peers {
         let mut replays = Replays::Allowed;
         let choices = self.order(peers, Kind::Read, None, &replays);
         self.send_to(&choices, Kind::Read, &mut replays, |member| Some(request(member))).await
+    }
+
+    /// Asks one peer.
+    pub(crate) async fn ask_one(
+        &self,
+        member: &Member,
+        request: impl Fn(&Member) -> Request<Body>,
+    ) -> Sent {
+        let mut replays = Replays::Allowed;
+        let choices = self.order(std::iter::once(member), Kind::Read, None, &replays);
+        self.send_to(&choices, Kind::Read, &mut replays, |member| Some(request(member))).await
+    }
+
+    /// How the control loop, or whoever asks in its stead, reaches them.
+    pub(crate) fn ways(&self) -> (Arc<Forwarder>, Health) {
+        (Arc::clone(&self.forwarder), self.health.clone())
     }
 
     fn order<'a>(
@@ -351,6 +372,7 @@ pub(crate) fn mark_lost(response: &mut Response<Body>) {
 pub(crate) fn unmark<B>(response: &mut Response<B>) {
     response.headers_mut().remove(REFUSED);
     response.headers_mut().remove(LOST);
+    response.headers_mut().remove(INSTANCE);
 }
 
 /// Says in a refusal to a peer that nothing was processed.
@@ -362,7 +384,7 @@ fn present(snapshot: &Snapshot) -> impl Iterator<Item = &Member> {
     snapshot.members().filter(|member| member.presence == Presence::Present)
 }
 
-fn target(member: &Member) -> Option<Target> {
+pub(crate) fn target(member: &Member) -> Option<Target> {
     Some(Target {
         id: Arc::clone(&member.id),
         address: Arc::clone(member.address.as_ref()?),

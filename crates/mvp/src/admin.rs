@@ -12,7 +12,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use tokio::net::TcpListener;
 
 /// Answers on a listener until `shutdown` resolves; requests under way are finished.
@@ -32,6 +32,7 @@ pub(crate) fn router(admin: Admin) -> Router {
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .route("/debug/snapshot", get(snapshot))
+        .route("/forget", post(forget))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn(uncached))
@@ -47,7 +48,15 @@ pub(crate) struct Admin {
     pub metrics: Arc<dyn Fn(&mut String) + Send + Sync>,
     /// What the current snapshot holds.
     pub snapshot: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
+    /// Ends the memory of a member that left, or says why not.
+    pub forget: Arc<Forget>,
 }
+
+/// Ends the memory of the member of that ID.
+pub(crate) type Forget = dyn Fn(&str) -> Result<(), String> + Send + Sync;
+
+/// A page in a browser cannot send it to a host that does not ask for it.
+pub(crate) const ADMIN_HEADER: &str = "x-mvp-admin";
 
 /// One check of readiness.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +73,8 @@ const INDEX: &str = "mvp, the Mixed Version Proxy for Kubernetes
 /readyz            ok when it may get traffic; ?verbose lists every check
 /metrics           OpenMetrics
 /debug/snapshot    members, views and routes as JSON
+
+mvp forget ID      ends the memory of a member that left
 ";
 
 async fn index() -> Response {
@@ -114,6 +125,21 @@ async fn snapshot(State(admin): State<Admin>) -> Response {
     ([(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
+async fn forget(
+    State(admin): State<Admin>,
+    RawQuery(query): RawQuery,
+    request: Request,
+) -> Response {
+    let id = query.as_deref().and_then(|query| query.strip_prefix("id=")).unwrap_or_default();
+    if id.is_empty() || !request.headers().contains_key(ADMIN_HEADER) {
+        return text(StatusCode::BAD_REQUEST, "use mvp forget ID\n");
+    }
+    match (admin.forget)(id) {
+        Ok(()) => text(StatusCode::OK, format!("{id} is forgotten\n")),
+        Err(problem) => text(StatusCode::CONFLICT, format!("{problem}\n")),
+    }
+}
+
 async fn not_found() -> Response {
     text(StatusCode::NOT_FOUND, "not found; see / for what is here\n")
 }
@@ -161,7 +187,33 @@ mod tests {
             readiness: Arc::new(move || vec![check("listener", None), check("local", problem)]),
             metrics: Arc::new(|out| out.push_str("# EOF\n")),
             snapshot: Arc::new(|| json!({"members": ["a"]})),
+            forget: Arc::new(|id| match id {
+                "gone" => Ok(()),
+                other => Err(format!("there is no member {other}")),
+            }),
         }
+    }
+
+    #[tokio::test]
+    async fn members_are_forgotten_by_hand_alone() {
+        for (id, header, code, said) in [
+            ("?id=gone", true, 200, "gone is forgotten\n"),
+            ("?id=other", true, 409, "there is no member other\n"),
+            ("?id=gone", false, 400, "use mvp forget ID\n"),
+            ("?id=", true, 400, "use mvp forget ID\n"),
+            ("", true, 400, "use mvp forget ID\n"),
+        ] {
+            let mut request = Request::builder().method(Method::POST).uri(format!("/forget{id}"));
+            if header {
+                request = request.header(ADMIN_HEADER, "1");
+            }
+            let request = request.body(Body::empty()).unwrap();
+            let (parts, body) = router(admin(None)).oneshot(request).await.unwrap().into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            assert_eq!((parts.status.as_u16(), &*body), (code, said.as_bytes()), "{id} {header}");
+        }
+        let (code, ..) = ask(admin(None), Method::GET, "/forget?id=gone").await;
+        assert_eq!(code, StatusCode::METHOD_NOT_ALLOWED);
     }
 
     #[tokio::test]

@@ -11,6 +11,7 @@ mod url;
 mod values;
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -18,7 +19,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 pub(crate) use file::Origins;
 pub(crate) use serve_args::ServeArgs;
 pub(crate) use url::{Peer, ServerUrl, server_url};
-pub(crate) use values::{FeatureGate, MAX_WORKERS, MembershipSource, server_id};
+pub(crate) use values::{FeatureGate, MAX_WORKERS, MembershipSource, server_id, server_id_at};
 
 use crate::mistake::Mistake;
 use file::ConfigFile;
@@ -49,6 +50,7 @@ pub(crate) fn parse(argv: Vec<OsString>) -> Result<Invocation, Stop> {
     Ok(match cli.command {
         Command::Serve(args) => Invocation::Serve(args, origins),
         Command::Demo(args) => Invocation::Demo(args),
+        Command::Forget(args) => Invocation::Forget(args),
         Command::Version => Invocation::Version,
     })
 }
@@ -60,6 +62,8 @@ pub(crate) enum Invocation {
     Serve(Box<ServeArgs>, Origins),
     /// `mvp demo`.
     Demo(DemoArgs),
+    /// `mvp forget`.
+    Forget(ForgetArgs),
     /// `mvp version`.
     Version,
 }
@@ -99,8 +103,23 @@ enum Command {
     Serve(Box<ServeArgs>),
     /// Run a small cluster of API servers in one process, to try it in a minute.
     Demo(DemoArgs),
+    /// End the memory of a member that left, at the gateway of this host: what only it served is 404
+    /// then, not 503.
+    Forget(ForgetArgs),
     /// Print the version.
     Version,
+}
+
+/// The flags of `mvp forget`.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub(crate) struct ForgetArgs {
+    /// The ID of the member.
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Where the gateway has its --admin-bind-address.
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:6480")]
+    #[arg(value_parser = values::socket_address)]
+    pub admin_address: SocketAddr,
 }
 
 /// The flags of `mvp demo`.

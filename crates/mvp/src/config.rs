@@ -5,6 +5,7 @@
 //! The first mistake found is told, in the order of the help page.
 
 mod address;
+mod etcd;
 pub(crate) mod peers_file;
 pub(crate) mod pem;
 mod server_id;
@@ -15,6 +16,7 @@ use std::time::{Duration, SystemTime};
 use http::HeaderName;
 
 pub(crate) use crate::cli::{MembershipSource, Peer, ServerUrl};
+pub(crate) use etcd::EtcdConfig;
 pub(crate) use peers_file::PeersFile;
 pub(crate) use pem::{CertificateFile, KeyPair};
 
@@ -38,8 +40,8 @@ pub(crate) struct ServeConfig {
     pub serving: KeyPair,
     /// Where peers reach us, if it can be known; its port is 0 where that of `listen` is.
     pub advertise: Option<SocketAddr>,
-    /// The server we stand beside.
-    pub local: LocalServer,
+    /// The server we stand beside; a load balancer stands beside none.
+    pub local: Option<LocalServer>,
     /// The other members.
     pub peers: Peers,
     /// CAs of client certificates.
@@ -84,14 +86,18 @@ pub(crate) struct LocalServer {
 pub(crate) struct Peers {
     /// The CAs to verify them with; without any, nothing is merged or proxied.
     pub ca: Option<CertificateFile>,
-    /// Where members come from.
-    pub membership: MembershipSource,
+    /// Where members come from; nowhere, where nothing is sent to peers.
+    pub membership: Vec<MembershipSource>,
+    /// The servers that a load balancer stands before.
+    pub servers: Vec<ServerUrl>,
     /// Those that flags name; IDs differ from each other and from ours.
     pub named: Vec<Peer>,
     /// Those that a file names, which may change.
     pub file: Option<PeersFile>,
     /// How long one that left is remembered.
     pub forget_after: Duration,
+    /// The cluster's etcd.
+    pub etcd: Option<EtcdConfig>,
 }
 
 /// Whose headers say who the user is, and which headers. The names matter even where nobody is
@@ -132,27 +138,42 @@ impl ServeConfig {
                     "the certificate to serve with, and --tls-private-key-file",
                 )
             })?;
-        let url = args.local_server.ok_or_else(|| {
-            required("local-server", "the API server to stand beside, as https://HOST:PORT")
-        })?;
-        if address::is_own_listener(&url, listen) {
-            let sentence = format!(
-                "{url} is where mvp itself listens; move one of them with --bind-address or \
-                 --secure-port"
-            );
-            return Err(Mistake::usage(origins.name("local-server"), sentence));
+        let beside = (args.local_server.as_ref(), "local-server");
+        let before = args.servers.iter().map(|url| (Some(url), "servers"));
+        for (url, key) in std::iter::once(beside).chain(before) {
+            if let Some(url) = url.filter(|url| address::is_own_listener(url, listen)) {
+                let sentence = format!(
+                    "{url} is where mvp itself listens; move one of them with --bind-address or \
+                     --secure-port"
+                );
+                return Err(Mistake::usage(origins.name(key), sentence));
+            }
         }
         let peer_ca = files.authorities("peer-ca-file", args.peer_ca_file)?;
-        let local_ca = match files.authorities("local-ca-file", args.local_ca_file)? {
-            Some(ca) => ca,
-            None => peer_ca.clone().ok_or_else(|| {
-                required("local-ca-file", "the CAs to verify the local server with")
-            })?,
+        let local_ca = files.authorities("local-ca-file", args.local_ca_file)?;
+        let local = match (args.local_server, args.servers.is_empty()) {
+            (Some(_), false) => {
+                let sentence = "given with --local-server; stand beside one server, or before all";
+                return Err(Mistake::usage(origins.name("servers"), sentence));
+            }
+            (None, true) => {
+                let what = "the API server to stand beside, as https://HOST:PORT, or --servers to \
+                            stand before";
+                return Err(required("local-server", what));
+            }
+            (Some(url), true) => {
+                let ca = local_ca.or_else(|| peer_ca.clone()).ok_or_else(|| {
+                    required("local-ca-file", "the CAs to verify the local server with")
+                })?;
+                let id = args.server_id.map_or_else(server_id::of_this_host, Ok)?;
+                Some(LocalServer { id, url, ca })
+            }
+            (None, false) if peer_ca.is_none() => {
+                return Err(required("peer-ca-file", "the CAs to verify the --servers with"));
+            }
+            (None, false) => None,
         };
-        let id = match args.server_id {
-            Some(id) => id,
-            None => server_id::of_this_host()?,
-        };
+        let id = local.as_ref().map_or_else(String::new, |local| local.id.clone());
         distinct(&id, &args.peer, origins)?;
         let peers_file = match args.peers_file {
             Some(path) => {
@@ -180,24 +201,57 @@ impl ServeConfig {
             let FeatureGate::UnknownVersionInteroperabilityProxy(on) = gate;
             *on
         });
+        let etcd = EtcdConfig::check(
+            &mut files,
+            args.etcd_servers,
+            args.etcd_cafile,
+            (args.etcd_certfile, args.etcd_keyfile),
+            args.etcd_prefix,
+            origins,
+        )?;
+        let named = !args.peer.is_empty() || peers_file.is_some() || local.is_none();
+        let membership = match (&*args.membership, interoperability && peer_ca.is_some()) {
+            (_, false) => Vec::new(),
+            ([], true) if named => vec![MembershipSource::Static],
+            ([], true) if etcd.is_some() => vec![MembershipSource::Etcd],
+            ([], true) => vec![MembershipSource::Leases],
+            (sources, true) => sources.to_vec(),
+        };
+        if membership.contains(&MembershipSource::Etcd) && etcd.is_none() {
+            let sentence = "etcd needs --etcd-servers; give them as kube-apiserver has them";
+            return Err(Mistake::usage(origins.name("membership"), sentence));
+        }
+        let advertise = address::advertised(
+            args.peer_advertise_ip.or(args.advertise_address),
+            args.peer_advertise_port,
+            listen,
+        );
+        let announces = [MembershipSource::Leases, MembershipSource::Etcd];
+        if announces.iter().any(|source| membership.contains(source)) {
+            if local.is_none() {
+                let sentence = "who stands before all servers is no member, and announces itself \
+                                nowhere; use static, endpoints or both";
+                return Err(Mistake::usage(origins.name("membership"), sentence));
+            }
+            let given = args.peer_advertise_ip.is_some() || args.advertise_address.is_some();
+            address::announced(advertise, given, origins)?;
+        }
         let mut config = Self {
             listen,
             share_port: args.permit_port_sharing,
             shutdown_delay: args.shutdown_delay_duration,
             shutdown_grace: args.shutdown_grace_period,
             serving,
-            advertise: address::advertised(
-                args.peer_advertise_ip.or(args.advertise_address),
-                args.peer_advertise_port,
-                listen,
-            ),
-            local: LocalServer { id, url, ca: local_ca },
+            advertise,
+            local,
             peers: Peers {
                 ca: peer_ca,
-                membership: args.membership,
+                membership,
+                servers: args.servers,
                 named: args.peer,
                 file: peers_file,
                 forget_after: args.forget_after,
+                etcd,
             },
             client_ca,
             request_header,
@@ -212,6 +266,10 @@ impl ServeConfig {
             warnings: files.into_warnings(),
             origins: origins.clone(),
         };
+        if config.local.is_none() && !config.interoperability {
+            let sentence = "off, but there is no --local-server to be a plain reverse proxy of";
+            return Err(Mistake::usage(origins.name("feature-gates"), sentence));
+        }
         config.needs_identity()?;
         config.warn();
         Ok(config)

@@ -2,7 +2,7 @@
 
 use mvp_core::decide::LocalHealth;
 use mvp_core::discovery::Part;
-use mvp_core::member::{MemberKind, Presence, ViewState};
+use mvp_core::member::{Member, MemberKind, Presence, ViewState};
 use mvp_core::{Snapshot, Timestamp};
 use serde_json::{Value, json};
 
@@ -25,6 +25,7 @@ pub(crate) fn is_settled(snapshot: &Snapshot) -> bool {
 /// is well: while it is not, others can serve its clients without a detour.
 pub(crate) fn readiness(reader: &SnapshotReader, state: &LocalState) -> Vec<Check> {
     let snapshot = reader.load();
+    let beside = snapshot.local().is_some();
     let because = |id: &str| reader.trouble(id).map_or_else(String::new, |why| format!(" ({why})"));
     let local = snapshot.local().and_then(|local| {
         let unseen = Part::ALL.into_iter().find(|part| local.view.part(*part).is_none())?;
@@ -32,7 +33,12 @@ pub(crate) fn readiness(reader: &SnapshotReader, state: &LocalState) -> Vec<Chec
         Some(format!("{} of the local server was not seen yet{why}", unseen.path()))
     });
     let local = match (snapshot.local(), state.get()) {
-        (None, _) => Some("the local server was not asked yet".to_owned()),
+        // A load balancer needs anybody.
+        (None, _) => {
+            let seen = |member: &Member| Part::ALL.iter().all(|p| member.view.part(*p).is_some());
+            let nobody = !snapshot.members().any(seen);
+            nobody.then(|| "no server was seen yet".to_owned())
+        }
         (_, LocalHealth::Unreachable) => {
             Some(format!("the local server cannot be reached ({})", state.trouble()))
         }
@@ -52,7 +58,7 @@ pub(crate) fn readiness(reader: &SnapshotReader, state: &LocalState) -> Vec<Chec
         .collect();
     let members = (!unseen.is_empty()).then(|| format!("not seen yet: {}", unseen.join(", ")));
     vec![
-        Check { name: "local-server".to_owned(), problem: local },
+        Check { name: if beside { "local-server" } else { "servers" }.to_owned(), problem: local },
         Check { name: "members".to_owned(), problem: members },
     ]
 }

@@ -9,8 +9,10 @@ mod cli;
 mod config;
 mod demo;
 mod files;
+mod forget;
 mod inside;
 mod logging;
+mod members;
 mod mistake;
 mod reload;
 mod serve;
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
             }
         }
         Invocation::Demo(args) => forgive_broken_pipe(demo::run(args)),
+        Invocation::Forget(args) => forgive_broken_pipe(forget::run(&args)),
         Invocation::Version => forgive_broken_pipe(version()),
     };
     match outcome {

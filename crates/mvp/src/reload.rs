@@ -17,11 +17,13 @@ mod tests;
 use std::collections::BTreeMap;
 use std::mem;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, SystemTime};
 
+use mvp_core::Timestamp;
+use mvp_core::member::MemberKind;
+use mvp_membership::{Claim, Claims};
 use mvp_net::ReloadableTls;
-use mvp_proxy::control::MemberRecord;
 use mvp_proxy::data::ReloadableOutbound;
 use tokio::sync::watch;
 
@@ -46,7 +48,8 @@ pub(crate) struct InForce {
     pub(crate) tls: ReloadableTls,
     pub(crate) outbound_local: ReloadableOutbound,
     pub(crate) outbound_peers: Option<ReloadableOutbound>,
-    pub(crate) members: watch::Sender<Vec<MemberRecord>>,
+    /// Those that flags and the peers file name.
+    pub(crate) members: watch::Sender<Claims>,
 }
 
 /// Looks at the files, and replaces what is in force.
@@ -169,9 +172,11 @@ impl Reloader {
     /// certificate may need the new CA. Requests that are under way stay where they are.
     fn reload_outbound(&mut self, files: &mut Files<'_>) {
         let config = &mut self.config;
-        let old = (config.proxy_client.clone(), config.local.ca.clone(), config.peers.ca.clone());
+        let local_ca = config.local.as_ref().map(|local| local.ca.clone());
+        let old = (config.proxy_client.clone(), local_ca, config.peers.ca.clone());
         let mut keys = Vec::new();
-        for ca in [Some(&mut config.local.ca), config.peers.ca.as_mut()].into_iter().flatten() {
+        let local_ca = config.local.as_mut().map(|local| &mut local.ca);
+        for ca in [local_ca, config.peers.ca.as_mut()].into_iter().flatten() {
             if let Some(new) = self.report.take(ca.key, new_authorities(files, ca)) {
                 keys.push(ca.key);
                 *ca = new;
@@ -183,7 +188,7 @@ impl Reloader {
         if keys.is_empty() {
             return;
         }
-        let local = tls::outbound(&self.config, &self.config.local.ca);
+        let local = tls::outbound_local(&self.config);
         let peers = self.config.peers.ca.as_ref().map(|ca| tls::outbound(&self.config, ca));
         match local.and_then(|local| Ok((local, peers.transpose()?))) {
             Ok((local, peers)) => {
@@ -195,7 +200,11 @@ impl Reloader {
             }
             Err(error) => {
                 let config = &mut self.config;
-                (config.proxy_client, config.local.ca, config.peers.ca) = old;
+                let local_ca;
+                (config.proxy_client, local_ca, config.peers.ca) = old;
+                if let (Some(local), Some(ca)) = (&mut config.local, local_ca) {
+                    local.ca = ca;
+                }
                 self.report.failed(&keys, &format!("{error:#}"));
             }
         }
@@ -239,8 +248,8 @@ impl Reloader {
         let loaded = if held.as_ref() == Ok(&file.bytes) {
             Ok(None)
         } else {
-            let (own, origins) = (&self.config.local.id, &self.config.origins);
-            PeersFile::check(file.path.clone(), held, own, named, origins).map(Some)
+            let own = self.config.local.as_ref().map_or("", |local| &local.id);
+            PeersFile::check(file.path.clone(), held, own, named, &self.config.origins).map(Some)
         };
         let Some(new) = self.report.take(peers_file::KEY, loaded) else { return };
         self.config.peers.file = Some(new);
@@ -250,18 +259,32 @@ impl Reloader {
 }
 
 /// The members that flags and the peers file name; nobody where nothing is sent to peers.
-pub(crate) fn members(config: &ServeConfig) -> Vec<MemberRecord> {
+pub(crate) fn members(config: &ServeConfig) -> Claims {
     if !config.serves_peers() {
-        return Vec::new();
+        return Claims { read: true, ..Claims::default() };
     }
     let written = config.peers.file.iter().flat_map(|file| &file.peers);
-    let record = |peer: &Peer| MemberRecord {
-        id: peer.id.as_str().into(),
+    let claim = |peer: &Peer| Claim {
+        id: Some(peer.id.as_str().into()),
         address: Some(peer.url.authority().into()),
         kind: peer.kind,
         heard: None,
+        announced: false,
+        since: Timestamp::default(),
+        seniority: Arc::default(),
     };
-    config.peers.named.iter().chain(written).map(record).collect()
+    // Who names no ID means whoever is there.
+    let before = config.peers.servers.iter().map(|url| Claim {
+        id: None,
+        address: Some(url.authority().into()),
+        kind: MemberKind::Bare,
+        heard: None,
+        announced: false,
+        since: Timestamp::default(),
+        seniority: Arc::default(),
+    });
+    let claims = config.peers.named.iter().chain(written).map(claim).chain(before).collect();
+    Claims { claims, read: true, ..Claims::default() }
 }
 
 /// A pair, if it is not the one in use.
@@ -300,7 +323,7 @@ fn certificates(config: &ServeConfig) -> impl Iterator<Item = &CertificateFile> 
     let bundles = [
         config.client_ca.as_ref(),
         config.request_header.ca.as_ref(),
-        Some(&config.local.ca),
+        config.local.as_ref().map(|local| &local.ca),
         config.peers.ca.as_ref(),
     ];
     chains.into_iter().chain(bundles).flatten()

@@ -10,24 +10,25 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
+use http::HeaderValue;
 use mvp_core::member::{Member, MemberKind};
 use mvp_net::{Limits, ReloadableTls, bind, bind_workers};
-use mvp_proxy::control::{
-    self, Clock, ControlSettings, LocalState, SnapshotReader, WatchedMembership, channel,
-};
+use mvp_proxy::control::{self, Clock, ControlSettings, LocalState, SnapshotReader, channel};
 use mvp_proxy::data::{Forwarder, Remote, Target, server_name};
 use mvp_proxy::identity::{AuthenticateLayer, RemoteHeaders};
 use mvp_proxy::metrics::Metrics;
-use mvp_proxy::peers::{Health, Peers, Reachable};
+use mvp_proxy::peers::{AnyMember, Health, Ourselves, Peers, Reachable};
 use mvp_proxy::{LocalSlot, MixedVersionLayer};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tower::util::Either;
 use tower_layer::Layer;
 
 use crate::admin::{self, Admin};
 use crate::config::ServeConfig;
 use crate::inside;
+use crate::members::{self, Members, Standing};
 use crate::reload::{self, InForce, ReloadMetrics, Reloader};
 use crate::shutdown::Shutdown;
 use crate::signals::Signals;
@@ -60,6 +61,7 @@ pub(crate) fn run(config: ServeConfig) -> anyhow::Result<()> {
     // With port 0 the system chose.
     let listen = listeners.first().map_or(Ok(config.listen), TcpListener::local_addr)?;
     let admin = admin_listener.local_addr()?;
+    let standing = Standing::new(&config, listen);
 
     let workers: Vec<JoinHandle<bool>> = listeners
         .into_iter()
@@ -69,23 +71,23 @@ pub(crate) fn run(config: ServeConfig) -> anyhow::Result<()> {
     tracing::info!(
         listen = %listen,
         admin = %admin,
-        local = %config.local.url,
+        local = config.local.as_ref().map(|local| local.url.to_string()),
         id = %gateway.settings.local.as_deref().unwrap_or_default(),
-        advertise = config.advertise.map(|address| address.to_string()),
-        membership = format!("{:?}", config.peers.membership).to_lowercase(),
-        peers = gateway.in_force.members.borrow().len(),
+        advertise = standing.advertise().map(|address| address.to_string()),
+        membership = standing.described(),
+        peers = gateway.in_force.members.borrow().claims.len(),
         workers = workers.len(),
         "serving"
     );
     let reload = gateway.spawn_reloader(config)?;
-    runtime.block_on(gateway.control(admin_listener, signals, reload, workers))
+    runtime.block_on(gateway.control(standing, admin_listener, signals, reload, workers))
 }
 
 /// All that workers and the control loop are made of.
 struct Gateway {
     in_force: InForce,
     headers: RemoteHeaders,
-    local: Target,
+    local: Option<Target>,
     settings: ControlSettings,
     metrics: Arc<Metrics>,
     reload_metrics: ReloadMetrics,
@@ -96,13 +98,21 @@ struct Gateway {
     writer: std::sync::Mutex<Option<control::SnapshotWriter>>,
     shutdown: Shutdown,
     share_port: bool,
+    /// Tells this process from all others.
+    instance: HeaderValue,
 }
 
 impl Gateway {
     fn new(config: &ServeConfig) -> anyhow::Result<Gateway> {
-        let id: Arc<str> = config.local.id.as_str().into();
+        let local = config.local.as_ref().map(|local| Target {
+            id: local.id.as_str().into(),
+            address: local.url.authority().into(),
+            server_name: server_name(),
+            kind: MemberKind::Bare,
+            local: true,
+        });
         let settings = ControlSettings {
-            local: Some(Arc::clone(&id)),
+            local: local.as_ref().map(|local| Arc::clone(&local.id)),
             interval: config.refresh_interval,
             forget_after: config.peers.forget_after,
             ..ControlSettings::default()
@@ -117,7 +127,7 @@ impl Gateway {
         Ok(Gateway {
             in_force: InForce {
                 tls: ReloadableTls::new(server),
-                outbound_local: tls::outbound(config, &config.local.ca)?.into(),
+                outbound_local: tls::outbound_local(config)?.into(),
                 outbound_peers: outbound_peers.map(Into::into),
                 members: watch::Sender::new(reload::members(config)),
             },
@@ -132,22 +142,17 @@ impl Gateway {
                     .map(|prefix| prefix.as_str().to_owned())
                     .collect(),
             },
-            local: Target {
-                id,
-                address: config.local.url.authority().into(),
-                server_name: server_name(),
-                kind: MemberKind::Bare,
-                local: true,
-            },
+            local,
             settings,
             reload_metrics: ReloadMetrics::default(),
             health: Health::new(clock, Arc::clone(&metrics)),
-            local_state: LocalState::new(Arc::clone(&metrics)),
+            local_state: LocalState::new(Arc::clone(&metrics)).unseen(),
             metrics,
             reader,
             writer: std::sync::Mutex::new(Some(writer)),
             shutdown: Shutdown::new(config),
             share_port: config.share_port,
+            instance: HeaderValue::try_from(members::instance())?,
         })
     }
 
@@ -180,7 +185,7 @@ impl Gateway {
                     let (forwarder, layer) = gateway.layer(LocalSlot::default());
                     tokio::spawn(let_go(Arc::clone(&forwarder), gateway.reader.clone()));
                     let service = AuthenticateLayer::new(gateway.headers.clone())
-                        .layer(layer.layer(Remote::new(forwarder, gateway.local.clone())));
+                        .layer(layer.layer(gateway.local(&forwarder)));
                     if gateway.share_port {
                         gateway.settles().await;
                     }
@@ -219,16 +224,28 @@ impl Gateway {
         let metrics = Arc::clone(&self.metrics);
         let forwarder = forwarder.with_remote_headers(self.headers.clone()).with_metrics(&metrics);
         let forwarder = Arc::new(forwarder);
-        let peers = peers
-            .as_ref()
-            .map(|_| Peers::new(Arc::clone(&forwarder), self.health.clone(), Arc::clone(&metrics)));
+        let peers = peers.as_ref().map(|_| self.peers(&forwarder));
         let layer = MixedVersionLayer::new(self.reader.clone(), peers, slot, metrics);
-        (forwarder, layer.with_local_state(self.local_state.clone()))
+        let layer = layer.with_local_state(self.local_state.clone());
+        (forwarder, layer.with_instance(self.instance.clone()))
+    }
+
+    fn peers(&self, forwarder: &Arc<Forwarder>) -> Peers {
+        Peers::new(Arc::clone(forwarder), self.health.clone(), Arc::clone(&self.metrics))
+    }
+
+    /// The local server, or whichever member stands in for one.
+    fn local(&self, forwarder: &Arc<Forwarder>) -> Either<Remote, AnyMember> {
+        match &self.local {
+            Some(local) => Either::Left(Remote::new(Arc::clone(forwarder), local.clone())),
+            None => Either::Right(AnyMember::new(self.peers(forwarder), self.reader.clone())),
+        }
     }
 
     /// The control loop and the admin endpoint, until a signal comes and the workers have ended.
     async fn control(
         self: Arc<Gateway>,
+        standing: Standing,
         listener: TcpListener,
         signals: Signals,
         reload: mpsc::Sender<()>,
@@ -236,23 +253,39 @@ impl Gateway {
     ) -> anyhow::Result<()> {
         let slot = LocalSlot::default();
         let (forwarder, layer) = self.layer(slot.clone());
-        let _local = layer.layer(Remote::new(Arc::clone(&forwarder), self.local.clone()));
+        let _local = layer.layer(self.local(&forwarder));
         tokio::spawn(let_go(Arc::clone(&forwarder), self.reader.clone()));
         // A plain way through without a certificate of its own cannot ask, and need not.
         let can_ask = self.in_force.outbound_local.current().vouched.is_some();
-        let local = can_ask.then(|| (Arc::clone(&self.local.id), slot));
+        let local = self.local.as_ref().filter(|_| can_ask);
         if can_ask && self.in_force.outbound_peers.is_some() {
-            let (forwarder, state) = (Arc::clone(&forwarder), self.local_state.clone());
-            let local = self.local.clone();
-            tokio::spawn(control::watch_local(forwarder, local, state, CancellationToken::new()));
+            let never = CancellationToken::new();
+            if let Some(local) = local.cloned() {
+                let (forwarder, state) = (Arc::clone(&forwarder), self.local_state.clone());
+                tokio::spawn(control::watch_local(forwarder, local, state, never.clone()));
+            }
+            let (forwarder, reader) = (Arc::clone(&forwarder), self.reader.clone());
+            tokio::spawn(control::watch_members(forwarder, reader, self.health.clone(), never));
         }
-        let reach = Reachable { local, peers: Some((forwarder, self.health.clone())) };
+        let local = local.map(|local| (Arc::clone(&local.id), slot.clone()));
+        let (membership, members) = members::start(
+            &standing,
+            self.in_force.members.subscribe(),
+            slot,
+            &self.reader,
+            &self.shutdown.leaving,
+        );
+        let handle = members.handle();
+        let found = Box::new(move |address: &Arc<str>| handle.leads_to_us(address));
+        let ourselves = Ourselves { instance: self.instance.clone(), found };
+        let peers = Some((forwarder, self.health.clone()));
+        let reach = Reachable { local, peers, ourselves: Some(Arc::new(ourselves)) };
         let writer = self.writer.lock().ok().and_then(|mut writer| writer.take());
         let writer = writer.context("the control loop runs once")?;
         // Both go on while the workers drain: requests that are under way need the one, and who
         // waits for the end the other.
         let control = tokio::spawn(control::run(
-            WatchedMembership::new(self.in_force.members.subscribe()),
+            membership,
             reach,
             self.settings.clone(),
             writer,
@@ -262,13 +295,14 @@ impl Gateway {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let handed_over = CancellationToken::new();
         let closes = handed_over.clone().cancelled_owned();
-        let admin = tokio::spawn(admin::serve(listener, self.admin(), closes));
+        let admin = tokio::spawn(admin::serve(listener, self.admin(&members), closes));
 
         tokio::select! {
             outcome = control => outcome.context("the control loop ended")?,
             outcome = admin => outcome?.context("the admin endpoint ended")?,
             () = self.shutdown.run(signals, &reload) => {}
         }
+        self.shutdown.leaving.cancel();
         self.shutdown.stop.cancel();
         if self.share_port {
             handed_over.cancel();
@@ -276,26 +310,41 @@ impl Gateway {
         // Here, so that a second signal is heard meanwhile.
         let join = move || workers.into_iter().all(|worker| worker.join().unwrap_or(false));
         let joined = tokio::task::spawn_blocking(join).await?;
+        members.left().await;
         // Not before: who must not be trusted any more must not be while we drain either.
         drop(reload);
         anyhow::ensure!(joined, "a worker ended by itself; the log has the reason");
         Ok(())
     }
 
-    fn admin(&self) -> Admin {
+    fn admin(&self, members: &Members) -> Admin {
         let (readiness, snapshot) = (self.reader.clone(), self.reader.clone());
         let local = self.local_state.clone();
         let (metrics, beside) = (Arc::clone(&self.metrics), self.reload_metrics.clone());
         let merges = self.in_force.outbound_peers.is_some();
         let leaving = self.shutdown.leaving.clone();
+        let (membership, handle) = (members.checks(), members.handle());
+        let reader = self.reader.clone();
         Admin {
             readiness: Arc::new(move || {
                 let mut checks = vec![inside::shutdown(leaving.is_cancelled())];
                 // A plain way through depends on nobody's discovery.
                 if merges {
                     checks.extend(inside::readiness(&readiness, &local));
+                    checks.extend(membership.get());
                 }
                 checks
+            }),
+            forget: Arc::new(move |id| {
+                let snapshot = reader.load();
+                let member = snapshot.member_by_id(id);
+                let member = member.ok_or_else(|| format!("there is no member {id}"))?;
+                if snapshot.local().is_some_and(|local| local.id == member.id) {
+                    return Err(format!("{id} is the local server"));
+                }
+                handle.forget(id)?;
+                reader.forget(id);
+                Ok(())
             }),
             metrics: Arc::new(move |text| metrics.encode_beside(text, &beside.registry)),
             snapshot: Arc::new(move || inside::described(&snapshot.load(), snapshot.now())),

@@ -26,6 +26,13 @@ fn client_trust(config: &ServeConfig) -> anyhow::Result<ClientTrust> {
     .context("--client-ca-file and --requestheader-client-ca-file")
 }
 
+/// The same of the local server; of its peers where there is none.
+pub(crate) fn outbound_local(config: &ServeConfig) -> anyhow::Result<OutboundTls> {
+    let local = config.local.as_ref().map(|local| &local.ca);
+    let authorities = local.or(config.peers.ca.as_ref()).context("--local-ca-file")?;
+    outbound(config, authorities)
+}
+
 /// What servers see of us, and whom of them we believe: those of this CA.
 pub(crate) fn outbound(
     config: &ServeConfig,

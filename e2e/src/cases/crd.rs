@@ -12,6 +12,7 @@ use crate::cluster::Cluster;
 use crate::process::until;
 use crate::tally::Tally;
 
+const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 fn definition(plural: &str) -> Value {
@@ -117,6 +118,18 @@ pub(super) async fn deleted(cluster: &mut Cluster) -> anyhow::Result<String> {
         })
         .await?;
     }
+    // Every member lists it, and the tag is not that of the document without it.
+    let mut listed_as = Vec::new();
+    for server in &cluster.servers {
+        let tag = until("discovery lists it", Duration::from_secs(15), async || {
+            let answer = cluster.admin.get_as(server.through(), "/apis", V2).await?;
+            let lists = answer.expect(200)?.to_string().contains("widgets.example.com");
+            Ok(lists.then(|| answer.headers.get(http::header::ETAG).cloned()))
+        })
+        .await
+        .with_context(|| format!("through {}", server.name()))?;
+        listed_as.push(tag.context("no ETag")?);
+    }
     let definition = format!("{DEFINITIONS}/{plural}.{plural}.example.com");
     cluster.admin.delete(cluster.server("a")?.direct(), &definition).await?.expect(200)?;
     let started = Instant::now();
@@ -139,6 +152,11 @@ pub(super) async fn deleted(cluster: &mut Cluster) -> anyhow::Result<String> {
             Ok((answer.status == 404).then_some(()))
         })
         .await?;
+        let answer = cluster.admin.get_as(server.through(), "/apis", V2).await?;
+        let tag = answer.headers.get(http::header::ETAG).context("no ETag")?;
+        ensure!(!listed_as.contains(tag), "the ETag is that of the document with it");
+        let lists = answer.expect(200)?.to_string().contains("widgets.example.com");
+        ensure!(!lists, "{} still lists it", server.name());
     }
     Ok(format!("404 through every member after {gone:.1} s; meanwhile {tally}"))
 }

@@ -87,6 +87,48 @@ pub(super) async fn nopeer(cluster: &mut Cluster) -> anyhow::Result<String> {
     Ok(format!("resources of each alone: {}", counts.join(", ")))
 }
 
+/// What is different in how a gateway is called.
+type Change<'a> = Box<dyn FnOnce(&mut Vec<String>) + 'a>;
+
+/// Who merges nothing shows what the local server says, and its 404s.
+pub(super) async fn switched_off(cluster: &mut Cluster) -> anyhow::Result<String> {
+    let admin = &cluster.admin;
+    let b = cluster.server("b")?;
+    let own = admin.get_as(b.direct(), "/apis", V2).await?.expect(200)?;
+    let ca = format!("--local-ca-file={}", cluster.pki.ca().display());
+    let without = |arguments: &mut Vec<String>, flag: &str| {
+        arguments.retain(|argument| !argument.starts_with(flag));
+    };
+    let off = "--feature-gates=UnknownVersionInteroperabilityProxy=false".to_owned();
+    let ways: [(&str, Change<'_>); 3] = [
+        ("the gate is off", Box::new(|arguments| arguments.push(off))),
+        (
+            "no --peer-ca-file",
+            Box::new(|arguments| {
+                without(arguments, "--peer-ca-file");
+                arguments.push(ca);
+            }),
+        ),
+        ("no peers", Box::new(|arguments| without(arguments, "--peer="))),
+    ];
+    let count = ways.len();
+    for (how, change) in ways {
+        let (mut process, to) = cluster.another_gateway("b", change)?;
+        until("it answers", Duration::from_secs(20), async || {
+            process.check()?;
+            admin.get_as(to, "/apis", V2).await?.expect(200).map(Some)
+        })
+        .await
+        .context(how)?;
+        let ours = admin.get_as(to, "/apis", V2).await?.expect(200)?;
+        ensure!(ours == own, "{how}: it shows more than its server's own");
+        let jobs = admin.get(to, "/apis/batch/v1/jobs").await?;
+        ensure!(jobs.status == 404, "{how}: {jobs}");
+        admin.get(to, "/api/v1/namespaces/default").await?.expect(200).context(how)?;
+    }
+    Ok(format!("{count} ways to be alone: {} resources of b, no more", resources(&own).len()))
+}
+
 pub(super) async fn as_kubernetes_own(cluster: &mut Cluster) -> anyhow::Result<String> {
     let b = cluster.server("b")?;
     // Kubernetes' own needs some seconds until it has heard of all its peers.

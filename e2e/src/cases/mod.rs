@@ -2,22 +2,31 @@
 //! where it shows. Entry item: [`all`].
 
 mod aggregated;
+mod before;
+mod callers;
 mod clients;
+mod controllers;
 mod crd;
 mod discovery;
 mod identity;
 mod interop;
 mod killed;
 mod kube_rs;
+mod membership;
 mod namespace;
 mod objects;
 mod restart;
+mod rolling;
 mod rotation;
 mod routing;
+#[cfg(test)]
+mod scenarios;
 mod spoofs;
 mod stopped;
+mod surface;
 mod upgrade;
 mod versions;
+mod writes;
 
 use crate::suite::{Case, Level, Setting};
 
@@ -99,6 +108,42 @@ pub(crate) fn all() -> Vec<Case> {
         ),
         case!(
             Mixed,
+            "discovery/switched-off",
+            discovery::switched_off,
+            "a gateway that is switched off, or has no peers, shows the local server's own"
+        ),
+        case!(
+            Mixed,
+            "surface/every-form",
+            surface::every_form,
+            "older documents, YAML and protobuf, too: the same from every member"
+        ),
+        case!(
+            Mixed,
+            "surface/openapi",
+            surface::openapi,
+            "OpenAPI of all members through each, version 2 and 3"
+        ),
+        case!(
+            Mixed,
+            "surface/coherence",
+            surface::coherence,
+            "whatever a document promises is not answered 404 by routing"
+        ),
+        case!(
+            Mixed,
+            "surface/changes",
+            surface::changes,
+            "an API that comes or goes at one server, through another"
+        ),
+        case!(
+            Mixed,
+            "surface/kubectl",
+            surface::kubectl,
+            "kubectl explain and apply of a kind that only peers have"
+        ),
+        case!(
+            Mixed,
             "crd/established",
             crd::established,
             "from the moment it is established anywhere, no 404 through any other member"
@@ -167,6 +212,66 @@ pub(crate) fn all() -> Vec<Case> {
         ),
         case!(
             Mixed,
+            "membership/leases",
+            membership::leases,
+            "gateways find each other by Leases, with the rights of deploy/rbac.yaml and nothing listed"
+        ),
+        case!(
+            Mixed,
+            "membership/forged",
+            membership::forged,
+            "whoever can write Leases gains no request and cannot wedge the cluster"
+        ),
+        case!(
+            Mixed,
+            "membership/etcd",
+            membership::etcd,
+            "by an etcd of three: one of it killed, then all of it"
+        ),
+        case!(
+            Mixed,
+            "before/rolling",
+            before::rolling,
+            "one gateway before three servers, each restarted and one upgraded under load"
+        ),
+        case!(
+            Mixed,
+            "controllers/gc-without-mvp",
+            controllers::collector_without_mvp,
+            "the harm: the dependent of a live owner is deleted, because another server lacks its kind"
+        ),
+        case!(
+            Mixed,
+            "controllers/gc-with-mvp",
+            controllers::collector_with_mvp,
+            "the same with mvp: it stays until its owner goes"
+        ),
+        case!(
+            Mixed,
+            "controllers/job",
+            controllers::job_through_each,
+            "the Job controller works through each member, also the one without Jobs"
+        ),
+        case!(
+            Mixed,
+            "writes/newest-first",
+            writes::newest_first,
+            "what the local server lacks is written by the newest that has it: no field is lost"
+        ),
+        case!(
+            Mixed,
+            "writes/local-down",
+            writes::local_down,
+            "no older server writes in place of one that is down"
+        ),
+        case!(
+            Mixed,
+            "writes/not-promised",
+            writes::not_promised,
+            "a write at the address of an older server that serves the kind loses a newer field"
+        ),
+        case!(
+            Mixed,
             "rotation/whole-cluster",
             rotation::whole_cluster,
             "every certificate and authority of the cluster is replaced under load"
@@ -202,6 +307,24 @@ pub(crate) fn all() -> Vec<Case> {
             "Debian's kubectl, which knows only the older forms of discovery"
         ),
         case!(
+            Rolling,
+            "upgrade/rolling",
+            rolling::gateways_stay,
+            "three servers from 1.34 to 1.36 and back under load at each gateway"
+        ),
+        case!(
+            full Rolling,
+            "upgrade/gateways-too",
+            rolling::gateways_restart,
+            "the same, each gateway restarting with its server"
+        ),
+        case!(
+            full Rolling,
+            "upgrade/without-mvp",
+            rolling::without_mvp,
+            "the harm: the same behind a load balancer that knows nothing of versions"
+        ),
+        case!(
             Cable,
             "cut/two-can-serve",
             stopped::cut_two_can_serve,
@@ -214,10 +337,22 @@ pub(crate) fn all() -> Vec<Case> {
             "the cable of the only peer that can is cut: 503 Status, never 404, never silence"
         ),
         case!(
+            Cable,
+            "membership/endpoints",
+            membership::endpoints,
+            "servers are members by the EndpointSlices that they keep themselves"
+        ),
+        case!(
             Native,
             "discovery/as-kubernetes-own",
             discovery::as_kubernetes_own,
             "merged /apis equals that of kube-apiserver 1.36's own proxy, item by item"
+        ),
+        case!(
+            Native,
+            "membership/bare",
+            membership::bare,
+            "servers with Kubernetes' own proxy are members by their own Leases and keys"
         ),
         case!(
             Native,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::objects;
 use crate::cluster::Cluster;
-use crate::process::{Process, until};
+use crate::process::until;
 
 /// Deletes a namespace with a Job and a ConfigMap by a controller that talks to that address. Gives
 /// the jobs that are left in etcd, and the seconds that it took.
@@ -26,7 +26,7 @@ async fn delete_namespace(
     let config_maps = format!("/api/v1/namespaces/{namespace}/configmaps");
     cluster.admin.create(capable, &config_maps, &config_map).await?.expect(201)?;
 
-    let mut manager = start_controller(cluster, namespace, controller)?;
+    let mut manager = cluster.controller("namespace-controller", namespace, controller)?;
     let path = format!("/api/v1/namespaces/{namespace}");
     cluster.admin.delete(capable, &path).await?.expect(200)?;
     let started = Instant::now();
@@ -45,20 +45,6 @@ async fn delete_namespace(
     };
     ensure!(left(&config_maps).await? == 0, "even the ConfigMap is left");
     Ok((left(&job.collection).await?, took))
-}
-
-fn start_controller(cluster: &Cluster, name: &str, to: SocketAddr) -> anyhow::Result<Process> {
-    let user = "system:kube-controller-manager";
-    cluster.pki.user(user, &["system:masters"])?;
-    let kubeconfig = cluster.kubeconfig(user, to)?;
-    let arguments = [
-        format!("--kubeconfig={}", kubeconfig.display()),
-        "--controllers=namespace-controller".to_owned(),
-        "--leader-elect=false".to_owned(),
-        "--secure-port=0".to_owned(),
-    ];
-    let log = cluster.folder().join(format!("{name}.kube-controller-manager.log"));
-    Process::start(name, &log, &cluster.programs.kube_controller_manager(), arguments)
 }
 
 pub(super) async fn without_mvp(cluster: &mut Cluster) -> anyhow::Result<String> {

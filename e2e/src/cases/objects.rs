@@ -73,3 +73,41 @@ pub(crate) fn mutating_policy(name: &str) -> Kind {
         }),
     }
 }
+
+/// `workloads.v1alpha2.scheduling.k8s.io`, which 1.36 has where it is switched on, in namespaces.
+pub(crate) fn workload(namespace: &str, name: &str) -> Kind {
+    Kind {
+        name: "workloads.v1alpha2.scheduling.k8s.io",
+        collection: format!("/apis/scheduling.k8s.io/v1alpha2/namespaces/{namespace}/workloads"),
+        object: json!({
+            "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "Workload",
+            "metadata": {"name": name},
+            "spec": {"podGroupTemplates": [{"name": "all", "schedulingPolicy": {"basic": {}}}]},
+        }),
+    }
+}
+
+/// `volumeattributesclasses.v1alpha1.storage.k8s.io`, which 1.34 has where it is switched on, and
+/// 1.36 no more.
+pub(crate) fn old_volume_class(name: &str) -> Kind {
+    Kind {
+        name: "volumeattributesclasses.v1alpha1.storage.k8s.io",
+        collection: "/apis/storage.k8s.io/v1alpha1/volumeattributesclasses".to_owned(),
+        object: json!({
+            "apiVersion": "storage.k8s.io/v1alpha1", "kind": "VolumeAttributesClass",
+            "metadata": {"name": name}, "driverName": "example.com", "parameters": {"speed": "1"},
+        }),
+    }
+}
+
+/// `csidrivers.v1.storage.k8s.io`, which all have, with a field that 1.34 does not know.
+pub(crate) fn csi_driver(name: &str) -> Kind {
+    Kind {
+        name: "csidrivers.v1.storage.k8s.io",
+        collection: "/apis/storage.k8s.io/v1/csidrivers".to_owned(),
+        object: json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": name},
+            "spec": {"tokenRequests": [{"audience": "e2e"}], "serviceAccountTokenInSecrets": true},
+        }),
+    }
+}

@@ -5,17 +5,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use rustix::process::Signal;
-use serde_json::json;
 
-use crate::client::Client;
+use super::callers;
 use crate::cluster::Cluster;
 use crate::load::Load;
-use crate::process::until;
 use crate::tally::Tally;
 
 pub(super) async fn local_server(cluster: &mut Cluster) -> anyhow::Result<String> {
     let admin = cluster.admin.clone();
-    let user = by_rules(cluster).await?;
+    let user = callers::by_certificate(cluster).await?;
     let mut figures = Vec::new();
     for (how, namespace) in [("kill -9", "restart-kill"), ("SIGTERM", "restart-term")] {
         cluster.namespace(namespace).await?;
@@ -60,32 +58,4 @@ pub(super) async fn local_server(cluster: &mut Cluster) -> anyhow::Result<String
         ));
     }
     Ok(figures.join("; "))
-}
-
-/// Someone who may by RBAC, and not because of a group that every server lets through: a server that
-/// starts forbids him what he may do until it has read its rules.
-async fn by_rules(cluster: &Cluster) -> anyhow::Result<Client> {
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-        "metadata": {"name": "restart"},
-        "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin",
-        },
-        "subjects": [{
-            "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "frank",
-        }],
-    });
-    let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
-    let to = cluster.server("a")?.direct();
-    let made = cluster.admin.create(to, bindings, &binding).await?;
-    ensure!(matches!(made.status.as_u16(), 201 | 409), "{made}");
-    let frank = cluster.user("frank", &[])?;
-    for server in &cluster.servers {
-        until("the binding is known", Duration::from_secs(10), async || {
-            let path = "/api/v1/namespaces/default/configmaps";
-            frank.get(server.direct(), path).await?.expect(200).map(Some)
-        })
-        .await?;
-    }
-    Ok(frank)
 }

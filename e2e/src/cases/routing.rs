@@ -143,12 +143,10 @@ pub(super) async fn kubectl(cluster: &mut Cluster) -> anyhow::Result<String> {
             let arguments = ["-n", "kubectl"].iter().chain(arguments).copied();
             kubectl.run(arguments, input).await.with_context(|| format!("through {name}"))
         };
-        // Validation needs the OpenAPI document of the server that has the kind.
-        run(&["create", "--validate=false", "-f", "-"], Some(&object)).await?;
+        run(&["create", "-f", "-"], Some(&object)).await?;
         let got = run(&["get", short, "-o", "name"], None).await?;
         ensure!(got.trim().ends_with(&format!("/{named}")), "get printed {got}");
-        let applied =
-            ["apply", "--server-side", "--force-conflicts", "--validate=false", "-f", "-"];
+        let applied = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
         run(&applied, Some(&object)).await?;
         run(&["label", short, named, "by=kubectl"], None).await?;
         let labelled = run(&["get", short, "-l", "by=kubectl", "-o", "name"], None).await?;

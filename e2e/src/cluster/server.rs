@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::client::Client;
@@ -36,6 +37,18 @@ impl ServerSpec {
     pub(crate) fn new(name: &'static str, minor: Minor, apis: &str) -> ServerSpec {
         let flags = vec![format!("--runtime-config={apis}")];
         ServerSpec { name, minor, flags, bare: false, advertises_gateway: false }
+    }
+
+    /// A server of a release, with one more API on that the other release does not have.
+    pub(crate) fn of_release(name: &'static str, minor: Minor) -> ServerSpec {
+        match minor {
+            Minor::V1_36 => {
+                let mut spec = ServerSpec::new(name, minor, "scheduling.k8s.io/v1alpha2=true");
+                spec.flags.push("--feature-gates=GenericWorkload=true".to_owned());
+                spec
+            }
+            _ => ServerSpec::new(name, minor, "storage.k8s.io/v1alpha1=true"),
+        }
     }
 }
 
@@ -168,12 +181,33 @@ impl Server {
         if self.spec.bare || runs(&mut self.gateway) {
             return Ok(());
         }
+        let arguments = self.gateway_arguments(pki, members, GATEWAY_PORT, ADMIN_PORT);
+        let log = folder.join(format!("{}.mvp.log", self.spec.name));
+        let name = format!("mvp-{}", self.spec.name);
+        self.gateway = Some(Process::start_in(
+            self.network.as_deref(),
+            &name,
+            &log,
+            &programs.mvp,
+            arguments,
+        )?);
+        Ok(())
+    }
+
+    /// How a gateway beside it is called.
+    pub(super) fn gateway_arguments(
+        &self,
+        pki: &Pki,
+        members: &[(String, String)],
+        port: u16,
+        admin_port: u16,
+    ) -> Vec<String> {
         let (server, proxy) = (pki.server(), pki.front_proxy());
         let mut arguments = vec![
             "serve".to_owned(),
             format!("--bind-address={}", self.address),
-            format!("--secure-port={GATEWAY_PORT}"),
-            format!("--admin-bind-address={}", self.gateway_admin()),
+            format!("--secure-port={port}"),
+            format!("--admin-bind-address={}", SocketAddr::new(self.address, admin_port)),
             format!("--local-server=https://{}", self.direct()),
             format!("--server-id={}", self.id()),
             format!("--tls-cert-file={}", server.certificate.display()),
@@ -187,15 +221,26 @@ impl Server {
         ];
         let peers = members.iter().filter(|(id, _)| *id != self.id());
         arguments.extend(peers.map(|(id, peer)| format!("--peer={id}={peer}")));
-        let log = folder.join(format!("{}.mvp.log", self.spec.name));
-        let name = format!("mvp-{}", self.spec.name);
-        self.gateway = Some(Process::start_in(
-            self.network.as_deref(),
-            &name,
-            &log,
-            &programs.mvp,
-            arguments,
-        )?);
+        arguments
+    }
+
+    /// Ends kube-apiserver as a kubelet does: it is told, and after a while it is killed. From its
+    /// next start on it is another release, with that one's flags.
+    pub(crate) async fn leave_for(&mut self, minor: Minor) -> anyhow::Result<()> {
+        if let Some(process) = &mut self.process {
+            process.signal(Signal::TERM)?;
+            // It waits a minute for watches to end; a kubelet does not wait so long.
+            let _ = process.ended(Duration::from_secs(10)).await;
+        }
+        self.process = None;
+        self.spec = ServerSpec::of_release(self.spec.name, minor);
+        Ok(())
+    }
+
+    /// Waits until the gateway, which was told to, has ended.
+    pub(crate) async fn gateway_ended(&mut self) -> anyhow::Result<()> {
+        self.gateway()?.ended(Duration::from_secs(20)).await?;
+        self.gateway = None;
         Ok(())
     }
 

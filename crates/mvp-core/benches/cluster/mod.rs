@@ -104,6 +104,7 @@ pub(super) fn view(documents: &Documents) -> View {
     View {
         api: Some(seen(Part::Api, &documents.api)),
         apis: Some(seen(Part::Apis, &documents.apis)),
+        openapi: None,
         release: Some(Release { major: 1, minor: 36 }),
     }
 }
@@ -121,6 +122,7 @@ pub(super) fn inputs(views: &[View]) -> Inputs {
         view: view.clone(),
     };
     Inputs {
+        members_known: true,
         members: views.iter().enumerate().map(member).collect(),
         local: Some(id(LOCAL)),
         extension_versions: Arc::default(),

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 /// Something is wrong with a document of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("discovery of server {server:?}: document {document}{}{location}: {problem}", if location.is_empty() { "" } else { " at " })]
+#[error("server {server:?}: document {document}{}{location}: {problem}", if location.is_empty() { "" } else { " at " })]
 pub struct DocumentError {
     /// The ID of the server that sent it.
     pub server: Box<str>,
@@ -85,13 +85,13 @@ pub enum Problem {
 
 impl Problem {
     /// The whole text is not JSON: its own lines and columns say where.
-    pub(super) fn syntax(error: &serde_json::Error) -> Problem {
+    pub(crate) fn syntax(error: &serde_json::Error) -> Problem {
         Problem::Malformed(error.to_string().into())
     }
 
     /// A piece has another shape than expected: the location says where, so that line and column
     /// within the piece would only mislead.
-    pub(super) fn shape(error: &serde_json::Error) -> Problem {
+    pub(crate) fn shape(error: &serde_json::Error) -> Problem {
         let text = error.to_string();
         let end = text.rfind(" at line ").unwrap_or(text.len());
         Problem::Malformed(text.get(..end).unwrap_or(&text).into())
@@ -100,15 +100,15 @@ impl Problem {
 
 /// A place in a document: `items[3].versions[0].resources[7]`. The default is the document itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Location {
+pub(crate) struct Location {
     /// Index of the group.
-    pub(super) group: Option<usize>,
+    pub(crate) group: Option<usize>,
     /// Index of the version in the group.
-    pub(super) version: Option<usize>,
+    pub(crate) version: Option<usize>,
     /// Index of the resource in the version.
-    pub(super) resource: Option<usize>,
+    pub(crate) resource: Option<usize>,
     /// Index of the subresource in the resource.
-    pub(super) subresource: Option<usize>,
+    pub(crate) subresource: Option<usize>,
 }
 
 impl fmt::Display for Location {

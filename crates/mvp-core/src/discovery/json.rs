@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::{Limits, Problem};
 
 /// Checks size, encoding and depth, and gives the document without white space between tokens.
-pub(super) fn prepare(document: Bytes, limits: &Limits) -> Result<Bytes, Problem> {
+pub(crate) fn prepare(document: Bytes, limits: &Limits) -> Result<Bytes, Problem> {
     if document.len() > limits.max_bytes {
         return Err(Problem::TooLarge { bytes: document.len(), limit: limits.max_bytes });
     }
@@ -92,24 +92,24 @@ impl Tokens {
 
 /// A JSON object as its fields, in their order, each value still as text.
 #[derive(Debug, Default)]
-pub(super) struct Object<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+pub(crate) struct Object<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl<'a> Object<'a> {
-    pub(super) fn parse(text: &'a str) -> Result<Object<'a>, serde_json::Error> {
+    pub(crate) fn parse(text: &'a str) -> Result<Object<'a>, serde_json::Error> {
         serde_json::from_str(text)
     }
 
-    pub(super) fn get(&self, key: &str) -> Option<&str> {
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_ref())
     }
 
     /// The elements of an array field; none where it is absent or `null`.
-    pub(super) fn array(&self, key: &str) -> Result<Vec<&str>, serde_json::Error> {
+    pub(crate) fn array(&self, key: &str) -> Result<Vec<&str>, serde_json::Error> {
         array(self.get(key).unwrap_or("null"))
     }
 
     /// The value of a string field; empty where it is absent or `null`.
-    pub(super) fn string(&self, key: &str) -> Result<Cow<'_, str>, serde_json::Error> {
+    pub(crate) fn string(&self, key: &str) -> Result<Cow<'_, str>, serde_json::Error> {
         match self.get(key) {
             Some(text) => string(text),
             None => Ok(Cow::Borrowed("")),
@@ -117,7 +117,7 @@ impl<'a> Object<'a> {
     }
 
     /// Sets a field where it stands, or after all others.
-    pub(super) fn set(&mut self, key: &'a str, value: String) {
+    pub(crate) fn set(&mut self, key: &'a str, value: String) {
         match self.0.iter_mut().find(|(name, _)| name == key) {
             Some((_, old)) => *old = Cow::Owned(value),
             None => self.0.push((Cow::Borrowed(key), Cow::Owned(value))),
@@ -125,7 +125,7 @@ impl<'a> Object<'a> {
     }
 
     /// Takes over the fields of `other` that are not in `known` and that this object lacks.
-    pub(super) fn adopt_unknown(&mut self, other: Object<'a>, known: &[&str]) {
+    pub(crate) fn adopt_unknown(&mut self, other: Object<'a>, known: &[&str]) {
         let mut present: HashSet<Cow<'a, str>> =
             self.0.iter().map(|(key, _)| key.clone()).collect();
         for (key, value) in other.0 {
@@ -135,7 +135,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    pub(super) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (key.as_ref(), value.as_ref()))
     }
 }
@@ -177,19 +177,19 @@ impl<'de> Deserialize<'de> for Object<'de> {
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// The elements of an array; none for `null`.
-pub(super) fn array(text: &str) -> Result<Vec<&str>, serde_json::Error> {
+pub(crate) fn array(text: &str) -> Result<Vec<&str>, serde_json::Error> {
     let elements: Option<Vec<&RawValue>> = serde_json::from_str(text)?;
     Ok(elements.unwrap_or_default().into_iter().map(RawValue::get).collect())
 }
 
 /// A string; empty for `null`.
-pub(super) fn string(text: &str) -> Result<Cow<'_, str>, serde_json::Error> {
+pub(crate) fn string(text: &str) -> Result<Cow<'_, str>, serde_json::Error> {
     let string: Option<Key<'_>> = serde_json::from_str(text)?;
     Ok(string.map_or(Cow::Borrowed(""), |Key(string)| string))
 }
 
 /// An array of elements that are JSON already.
-pub(super) fn joined<I: IntoIterator<Item = S>, S: AsRef<str>>(elements: I) -> String {
+pub(crate) fn joined<I: IntoIterator<Item = S>, S: AsRef<str>>(elements: I) -> String {
     let mut text = String::from("[");
     for (index, element) in elements.into_iter().enumerate() {
         if index > 0 {
@@ -202,11 +202,11 @@ pub(super) fn joined<I: IntoIterator<Item = S>, S: AsRef<str>>(elements: I) -> S
 }
 
 /// A string as JSON.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
 /// An array of strings as JSON.
-pub(super) fn quoted_list<'t>(texts: impl IntoIterator<Item = &'t str>) -> String {
+pub(crate) fn quoted_list<'t>(texts: impl IntoIterator<Item = &'t str>) -> String {
     joined(texts.into_iter().map(quoted))
 }

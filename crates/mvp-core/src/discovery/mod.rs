@@ -5,8 +5,9 @@
 //! out what a client wants to be given.
 
 pub mod convert;
+pub(crate) mod encode;
 mod error;
-mod json;
+pub(crate) mod json;
 pub mod legacy;
 pub mod merge;
 pub mod model;

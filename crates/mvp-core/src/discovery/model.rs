@@ -236,7 +236,7 @@ impl Group {
 }
 
 impl Source<'_> {
-    pub(super) fn error(&self, location: Location, problem: Problem) -> DocumentError {
+    pub(crate) fn error(&self, location: Location, problem: Problem) -> DocumentError {
         DocumentError {
             server: self.server.into(),
             document: self.document.into(),

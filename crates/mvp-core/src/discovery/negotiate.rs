@@ -101,6 +101,11 @@ pub fn negotiate(accept: &str, offer: Offer<'_>) -> Result<Negotiated, NotAccept
     best(true).or_else(|| best(false)).ok_or_else(not_acceptable)
 }
 
+/// Whether what is asked for is to be of the local server alone, where there is nothing to choose.
+pub fn asks_nopeer(accept: &str) -> bool {
+    parse_accept(accept).iter().any(|clause| clause.profile.eq_ignore_ascii_case("nopeer"))
+}
+
 impl Encoding {
     /// Its media type.
     pub fn media_type(self) -> &'static str {

@@ -1,5 +1,5 @@
-//! Merged documents, written once for each change of what is served. The aggregated one is written
-//! when the snapshot is built; the rarer ones when they are first asked for.
+//! Documents, written once for each change of what is served. The merged aggregated one is written
+//! when the snapshot is built; the rarer ones, and rarer encodings, when they are first asked for.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -12,17 +12,28 @@ use hashbrown::HashMap;
 use serde::Serialize;
 use sha2::{Digest, Sha512};
 
+use crate::discovery::encode::encode;
 use crate::discovery::merge::merge;
-use crate::discovery::negotiate::Form;
+use crate::discovery::negotiate::{Encoding, Form};
 use crate::discovery::{GroupList, Part, convert};
 
 /// A document to answer with.
 #[derive(Debug)]
 pub struct Document {
     /// As JSON.
-    pub body: Bytes,
-    /// The strong entity tag, with its quotes: a SHA-512 of the body, as kube-apiserver writes it.
+    pub json: Encoded,
+    /// The entity tag, with its quotes: a SHA-512 of the JSON, as kube-apiserver writes it. It is
+    /// that of every encoding, as there.
     pub etag: Box<str>,
+    yaml: OnceLock<Option<Encoded>>,
+    protobuf: OnceLock<Option<Encoded>>,
+}
+
+/// A document in one encoding.
+#[derive(Debug)]
+pub struct Encoded {
+    /// Its bytes.
+    pub body: Bytes,
     gzipped: OnceLock<Bytes>,
 }
 
@@ -32,7 +43,7 @@ pub(super) struct MergedPart {
     sources: Vec<(Arc<str>, Arc<GroupList>)>,
     list: GroupList,
     groups: HashMap<Arc<str>, GroupDocuments>,
-    v2: Document,
+    v2: OnceLock<Document>,
     v2beta1: OnceLock<Document>,
     legacy: OnceLock<Document>,
 }
@@ -63,7 +74,7 @@ impl MergedPart {
         });
         MergedPart {
             groups: groups.collect(),
-            v2: Document::new(list.to_aggregated_json("v2")),
+            v2: OnceLock::new(),
             v2beta1: OnceLock::new(),
             legacy: OnceLock::new(),
             list,
@@ -90,7 +101,9 @@ impl MergedPart {
     /// `/api` or `/apis`.
     pub(super) fn root(&self, part: Part, form: Form) -> &Document {
         match (form, part) {
-            (Form::AggregatedV2, _) => &self.v2,
+            (Form::AggregatedV2, _) => {
+                self.v2.get_or_init(|| Document::new(self.list.to_aggregated_json("v2")))
+            }
             (Form::AggregatedV2beta1, _) => {
                 self.v2beta1.get_or_init(|| Document::new(self.list.to_aggregated_json("v2beta1")))
             }
@@ -133,7 +146,12 @@ impl MergedPart {
     }
 }
 
-impl Document {
+impl Encoded {
+    /// These bytes.
+    pub fn new(body: Bytes) -> Encoded {
+        Encoded { body, gzipped: OnceLock::new() }
+    }
+
     /// The body packed, once for all who take it so.
     pub fn gzipped(&self) -> &Bytes {
         self.gzipped.get_or_init(|| {
@@ -143,19 +161,41 @@ impl Document {
             packer.finish().unwrap_or_default().into()
         })
     }
+}
 
-    fn new(body: Bytes) -> Document {
-        let mut etag = String::with_capacity(130);
-        etag.push('"');
-        for byte in Sha512::digest(&body) {
-            // Writing to a string cannot fail.
-            let _ = write!(etag, "{byte:02X}");
-        }
-        etag.push('"');
-        Document { body, etag: etag.into(), gzipped: OnceLock::new() }
+/// The entity tag of a document, with its quotes, as kube-apiserver makes it.
+pub fn etag(body: &[u8]) -> Box<str> {
+    let mut etag = String::with_capacity(130);
+    etag.push('"');
+    for byte in Sha512::digest(body) {
+        // Writing to a string cannot fail.
+        let _ = write!(etag, "{byte:02X}");
+    }
+    etag.push('"');
+    etag.into()
+}
+
+impl Document {
+    /// The document in an encoding; nothing where it has no such form.
+    pub fn encoded(&self, encoding: Encoding) -> Option<&Encoded> {
+        let place = match encoding {
+            Encoding::Json => return Some(&self.json),
+            Encoding::Yaml => &self.yaml,
+            Encoding::Protobuf => &self.protobuf,
+            Encoding::Cbor => return None,
+        };
+        let write = || Some(Encoded::new(encode(&self.json.body, encoding)?.into()));
+        place.get_or_init(write).as_ref()
     }
 
-    fn of(document: &impl Serialize) -> Document {
+    fn new(body: Bytes) -> Document {
+        let etag = etag(&body);
+        let json = Encoded::new(body);
+        Document { json, etag, yaml: OnceLock::new(), protobuf: OnceLock::new() }
+    }
+
+    /// A document of ours.
+    pub(crate) fn of(document: &impl Serialize) -> Document {
         // Serialising our own documents, whose keys are all strings, cannot fail.
         Document::new(serde_json::to_vec(document).unwrap_or_default().into())
     }

@@ -57,7 +57,7 @@ fn with_subresource(fields: &str) -> String {
 fn check_text(name: &str, error: &DocumentError, place: &str, problem: &str) {
     let text = error.to_string();
     let at = if place.is_empty() { String::new() } else { format!(" at {place}") };
-    let opening = format!("discovery of server \"apiserver-bad\": document /apis{at}: ");
+    let opening = format!("server \"apiserver-bad\": document /apis{at}: ");
     assert!(text.starts_with(&opening), "{name}: {text}");
     assert!(text[opening.len()..].contains(problem), "{name}: {text}, expected {problem:?}");
     assert!(text.len() < 1000, "{name}: {} bytes of text", text.len());
@@ -75,10 +75,11 @@ fn check_cluster(name: &str, said: Option<GroupList>) {
         presence: Presence::Present,
         joined: NOW,
         heard: NOW,
-        view: View { api: Some(seen(GroupList::default())), apis, release: None },
+        view: View { api: Some(seen(GroupList::default())), apis, ..View::default() },
     };
     let other = GOOD.replace("good.io", "other.io");
     let inputs = Inputs {
+        members_known: true,
         members: vec![
             member("apiserver-a", Some(good(&other))),
             member("apiserver-bad", said.map(seen)),
@@ -94,13 +95,13 @@ fn check_cluster(name: &str, said: Option<GroupList>) {
 
     for form in [Form::AggregatedV2, Form::AggregatedV2beta1, Form::Legacy] {
         let document = snapshot.document(&DiscoveryPath::Apis, form).expect("a merged document");
-        let merged: serde_json::Value = serde_json::from_slice(&document.body).expect(name);
+        let merged: serde_json::Value = serde_json::from_slice(&document.json.body).expect(name);
         let merged = merged.to_string();
         assert!(merged.contains("good.io") && merged.contains("other.io"), "{name}: {merged}");
     }
     let path = DiscoveryPath::GroupVersion("good.io".into(), "v1".into());
     let resources = snapshot.document(&path, Form::Legacy).expect(name);
-    assert!(String::from_utf8_lossy(&resources.body).contains("goods"), "{name}");
+    assert!(String::from_utf8_lossy(&resources.json.body).contains("goods"), "{name}");
     let asked = Asked {
         origin: Origin::Client,
         nopeer: false,

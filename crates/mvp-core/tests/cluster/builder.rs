@@ -32,6 +32,7 @@ pub(crate) fn member(id: &str, release: &str, served: &[&str]) -> Member {
         view: View {
             api: seen(Part::Api),
             apis: seen(Part::Apis),
+            openapi: None,
             release: Release::parse(release),
         },
     }
@@ -63,6 +64,7 @@ impl Cluster {
     /// Members of which none is local.
     pub(crate) fn before<const N: usize>(members: [Member; N]) -> Cluster {
         Cluster(Inputs {
+            members_known: true,
             members: members.to_vec(),
             local: None,
             extension_versions: Arc::default(),

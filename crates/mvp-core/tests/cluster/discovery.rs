@@ -2,8 +2,10 @@
 
 use crate::builder::{Cluster, NOW, member, ready, second, unseen};
 use mvp_core::decide::{Asked, Origin};
+use mvp_core::discovery::{Limits, Source};
+use mvp_core::openapi::Index;
 
-const PATHS: [&str; 10] = [
+const PATHS: [&str; 9] = [
     "/api",
     "/api/v1",
     "/apis",
@@ -13,7 +15,6 @@ const PATHS: [&str; 10] = [
     "/apis/batch/v1",
     "/openapi/v2",
     "/openapi/v3",
-    "/openapi/v3/apis/batch/v1",
 ];
 
 fn cluster() -> Cluster {
@@ -30,6 +31,20 @@ fn row_1_clients_get_the_cluster() {
         assert_eq!(cluster().client(&request), "answer: discovery-merged", "{path}");
         assert_eq!(cluster().marked(&request), "answer: discovery-merged", "{path}");
     }
+}
+
+#[test]
+fn row_1_a_schema_that_some_member_has_is_there() {
+    let request = "GET /openapi/v3/apis/batch/v1";
+    assert_eq!(cluster().client(request), "ask-local: unlisted, refresh on 404");
+    let index = r#"{"paths":{"apis/batch/v1":{"serverRelativeURL":"/openapi/v3/apis/batch/v1"}}}"#;
+    let source = Source { server: "b", document: "/openapi/v3" };
+    let index = Index::parse(source, index.into(), &Limits::default()).expect("an index");
+    let mut b = member("b", "v1.36.0", &["batch/v1/jobs"]);
+    b.view.openapi = Some(index.into());
+    let cluster = Cluster::beside([member("a", "v1.34.0", &[]), b]);
+    assert_eq!(cluster.client(request), "answer: discovery-merged");
+    assert_eq!(cluster.marked(request), "answer: discovery-merged");
 }
 
 #[test]

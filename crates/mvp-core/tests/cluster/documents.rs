@@ -14,7 +14,7 @@ use serde_json::Value;
 
 /// What an aggregated document lists: `group/version/resource/subresource verb…`, in its order.
 fn listed(document: &Document) -> Vec<String> {
-    let document: Value = serde_json::from_slice(&document.body).expect("JSON");
+    let document: Value = serde_json::from_slice(&document.json.body).expect("JSON");
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let each = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mut lines = Vec::new();
@@ -127,7 +127,7 @@ fn the_same_bytes_and_tags_from_every_standpoint() {
         for form in [Form::AggregatedV2, Form::AggregatedV2beta1, Form::Legacy] {
             let tags: Vec<_> = standpoints
                 .iter()
-                .map(|snapshot| snapshot.document(path, form).map(|d| (&d.body, &d.etag)))
+                .map(|snapshot| snapshot.document(path, form).map(|d| (&d.json.body, &d.etag)))
                 .collect();
             assert!(tags.windows(2).all(|pair| pair[0] == pair[1]), "{path:?} {form:?}");
             let root = matches!(path, DiscoveryPath::Api | DiscoveryPath::Apis);
@@ -187,7 +187,7 @@ fn what_did_not_change_is_not_made_again() {
     inputs.now = second(NOW + 1);
     inputs.members = inputs.members.into_iter().map(|m| confirmed_at(m, NOW + 1)).collect();
     let second_round = Snapshot::build(inputs.clone(), Some(&first));
-    assert_eq!(apis(&first).body.as_ptr(), apis(&second_round).body.as_ptr());
+    assert_eq!(apis(&first).json.body.as_ptr(), apis(&second_round).json.body.as_ptr());
 
     // One member changed one of its documents: the other half is taken over.
     let changed = member("b", "", &["batch/v1/jobs:get"]);
@@ -195,7 +195,7 @@ fn what_did_not_change_is_not_made_again() {
     let third_round = Snapshot::build(inputs, Some(&second_round));
     let api = |snapshot: &Snapshot| {
         let document = snapshot.document(&DiscoveryPath::Api, Form::AggregatedV2);
-        document.expect("always there").body.as_ptr()
+        document.expect("always there").json.body.as_ptr()
     };
     assert_eq!(api(&first), api(&third_round));
     assert_ne!(apis(&first).etag, apis(&third_round).etag);

@@ -36,6 +36,24 @@ fn row_7_the_404_is_true_once_every_member_confirmed() {
     assert_eq!(alone.denied(THINGS, &[("a", false)]), TRUE_404);
 }
 
+/// The one who serves it may not have been named yet; a source that never says anything holds up
+/// no longer than a member that never answers.
+#[test]
+fn row_8_while_it_is_not_known_who_the_members_are_no_404_is_true() {
+    let mut cluster = Cluster::beside([confirmed_at(local(), 290)]);
+    cluster.0.members_known = false;
+    let denials = [Denial { member: "a", at: second(290), listed: false }];
+    let asked = Asked { arrived: second(290), denials: &denials, ..ready() };
+    for (now, expected) in [(300, UNCONFIRMED), (301, TRUE_404)] {
+        cluster.0.now = second(now);
+        assert_eq!(cluster.asked(THINGS, asked), expected, "{now}");
+    }
+    cluster.0.now = second(29);
+    assert_eq!(cluster.client("GET /apis"), "refuse: starting");
+    cluster.0.now = second(30);
+    assert_eq!(cluster.client("GET /apis"), "answer: discovery-merged");
+}
+
 #[test]
 fn row_7_the_refresh_may_find_who_serves_it() {
     let things = ["a.io/v1/things"];

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mvp_core::discovery::{GroupList, Part};
+use mvp_core::discovery::{GroupList, Limits, Part, Source};
 use mvp_core::member::{Member, MemberKind, Presence, Release, Seen, View};
 use mvp_core::snapshot::{Inputs, Policy};
-use mvp_core::{Snapshot, Timestamp};
+use mvp_core::{Snapshot, Timestamp, openapi};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{Index, select, subsequence};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::documents::{GROUPS, VERSIONS, document, parse};
 
@@ -45,10 +45,12 @@ pub(crate) fn clusters() -> impl Strategy<Value = Cluster> {
         .prop_shuffle()
         .prop_flat_map(|ids| ids.into_iter().map(server).collect::<Vec<_>>());
     let documents = (vec(document(Part::Api), 2), vec(document(Part::Apis), 3));
+    let indexes = (vec(index(), 2), vec(option::of(any::<Index>()), IDS.len()));
     let extension = (select(&GROUPS[..]), select(&VERSIONS[..]));
     let extensions = prop_oneof![3 => Just(Vec::new()), 1 => vec(extension, 1..=2)];
-    (servers, documents, option::weighted(0.8, any::<Index>()), extensions, ages()).prop_map(
-        |(servers, (api, apis), local, extensions, uptime)| {
+    let local = option::weighted(0.8, any::<Index>());
+    (servers, documents, indexes, local, extensions, ages()).prop_map(
+        |(servers, (api, apis), (indexes, which), local, extensions, uptime)| {
             let with_documents = |(member, ages): (Member, [Option<Age>; 2])| {
                 let mut server = Server { member, api: None, apis: None };
                 for ((part, documents), age) in Part::ALL.into_iter().zip([&api, &apis]).zip(&ages)
@@ -59,7 +61,10 @@ pub(crate) fn clusters() -> impl Strategy<Value = Cluster> {
                 }
                 server
             };
-            let servers: Vec<Server> = servers.into_iter().map(with_documents).collect();
+            let mut servers: Vec<Server> = servers.into_iter().map(with_documents).collect();
+            for (server, which) in servers.iter_mut().zip(which) {
+                server.member.view.openapi = which.map(|which| Arc::clone(which.get(&indexes)));
+            }
             let owned = |(group, version): (&str, &str)| (group.to_owned(), version.to_owned());
             Cluster {
                 local: local.map(|local| Arc::clone(&local.get(&servers).member.id)),
@@ -70,6 +75,26 @@ pub(crate) fn clusters() -> impl Strategy<Value = Cluster> {
             }
         },
     )
+}
+
+/// An index of OpenAPI, of some of the groups and versions, each with one of three documents.
+fn index() -> impl Strategy<Value = Arc<openapi::Index>> {
+    let keys: Vec<String> = GROUPS
+        .iter()
+        .flat_map(|group| VERSIONS.map(|version| format!("apis/{group}/{version}")))
+        .chain(VERSIONS.map(|version| format!("api/{version}")))
+        .chain(["version".to_owned()])
+        .collect();
+    let hashes = vec(select(vec!["", "?hash=A", "?hash=B", "?hash=C"]), keys.len());
+    (subsequence(keys, 0..=13), hashes).prop_map(|(keys, hashes)| {
+        let entry = |(key, hash): (&String, &str)| {
+            (key.clone(), json!({"serverRelativeURL": format!("/openapi/v3/{key}{hash}")}))
+        };
+        let paths: serde_json::Map<String, Value> = keys.iter().zip(hashes).map(entry).collect();
+        let source = Source { server: "any", document: "/openapi/v3" };
+        let text = json!({"paths": paths}).to_string();
+        Arc::new(openapi::Index::parse(source, text.into(), &Limits::default()).expect("an index"))
+    })
 }
 
 /// Which of the cluster's documents a member sent, and how long ago it was confirmed.
@@ -154,7 +179,7 @@ impl Cluster {
     pub(crate) fn healthy(lists: &[(Arc<GroupList>, Arc<GroupList>)]) -> Cluster {
         let server = |(id, (api, apis)): (&&str, &(Arc<GroupList>, Arc<GroupList>))| {
             let seen = |list| Some(Seen { list: Arc::clone(list), confirmed: at(NOW) });
-            let view = View { api: seen(api), apis: seen(apis), release: None };
+            let view = View { api: seen(api), apis: seen(apis), ..View::default() };
             let member = Member {
                 id: (*id).into(),
                 kind: MemberKind::Mvp,
@@ -177,6 +202,7 @@ impl Cluster {
 
     pub(crate) fn inputs(&self) -> Inputs {
         Inputs {
+            members_known: true,
             members: self.servers.iter().map(|server| server.member.clone()).collect(),
             local: self.local.clone(),
             extension_versions: self.extensions.clone().into(),

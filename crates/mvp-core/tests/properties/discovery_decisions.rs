@@ -3,7 +3,7 @@
 use mvp_core::decide::{Action, OnNotFound, Origin, Reason};
 use mvp_core::discovery::Part;
 use mvp_core::discovery::negotiate::Form;
-use mvp_core::request::DiscoveryPath;
+use mvp_core::request::{DiscoveryPath, OpenApiPath};
 use mvp_core::{RequestInfo, decide};
 use proptest::prelude::*;
 
@@ -31,6 +31,18 @@ proptest! {
             (RequestInfo::Discovery(path), Action::PassNotFound) => {
                 prop_assert!(snapshot.document(path, Form::Legacy).is_none());
                 prop_assert!(is_proved(&cluster, part(path), asked.arrived));
+            }
+            (RequestInfo::OpenApi(OpenApiPath::V3Document(key)), action) => {
+                let listed = snapshot.openapi().entry(key).is_some();
+                match action {
+                    Action::Answer => prop_assert!(listed),
+                    Action::PassNotFound => {
+                        prop_assert!(!listed);
+                        prop_assert!(is_proved(&cluster, Part::Apis, asked.arrived));
+                    }
+                    Action::Peers(_) => panic!("{action:?} of {info:?}"),
+                    _ => {}
+                }
             }
             (_, Action::Answer) => prop_assert!(matches!(info, RequestInfo::OpenApi(_))),
             (_, Action::PassNotFound | Action::Peers(_)) => {

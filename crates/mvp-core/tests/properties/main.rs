@@ -13,6 +13,7 @@
 
 mod allocations;
 mod clusters;
+mod coherence;
 mod contents;
 mod decisions;
 mod discovery_decisions;

@@ -136,10 +136,13 @@ pub(crate) fn all_documents(snapshot: &Snapshot) -> Vec<(String, Option<(Bytes, 
     for path in paths {
         for form in [Form::AggregatedV2, Form::AggregatedV2beta1, Form::Legacy] {
             let document = snapshot.document(&path, form);
-            let content = document.map(|found| (found.body.clone(), found.etag.to_string()));
+            let content = document.map(|found| (found.json.body.clone(), found.etag.to_string()));
             documents.push((format!("{path:?} {form:?}"), content));
         }
     }
+    let index = snapshot.openapi().index();
+    let index = index.map(|found| (found.json.body.clone(), found.etag.to_string()));
+    documents.push(("OpenAPI".to_owned(), index));
     documents
 }
 
@@ -191,7 +194,7 @@ fn legacy_facts(snapshot: &Snapshot, part: Part) -> BTreeSet<Fact> {
 
 fn read(snapshot: &Snapshot, path: &DiscoveryPath<'_>) -> Value {
     let document = snapshot.document(path, Form::Legacy).expect("a document");
-    serde_json::from_slice(&document.body).expect("JSON")
+    serde_json::from_slice(&document.json.body).expect("JSON")
 }
 
 /// Groups, versions and verbs. What has no verb cannot be asked for, and whether it is listed is

@@ -1,7 +1,8 @@
 //! Asking a server what it serves: the second step of the control loop.
 //!
-//! `/api`, `/apis` and `/version`, side by side, conditionally, each within a bounded time and size,
-//! as ourselves. What fails changes nothing: the last known good stays. Entry item: [`fetch`].
+//! `/api`, `/apis`, `/openapi/v3` and `/version`, side by side, conditionally, each within a bounded
+//! time and size, as ourselves. What fails changes nothing: the last known good stays. Entry item:
+//! [`fetch`].
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -20,6 +21,7 @@ use mvp_core::discovery::{
     DocumentError, GroupList, Limits, Parsed, Part, Source, convert, legacy,
 };
 use mvp_core::member::Release;
+use mvp_core::openapi::Index;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::time::timeout;
@@ -35,8 +37,9 @@ const ACCEPT_DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=A
 application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList;q=0.9,\
 application/json;q=0.8";
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// For what is small, and where what is known does not go away: it must not hold up the rest.
-pub(super) const SMALL_TIMEOUT: Duration = Duration::from_secs(2);
+/// What is known of `/version`, `/openapi/v3` and APIServices does not go away: they must not hold up
+/// the rest.
+pub(super) const SIDE_TIMEOUT: Duration = Duration::from_secs(2);
 /// `/version`, the list of paths at the root, and APIServices.
 pub(super) const MAX_SMALL: usize = 1 << 20;
 /// Groups and versions of a server without aggregated discovery that are asked one by one.
@@ -46,13 +49,22 @@ const MAX_WALKED: usize = 2000;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Known {
     pub(crate) etags: [Option<HeaderValue>; 2],
+    pub(crate) openapi: Option<KnownIndex>,
     pub(crate) release: Option<Release>,
+}
+
+/// The index of OpenAPI as it was sent last: mostly it is sent again, and need not be read.
+#[derive(Debug, Clone)]
+pub(crate) struct KnownIndex {
+    body: Bytes,
+    etag: Option<HeaderValue>,
 }
 
 /// What a round found out.
 #[derive(Debug)]
 pub(crate) struct Fetched {
     pub(crate) parts: [Outcome; 2],
+    pub(crate) openapi: OpenApiOutcome,
     pub(crate) release: Option<Release>,
     pub(crate) extensions: Found,
 }
@@ -62,7 +74,8 @@ impl Fetched {
     pub(crate) fn failed(known: &Known, problem: &str) -> Fetched {
         let failed = || Outcome::Failed(problem.to_owned());
         let parts = [failed(), failed()];
-        Fetched { parts, release: known.release, extensions: Found::Nothing }
+        let openapi = OpenApiOutcome::Failed(problem.to_owned());
+        Fetched { parts, openapi, release: known.release, extensions: Found::Nothing }
     }
 
     /// Why a document could not be had.
@@ -85,6 +98,19 @@ pub(crate) enum Outcome {
     Failed(String),
 }
 
+/// What a round found out about the index of OpenAPI.
+#[derive(Debug)]
+pub(crate) enum OpenApiOutcome {
+    /// It stands as it was.
+    Unchanged,
+    /// It is this now.
+    Changed(Arc<Index>, KnownIndex),
+    /// The server has none.
+    None,
+    /// It could not be had.
+    Failed(String),
+}
+
 /// Asks a server what it serves, and where wanted which of it extension servers do.
 pub(crate) async fn fetch(
     ask: &impl Ask,
@@ -95,14 +121,48 @@ pub(crate) async fn fetch(
     let [api, apis] = &known.etags;
     let extensions =
         async { if with_extensions { extensions::find(ask).await } else { Found::Nothing } };
-    let (api, apis, release, extensions) = futures_util::future::join4(
+    let (api, apis, openapi, release, extensions) = futures_util::future::join5(
         fetch_part(ask, server, Part::Api, api.as_ref()),
         fetch_part(ask, server, Part::Apis, apis.as_ref()),
+        fetch_index(ask, server, known.openapi.as_ref()),
         fetch_release(ask),
         extensions,
     )
     .await;
-    Fetched { parts: [api, apis], release: release.or(known.release), extensions }
+    Fetched { parts: [api, apis], openapi, release: release.or(known.release), extensions }
+}
+
+async fn fetch_index(ask: &impl Ask, server: &str, known: Option<&KnownIndex>) -> OpenApiOutcome {
+    match timeout(SIDE_TIMEOUT, try_fetch_index(ask, server, known)).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(problem)) => OpenApiOutcome::Failed(problem),
+        Err(_) => OpenApiOutcome::Failed(format!("{INDEX}: no answer within {SIDE_TIMEOUT:?}")),
+    }
+}
+
+/// The index of OpenAPI. Unlike discovery it is not what decides, so that its absence is no fault.
+const INDEX: &str = "/openapi/v3";
+
+async fn try_fetch_index(
+    ask: &impl Ask,
+    server: &str,
+    known: Option<&KnownIndex>,
+) -> Result<OpenApiOutcome, String> {
+    let limits = Limits::default();
+    let etag = known.and_then(|known| known.etag.as_ref());
+    let answer = get(ask, INDEX, "application/json", etag, limits.max_bytes).await?;
+    match answer.status {
+        StatusCode::NOT_MODIFIED if etag.is_some() => return Ok(OpenApiOutcome::Unchanged),
+        StatusCode::NOT_FOUND => return Ok(OpenApiOutcome::None),
+        _ => {}
+    }
+    let body = answer.ok()?;
+    if known.is_some_and(|known| known.body == body) {
+        return Ok(OpenApiOutcome::Unchanged);
+    }
+    let source = Source { server, document: INDEX };
+    let index = Index::parse(source, body.clone(), &limits).map_err(|error| error.to_string())?;
+    Ok(OpenApiOutcome::Changed(Arc::new(index), KnownIndex { body, etag: answer.etag }))
 }
 
 async fn fetch_part(
@@ -237,7 +297,7 @@ async fn fetch_release(ask: &impl Ask) -> Option<Release> {
     struct Version {
         git_version: String,
     }
-    let answer = timeout(SMALL_TIMEOUT, get(ask, "/version", "application/json", None, MAX_SMALL))
+    let answer = timeout(SIDE_TIMEOUT, get(ask, "/version", "application/json", None, MAX_SMALL))
         .await
         .ok()?
         .ok()?;
@@ -246,16 +306,17 @@ async fn fetch_release(ask: &impl Ask) -> Option<Release> {
 }
 
 /// A server's answer, read whole.
-pub(super) struct Answer {
+pub(crate) struct Answer {
     path: String,
-    pub(super) status: StatusCode,
+    pub(crate) status: StatusCode,
     content_type: String,
-    etag: Option<HeaderValue>,
+    pub(crate) etag: Option<HeaderValue>,
     body: Bytes,
 }
 
 impl Answer {
-    pub(super) fn ok(&self) -> Result<Bytes, String> {
+    /// Its body, if it is one.
+    pub(crate) fn ok(&self) -> Result<Bytes, String> {
         if self.status == StatusCode::OK {
             return Ok(self.body.clone());
         }
@@ -277,7 +338,8 @@ impl Answer {
     }
 }
 
-pub(super) async fn get(
+/// Asks a server for a document, as ourselves.
+pub(crate) async fn get(
     ask: &impl Ask,
     path: &str,
     accept: &'static str,

@@ -2,6 +2,7 @@
 //! when a request found it gone. Read on the request path without a lock. Entry items:
 //! [`LocalState`] and [`watch_local`].
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,15 +11,18 @@ use http::header::USER_AGENT;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use mvp_core::decide::LocalHealth;
+use mvp_core::member::{MemberKind, Presence};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::publish::SnapshotReader;
 use crate::body::Body;
 use crate::data::{Forwarder, Target};
 use crate::error::{SendError, Stage};
 use crate::identity::Identity;
 use crate::metrics::Metrics;
+use crate::peers::{Health, target};
 
 /// How often a server that is ready is asked, and one that is not.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -31,6 +35,8 @@ const FORBIDS: Duration = Duration::from_secs(15);
 /// A server that answers PINGs is there, however long it thinks about its readiness.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_ANSWER: usize = 64 << 10;
+/// One that thinks for longer must not hold up the others.
+const PEER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Whether the local server can be asked. Clones are the same.
 #[derive(Debug, Clone)]
@@ -41,6 +47,8 @@ struct Shared {
     health: AtomicU8,
     /// Why it is not ready, for people.
     trouble: Mutex<String>,
+    /// When it last was not there.
+    absent: Mutex<Instant>,
     doubted: Notify,
     metrics: Arc<Metrics>,
 }
@@ -50,8 +58,22 @@ impl LocalState {
     pub fn new(metrics: Arc<Metrics>) -> LocalState {
         metrics.local_health(LocalHealth::Ready);
         let health = AtomicU8::new(encode(LocalHealth::Ready));
-        let trouble = Mutex::default();
-        LocalState(Arc::new(Shared { health, trouble, doubted: Notify::new(), metrics }))
+        let (trouble, absent) = (Mutex::default(), Mutex::new(Instant::now()));
+        LocalState(Arc::new(Shared { health, trouble, absent, doubted: Notify::new(), metrics }))
+    }
+
+    /// Not ready, until somebody has looked.
+    #[must_use]
+    pub fn unseen(self) -> LocalState {
+        self.0.metrics.local_health(LocalHealth::Unready);
+        self.0.health.store(encode(LocalHealth::Unready), Ordering::Relaxed);
+        self
+    }
+
+    /// Whether it came a moment ago and is not ready yet.
+    pub(crate) fn is_starting(&self) -> bool {
+        let absent = *self.0.absent.lock().unwrap_or_else(PoisonError::into_inner);
+        self.get() != LocalHealth::Ready && absent.elapsed() < FORBIDS
     }
 
     /// Whether it can be asked.
@@ -73,6 +95,9 @@ impl LocalState {
     }
 
     fn set(&self, health: LocalHealth) {
+        if health == LocalHealth::Unreachable {
+            *self.0.absent.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        }
         let before = decode(self.0.health.swap(encode(health), Ordering::Relaxed));
         if before == health {
             return;
@@ -100,7 +125,7 @@ pub async fn watch_local(
     let mut told = Told::default();
     loop {
         if let Some(found) = look(&forwarder, &target).await {
-            let (health, trouble) = told.judge(found, state.get());
+            let (health, trouble) = told.judge(found);
             *state.0.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
             state.set(health);
         }
@@ -114,6 +139,48 @@ pub async fn watch_local(
         tokio::select! {
             () = stop.cancelled() => return,
             () = wait => {}
+        }
+    }
+}
+
+/// Looks after members that have no gateway to say that they are not ready: those come last.
+pub async fn watch_members(
+    forwarder: Arc<Forwarder>,
+    reader: SnapshotReader,
+    health: Health,
+    stop: CancellationToken,
+) {
+    let mut told: BTreeMap<Arc<str>, Told> = BTreeMap::new();
+    loop {
+        let snapshot = reader.load();
+        let local = snapshot.local().map(|local| Arc::clone(&local.id));
+        let bare = snapshot.members().filter(|member| {
+            member.kind == MemberKind::Bare
+                && member.presence == Presence::Present
+                && local.as_ref() != Some(&member.id)
+        });
+        let targets: Vec<Target> = bare.filter_map(target).collect();
+        told.retain(|id, _| targets.iter().any(|target| target.id == *id));
+        let looks = targets.iter().map(|target| async {
+            let found = timeout(PEER_TIMEOUT, look(&forwarder, target)).await.ok().flatten();
+            (Arc::clone(&target.id), found)
+        });
+        let looks = async { futures_util::future::join_all(looks).await };
+        let found = tokio::select! {
+            () = stop.cancelled() => return,
+            found = looks => found,
+        };
+        for (id, found) in found {
+            let Some(found) = found else { continue };
+            let told = told.entry(Arc::clone(&id)).or_default();
+            // Whether it can be reached, requests and the control loop find out.
+            if told.judge(found).0 == LocalHealth::Unready {
+                health.unready(&id);
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = sleep(INTERVAL) => {}
         }
     }
 }
@@ -132,7 +199,7 @@ enum Found {
 /// What the local server told before.
 #[derive(Debug, Default)]
 struct Told {
-    /// It told whether it is ready, once.
+    /// It told whether it is ready, or was not there, once.
     ever: bool,
     forbidden_since: Option<Instant>,
 }
@@ -140,7 +207,7 @@ struct Told {
 impl Told {
     /// Whether it can be asked, and why not. One that told before and now forbids it has just
     /// started, and would forbid users what they may do, too.
-    fn judge(&mut self, found: Found, before: LocalHealth) -> (LocalHealth, String) {
+    fn judge(&mut self, found: Found) -> (LocalHealth, String) {
         if !matches!(found, Found::Forbidden) {
             self.forbidden_since = None;
         }
@@ -153,11 +220,13 @@ impl Told {
                 self.ever = true;
                 (LocalHealth::Unready, trouble)
             }
-            Found::Unreachable(trouble) => (LocalHealth::Unreachable, trouble),
+            Found::Unreachable(trouble) => {
+                self.ever = true;
+                (LocalHealth::Unreachable, trouble)
+            }
             Found::Forbidden => {
                 let since = *self.forbidden_since.get_or_insert_with(Instant::now);
-                let was_always_so = !self.ever && before == LocalHealth::Ready;
-                if was_always_so || since.elapsed() >= FORBIDS {
+                if !self.ever || since.elapsed() >= FORBIDS {
                     (LocalHealth::Ready, String::new())
                 } else {
                     (LocalHealth::Unready, "it forbids us to ask for /readyz".to_owned())
@@ -233,24 +302,38 @@ mod tests {
     async fn a_server_that_forbids_to_ask_is_ready_only_if_it_never_told() {
         let ready = LocalHealth::Ready;
         let mut never = Told::default();
-        assert_eq!(never.judge(Found::Forbidden, ready).0, ready);
+        assert_eq!(never.judge(Found::Forbidden).0, ready);
 
         // It is restarted: at first it has no rules.
         let mut told = Told::default();
-        assert_eq!(told.judge(Found::Ready, ready).0, ready);
-        let gone = told.judge(Found::Unreachable("refused".to_owned()), ready).0;
+        assert_eq!(told.judge(Found::Ready).0, ready);
+        let gone = told.judge(Found::Unreachable("refused".to_owned())).0;
         assert_eq!(gone, LocalHealth::Unreachable);
-        let starts = told.judge(Found::Forbidden, gone);
-        assert_eq!(starts.0, LocalHealth::Unready);
-        assert_eq!(told.judge(Found::Ready, starts.0).0, ready);
+        assert_eq!(told.judge(Found::Forbidden).0, LocalHealth::Unready);
+        assert_eq!(told.judge(Found::Ready).0, ready);
 
         // A gateway that was there before its server does not know yet.
         let mut first = Told::default();
-        first.judge(Found::Unreachable("refused".to_owned()), ready);
-        let health = first.judge(Found::Forbidden, LocalHealth::Unreachable).0;
-        assert_eq!(health, LocalHealth::Unready);
+        first.judge(Found::Unreachable("refused".to_owned()));
+        assert_eq!(first.judge(Found::Forbidden).0, LocalHealth::Unready);
         tokio::time::advance(FORBIDS).await;
-        assert_eq!(first.judge(Found::Forbidden, health).0, ready, "it does not mean to tell");
+        assert_eq!(first.judge(Found::Forbidden).0, ready, "it does not mean to tell");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_is_starting_for_a_while_after_it_was_not_there() {
+        let state = LocalState::new(Arc::new(Metrics::new(false))).unseen();
+        assert!(state.is_starting(), "nobody has looked yet");
+        state.set(LocalHealth::Ready);
+        assert!(!state.is_starting());
+        tokio::time::advance(FORBIDS).await;
+        state.set(LocalHealth::Unready);
+        assert!(!state.is_starting(), "it was there all the time");
+        state.set(LocalHealth::Unreachable);
+        state.set(LocalHealth::Unready);
+        assert!(state.is_starting());
+        tokio::time::advance(FORBIDS).await;
+        assert!(!state.is_starting(), "what it says so long is its own word");
     }
 
     #[test]

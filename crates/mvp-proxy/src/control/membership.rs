@@ -11,6 +11,11 @@ pub trait Membership: Send + 'static {
     /// The members as they are now, the local server not among them.
     fn members(&self) -> Vec<MemberRecord>;
 
+    /// Whether these are all: a source that was not read yet may know more.
+    fn complete(&self) -> bool {
+        true
+    }
+
     /// Ends when the members changed.
     fn changed(&mut self) -> impl Future<Output = ()> + Send;
 }

@@ -20,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 
 use extensions::{Extensions, Found};
 use fetch::Fetched;
-pub(crate) use fetch::gunzip;
-pub use health::{LocalState, watch_local};
+pub(crate) use fetch::{get, gunzip};
+pub use health::{LocalState, watch_local, watch_members};
 pub use membership::{MemberRecord, Membership, StaticMembership, WatchedMembership};
 pub use publish::{Clock, SnapshotReader, SnapshotWriter, channel};
 use table::Table;
@@ -84,8 +84,8 @@ const UNREACHABLE_INTERVAL: Duration = Duration::from_millis(100);
 /// The snapshot before anybody was asked: the local server is there, and nothing is known of it.
 pub fn first_snapshot(settings: &ControlSettings, clock: Clock) -> Snapshot {
     let mut table = Table::default();
-    table.update(Vec::new(), settings.local.as_ref(), clock.now(), settings.forget_after);
-    build(&table, &Extensions::default(), settings, clock, clock.now(), None)
+    table.update(&[], settings.local.as_ref(), clock.now(), settings.forget_after);
+    build(&table, &Extensions::default(), settings, clock, clock.now(), false, None)
 }
 
 /// Runs until it is told to stop.
@@ -103,9 +103,10 @@ pub async fn run(
     let mut extensions = Extensions::default();
     let mut fetches = JoinSet::new();
     loop {
-        let records = membership.members();
+        let (records, complete) = (membership.members(), membership.complete());
         let (local, now) = (settings.local.as_ref(), clock.now());
-        let forgotten = table.update(records.clone(), local, now, settings.forget_after);
+        let mut forgotten = table.update(&records, local, now, settings.forget_after);
+        forgotten.extend(writer.to_forget().into_iter().filter(|id| table.forget(id)));
         for row in table.rows() {
             let record = records.iter().find(|record| record.id == row.member.id);
             if row.asked.is_some() || row.due > clock.now() {
@@ -128,7 +129,9 @@ pub async fn run(
         }
         table.give_up(clock.now(), settings.local.as_ref(), settings.policy.blocks_for);
         let previous = writer.current();
-        writer.publish(build(&table, &extensions, &settings, clock, started, Some(&previous)));
+        let snapshot =
+            build(&table, &extensions, &settings, clock, started, complete, Some(&previous));
+        writer.publish(snapshot);
         metrics.observe_snapshot(&writer.current(), clock.now());
         // After it is published, so that few can still think of them.
         for id in forgotten {
@@ -161,10 +164,12 @@ fn build(
     settings: &ControlSettings,
     clock: Clock,
     started: mvp_core::Timestamp,
+    members_known: bool,
     previous: Option<&Snapshot>,
 ) -> Snapshot {
     let inputs = Inputs {
         members: table.members(),
+        members_known,
         local: settings.local.clone(),
         extension_versions: extensions.versions(),
         started,

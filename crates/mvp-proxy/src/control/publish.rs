@@ -9,6 +9,8 @@ use mvp_core::{Snapshot, Timestamp};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
+use crate::data::Schemas;
+
 /// A writer and a first reader of snapshots.
 pub fn channel(clock: Clock, first: Snapshot) -> (SnapshotWriter, SnapshotReader) {
     let first = Arc::new(first);
@@ -19,6 +21,8 @@ pub fn channel(clock: Clock, first: Snapshot) -> (SnapshotWriter, SnapshotReader
         published,
         wanted: Notify::new(),
         trouble: Mutex::default(),
+        to_forget: Mutex::default(),
+        schemas: Schemas::default(),
     });
     (SnapshotWriter(Arc::clone(&shared)), SnapshotReader(shared))
 }
@@ -31,6 +35,10 @@ struct Shared {
     wanted: Notify,
     /// Why members could not be asked when they last were; for people, nothing is decided by it.
     trouble: Mutex<BTreeMap<Arc<str>, String>>,
+    /// Members that somebody wants to be forgotten.
+    to_forget: Mutex<Vec<Arc<str>>>,
+    /// What was asked for of OpenAPI, for every worker.
+    schemas: Schemas,
 }
 
 /// Publishes snapshots. There is one.
@@ -64,6 +72,11 @@ impl SnapshotWriter {
         };
     }
 
+    /// Members that are to be forgotten.
+    pub(crate) fn to_forget(&self) -> Vec<Arc<str>> {
+        std::mem::take(&mut *self.0.to_forget.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Ends when a reader wants the views to be refreshed.
     pub async fn wanted(&self) {
         self.0.wanted.notified().await;
@@ -80,9 +93,25 @@ impl SnapshotReader {
         self.0.current.load_full()
     }
 
+    /// What is kept of OpenAPI.
+    pub(crate) fn schemas(&self) -> &Schemas {
+        &self.0.schemas
+    }
+
     /// Why a member could not be asked when it last was.
     pub fn trouble(&self, id: &str) -> Option<String> {
         self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
+    }
+
+    /// Has a member forgotten that left. One that a source still names stays.
+    pub fn forget(&self, id: &str) {
+        self.0.to_forget.lock().unwrap_or_else(PoisonError::into_inner).push(id.into());
+        self.0.wanted.notify_one();
+    }
+
+    /// The clock of every timestamp in a snapshot.
+    pub fn clock(&self) -> Clock {
+        self.0.clock
     }
 
     /// The time, on the clock of every timestamp in a snapshot.
@@ -114,9 +143,11 @@ impl SnapshotReader {
     /// Waits for a snapshot with this property.
     pub async fn wait_for(&self, property: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
         let mut published = self.0.published.subscribe();
-        // The writer may be gone: then nothing changes any more.
-        match published.wait_for(|snapshot| property(snapshot)).await {
-            Ok(snapshot) => Arc::clone(&snapshot),
+        let found = published.wait_for(|snapshot| property(snapshot)).await;
+        let found = found.map(|snapshot| Arc::clone(&snapshot));
+        match found {
+            Ok(snapshot) => snapshot,
+            // The writer is gone: nothing changes any more.
             Err(_) => std::future::pending().await,
         }
     }

@@ -1,6 +1,7 @@
 //! What the control loop remembers between rounds: every member, its view, and what to ask next.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,9 +9,12 @@ use mvp_core::Timestamp;
 use mvp_core::discovery::Part;
 use mvp_core::member::{Member, MemberKind, Presence, Seen, View};
 
-use super::fetch::{Fetched, Known, Outcome};
+use super::fetch::{Fetched, Known, OpenApiOutcome, Outcome};
 use super::membership::MemberRecord;
 use crate::metrics::Metrics;
+
+/// However soon a member that left is forgotten: one that is silent for less may be alive.
+const SILENCE: Duration = Duration::from_secs(40);
 
 /// The members, by ID.
 #[derive(Debug, Default)]
@@ -29,48 +33,63 @@ pub(crate) struct Row {
     begun: Option<Timestamp>,
     left: Option<Timestamp>,
     failing: bool,
+    schemas_fail: bool,
     /// Whether it was said that it holds nothing up any more.
     given_up: bool,
 }
 
 impl Table {
     /// Takes over who is there now. Who left is remembered for a while; gives who is not any more.
+    ///
+    /// A source with heartbeats may name a member long after its death. One that was heard of
+    /// neither by it nor by us for as long as we remember is forgotten, whatever the source says.
     pub(crate) fn update(
         &mut self,
-        records: Vec<MemberRecord>,
+        records: &[MemberRecord],
         local: Option<&Arc<str>>,
         now: Timestamp,
         forget_after: Duration,
     ) -> Vec<Arc<str>> {
-        for row in self.0.values_mut() {
-            let stays = records.iter().any(|record| record.id == row.member.id)
-                || local == Some(&row.member.id);
-            row.left = if stays { None } else { row.left.or(Some(now)) };
-        }
-        let forgotten = self
-            .0
-            .extract_if(.., |_, row| row.left.is_some_and(|left| now.since(left) >= forget_after))
-            .map(|(id, _)| id)
-            .collect();
+        let over = |since: Timestamp| now.since(since) >= forget_after;
+        let lapsed = |heard: Timestamp| over(heard) && now.since(heard) >= SILENCE;
+        let mut named = BTreeSet::new();
         for record in records {
-            let row =
-                self.0.entry(Arc::clone(&record.id)).or_insert_with(|| Row::new(&record.id, now));
+            // A source without heartbeats vouches for its members as long as it names them.
+            let heard = record.heard.unwrap_or(now);
+            let row = match self.0.entry(Arc::clone(&record.id)) {
+                Entry::Vacant(_) if record.heard.is_some_and(lapsed) => continue,
+                Entry::Vacant(entry) => entry.insert(Row::new(&record.id, now, heard)),
+                Entry::Occupied(entry) => entry.into_mut(),
+            };
+            row.member.heard = heard.max(row.member.heard);
+            if record.heard.is_some() && lapsed(row.member.heard) {
+                row.left.get_or_insert(row.member.heard);
+                continue;
+            }
+            named.insert(Arc::clone(&record.id));
             row.member.kind = record.kind;
             if row.member.address != record.address {
-                row.member.address = record.address;
+                row.member.address.clone_from(&record.address);
                 row.due = now;
             }
-            // A source without heartbeats vouches for its members as long as it names them.
-            row.member.heard = record.heard.unwrap_or(now).max(row.member.heard);
         }
         if let Some(local) = local {
-            self.0.entry(Arc::clone(local)).or_insert_with(|| Row::new(local, now));
+            self.0.entry(Arc::clone(local)).or_insert_with(|| Row::new(local, now, now));
+            named.insert(Arc::clone(local));
         }
-        for row in self.0.values_mut() {
+        for (id, row) in &mut self.0 {
+            row.left = if named.contains(id) { None } else { row.left.or(Some(now)) };
             let present = row.left.is_none();
             row.member.presence = if present { Presence::Present } else { Presence::Left };
         }
-        forgotten
+        let is_over = |_: &Arc<str>, row: &mut Row| row.left.is_some_and(over);
+        self.0.extract_if(.., is_over).map(|(id, _)| id).collect()
+    }
+
+    /// Forgets a member that left. Whether there was one.
+    pub(crate) fn forget(&mut self, id: &str) -> bool {
+        let left = self.0.get(id).is_some_and(|row| row.left.is_some());
+        left && self.0.remove(id).is_some()
     }
 
     pub(crate) fn rows(&mut self) -> impl Iterator<Item = &mut Row> {
@@ -122,14 +141,14 @@ impl Table {
 }
 
 impl Row {
-    fn new(id: &Arc<str>, now: Timestamp) -> Row {
+    fn new(id: &Arc<str>, now: Timestamp, heard: Timestamp) -> Row {
         let member = Member {
             id: Arc::clone(id),
             kind: MemberKind::Bare,
             address: None,
             presence: Presence::Present,
             joined: now,
-            heard: now,
+            heard,
             view: View::default(),
         };
         Row {
@@ -140,6 +159,7 @@ impl Row {
             begun: None,
             left: None,
             failing: false,
+            schemas_fail: false,
             given_up: false,
         }
     }
@@ -154,9 +174,27 @@ impl Row {
     fn apply(&mut self, fetched: Fetched, asked: Timestamp, metrics: &Metrics) {
         let id = Arc::clone(&self.member.id);
         let mut problems = Vec::new();
+        let mut schema_problem = None;
         let view = &mut self.member.view;
         view.release = fetched.release;
         self.known.release = fetched.release;
+        match fetched.openapi {
+            OpenApiOutcome::Unchanged => {}
+            OpenApiOutcome::Changed(index, known) => {
+                if view.openapi.as_deref() != Some(&*index) {
+                    view.openapi = Some(index);
+                }
+                self.known.openapi = Some(known);
+            }
+            OpenApiOutcome::None => {
+                view.openapi = None;
+                self.known.openapi = None;
+            }
+            OpenApiOutcome::Failed(problem) => {
+                metrics.discovery_failed();
+                schema_problem = Some(problem);
+            }
+        }
         let places = [&mut view.api, &mut view.apis].into_iter().zip(&mut self.known.etags);
         for ((outcome, (seen, known)), part) in fetched.parts.into_iter().zip(places).zip(Part::ALL)
         {
@@ -199,5 +237,112 @@ impl Row {
             _ => {}
         }
         self.failing = !problems.is_empty();
+        // Where all fails, that was said.
+        let schemas_fail = schema_problem.is_some() && !self.failing;
+        match (&schema_problem, self.schemas_fail) {
+            (Some(problem), false) if schemas_fail => {
+                tracing::warn!(member = %id, "OpenAPI fails, the last known good stays: {problem}");
+            }
+            (None, true) => tracing::info!(member = %id, "OpenAPI works again"),
+            _ => {}
+        }
+        self.schemas_fail = schemas_fail || (self.schemas_fail && schema_problem.is_some());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mvp_core::Snapshot;
+    use mvp_core::snapshot::{Inputs, Policy};
+
+    use super::*;
+
+    const FORGET_AFTER: Duration = Duration::from_secs(600);
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::after_start(Duration::from_secs(seconds))
+    }
+
+    fn record(address: &str, heard: Option<u64>) -> MemberRecord {
+        let (id, address) = ("b".into(), Some(address.into()));
+        MemberRecord { id, address, kind: MemberKind::Mvp, heard: heard.map(at) }
+    }
+
+    /// What the table says of the member, and whether that holds 404s up.
+    fn shown(table: &Table, now: u64) -> Option<(Presence, bool)> {
+        let member = table.members().into_iter().find(|member| &*member.id == "b")?;
+        let inputs = Inputs {
+            members_known: true,
+            members: table.members(),
+            local: Some("own".into()),
+            extension_versions: Arc::default(),
+            started: at(0),
+            now: at(now),
+            policy: Policy::default(),
+        };
+        let snapshot = Snapshot::build(inputs, None);
+        Some((member.presence, snapshot.blocking(Part::Apis).next().is_some()))
+    }
+
+    fn update(table: &mut Table, records: &[MemberRecord], now: u64) -> usize {
+        table.update(records, Some(&"own".into()), at(now), FORGET_AFTER).len()
+    }
+
+    /// It is claimed to be a member, and never once answers: it cannot wedge a cluster.
+    #[test]
+    fn who_cannot_be_asked_holds_404s_up_for_no_longer_than_it_is_heard_of_and_not_for_good() {
+        let (mut silent, mut beating) = (Table::default(), Table::default());
+        for now in 0..900 {
+            update(&mut silent, &[record("a:1", Some(0))], now);
+            update(&mut beating, &[record("a:1", Some(now))], now);
+            if now < FORGET_AFTER.as_secs() {
+                assert_eq!(shown(&silent, now), Some((Presence::Present, now <= 40)), "{now}");
+            } else {
+                assert_eq!(shown(&silent, now), None, "{now}: nobody has heard of it for so long");
+            }
+            assert_eq!(shown(&beating, now), Some((Presence::Present, now <= 300)), "{now}");
+        }
+    }
+
+    /// A source may name the dead for hours. What we reach ourselves is alive, whatever it says.
+    #[test]
+    fn who_is_silent_is_forgotten_unless_we_reach_it() {
+        let mut table = Table::default();
+        update(&mut table, &[record("a:1", Some(0))], 0);
+        table.rows().for_each(|row| row.member.heard = at(300));
+        assert_eq!(update(&mut table, &[record("a:1", Some(0))], 899), 0);
+        assert_eq!(update(&mut table, &[record("a:1", Some(0))], 900), 1);
+        assert_eq!(update(&mut table, &[record("a:1", Some(0))], 901), 0, "and stays so");
+        assert_eq!(shown(&table, 901), None);
+        update(&mut table, &[record("a:1", Some(902))], 902);
+        assert_eq!(shown(&table, 902), Some((Presence::Present, true)), "until it is heard of");
+    }
+
+    #[test]
+    fn who_left_is_remembered_until_its_time_or_somebody_says_so() {
+        let mut table = Table::default();
+        update(&mut table, &[record("a:1", None)], 0);
+        assert!(!table.forget("b"), "it is there");
+        update(&mut table, &[], 10);
+        assert_eq!(shown(&table, 10), Some((Presence::Left, false)));
+        assert_eq!(update(&mut table, &[], 609), 0);
+        // It comes back, at another address.
+        update(&mut table, &[record("a:2", None)], 609);
+        assert_eq!(table.members().first().and_then(|b| b.address.as_deref()), Some("a:2"));
+        update(&mut table, &[], 620);
+        assert!(table.forget("b") && !table.forget("b") && !table.forget("own"));
+        update(&mut table, &[record("a:2", None)], 630);
+        update(&mut table, &[], 640);
+        assert_eq!(update(&mut table, &[], 1240), 1);
+    }
+
+    /// However short the memory: a heartbeat that is a little late is nobody's end.
+    #[test]
+    fn without_a_memory_who_beats_is_there() {
+        let mut table = Table::default();
+        for now in 0..100 {
+            table.update(&[record("a:1", Some(now / 5 * 5))], None, at(now), Duration::ZERO);
+            assert_eq!(shown(&table, now).map(|shown| shown.0), Some(Presence::Present), "{now}");
+        }
     }
 }

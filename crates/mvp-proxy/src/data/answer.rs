@@ -1,9 +1,9 @@
-//! Answering discovery from the snapshot, in the name of the local server's authorization.
+//! Answering discovery and OpenAPI ourselves, in the name of the local server's authorization.
 
 use bytes::Bytes;
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG,
-    IF_NONE_MATCH, UPGRADE, VARY,
+    IF_NONE_MATCH, RANGE, UPGRADE, VARY,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
@@ -12,7 +12,7 @@ use mvp_core::discovery::Part;
 use mvp_core::discovery::negotiate::{Encoding, Form, Negotiated, Offer, negotiate};
 use mvp_core::member::Member;
 use mvp_core::request::DiscoveryPath;
-use mvp_core::snapshot::Document;
+use mvp_core::snapshot::{Document, Encoded};
 
 use crate::body::Body;
 
@@ -23,18 +23,52 @@ const FORMS: [Form; 3] = [Form::AggregatedV2, Form::AggregatedV2beta1, Form::Leg
 const PROBE_ACCEPT: HeaderValue = HeaderValue::from_static(
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,application/json",
 );
+/// As a server offers them, the default first.
+const ENCODINGS: [Encoding; 3] = [Encoding::Json, Encoding::Yaml, Encoding::Protobuf];
 
 /// What a client accepts of a discovery path; nothing where only the local server can say.
 pub(crate) fn accepted(headers: &HeaderMap, path: &DiscoveryPath<'_>) -> Option<Negotiated> {
-    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let root = matches!(path, DiscoveryPath::Api | DiscoveryPath::Apis);
     let forms = if root { &FORMS[..] } else { &[Form::Legacy] };
-    negotiate(accept, Offer { forms, encodings: &[Encoding::Json] }).ok()
+    let negotiated = negotiate(accept(headers), Offer { forms, encodings: &ENCODINGS }).ok()?;
+    let form = path.aggregated().unwrap_or(negotiated.form);
+    Some(Negotiated { form, ..negotiated })
 }
 
-/// The request by which a server, mostly the local one, says whether the caller may have discovery:
-/// his own, in a form that costs least.
-pub(crate) fn probe(parts: &Parts, path: &DiscoveryPath<'_>, server: &Member) -> Request<Body> {
+/// What a client accepts.
+pub(crate) fn accept(headers: &HeaderMap) -> &str {
+    headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default()
+}
+
+/// The request by which a server, mostly the local one, says whether the caller may have a
+/// discovery document: his own, in a form that costs least.
+pub(crate) fn discovery_probe(
+    parts: &Parts,
+    path: &DiscoveryPath<'_>,
+    encoding: Encoding,
+    server: &Member,
+) -> Request<Body> {
+    let part = match path {
+        DiscoveryPath::Api => Some(Part::Api),
+        DiscoveryPath::Apis => Some(Part::Apis),
+        _ => None,
+    };
+    let accept = match encoding {
+        Encoding::Json | Encoding::Yaml => PROBE_ACCEPT,
+        // Not every server has these.
+        other => HeaderValue::from_static(other.media_type()),
+    };
+    let seen = part.and_then(|part| server.view.part(part));
+    let etag = seen.and_then(|seen| HeaderValue::try_from(seen.list.etag.as_deref()?).ok());
+    probe(parts, accept, etag)
+}
+
+/// The request by which a server says whether the caller may have what he asks for.
+pub(crate) fn probe(
+    parts: &Parts,
+    accept: HeaderValue,
+    etag: Option<HeaderValue>,
+) -> Request<Body> {
     let mut request = Request::new(Body::empty());
     *request.method_mut() = Method::GET;
     *request.uri_mut() = parts.uri.clone();
@@ -46,15 +80,9 @@ pub(crate) fn probe(parts: &Parts, path: &DiscoveryPath<'_>, server: &Member) ->
     headers.remove(ACCEPT_ENCODING);
     headers.remove(CONTENT_LENGTH);
     headers.remove(IF_NONE_MATCH);
+    headers.remove(RANGE);
     headers.remove(UPGRADE);
-    headers.insert(ACCEPT, PROBE_ACCEPT);
-    let part = match path {
-        DiscoveryPath::Api => Some(Part::Api),
-        DiscoveryPath::Apis => Some(Part::Apis),
-        _ => None,
-    };
-    let seen = part.and_then(|part| server.view.part(part));
-    let etag = seen.and_then(|seen| HeaderValue::try_from(seen.list.etag.as_deref()?).ok());
+    headers.insert(ACCEPT, accept);
     if let Some(etag) = etag {
         headers.insert(IF_NONE_MATCH, etag);
     }
@@ -67,32 +95,66 @@ pub(crate) fn consents(status: StatusCode, path: &DiscoveryPath<'_>) -> bool {
     let root = matches!(path, DiscoveryPath::Api | DiscoveryPath::Apis);
     status == StatusCode::OK
         || status == StatusCode::NOT_MODIFIED
-        || (!root && (status == StatusCode::NOT_FOUND || status == StatusCode::NOT_ACCEPTABLE))
+        || (!root && status == StatusCode::NOT_FOUND)
 }
 
-/// The document as a response.
-pub(crate) fn answer(parts: &Parts, document: &Document, form: Form) -> Response<Body> {
-    let mut response = Response::new(Body::empty());
-    let etag = HeaderValue::try_from(&*document.etag).ok();
-    let headers = response.headers_mut();
-    let aggregated = form != Form::Legacy;
-    if aggregated {
-        if let Some(etag) = &etag {
-            headers.insert(ETAG, etag.clone());
-        }
-        headers.insert(VARY, HeaderValue::from_static("Accept"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
-        if etag.is_some() && parts.headers.get(IF_NONE_MATCH) == etag.as_ref() {
-            *response.status_mut() = StatusCode::NOT_MODIFIED;
-            return response;
-        }
-    } else {
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-    }
-    headers.insert(CONTENT_TYPE, content_type(form));
+/// A discovery document as a response; nothing where it has no such encoding.
+pub(crate) fn answer(
+    parts: &Parts,
+    document: &Document,
+    form: Form,
+    encoding: Encoding,
+) -> Option<Response<Body>> {
+    let encoded = document.encoded(encoding)?;
+    let kept = match form {
+        Form::Legacy => Kept::Not,
+        _ => Kept::ByTag { etag: &document.etag, control: "public" },
+    };
+    Some(respond(parts, encoded, kept, content_type(form, encoding)))
+}
 
-    let packed = document.body.len() >= MIN_PACKED && takes_gzip(&parts.headers);
-    let body: &Bytes = if packed { document.gzipped() } else { &document.body };
+/// How clients may keep what they are given.
+pub(crate) enum Kept<'a> {
+    /// Not at all.
+    Not,
+    /// They may ask whether it still stands.
+    ByTag {
+        /// With its quotes.
+        etag: &'a str,
+        /// What `Cache-Control` says.
+        control: &'static str,
+    },
+}
+
+/// Bytes as a response, packed for whoever takes that.
+pub(crate) fn respond(
+    parts: &Parts,
+    encoded: &Encoded,
+    kept: Kept<'_>,
+    content_type: HeaderValue,
+) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    let headers = response.headers_mut();
+    match kept {
+        Kept::Not => {
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        }
+        Kept::ByTag { etag, control } => {
+            headers.insert(VARY, HeaderValue::from_static("Accept"));
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static(control));
+            if let Ok(value) = HeaderValue::try_from(etag) {
+                headers.insert(ETAG, value);
+            }
+            if has_tag(&parts.headers, etag) {
+                *response.status_mut() = StatusCode::NOT_MODIFIED;
+                return response;
+            }
+        }
+    }
+    headers.insert(CONTENT_TYPE, content_type);
+
+    let packed = encoded.body.len() >= MIN_PACKED && takes_gzip(&parts.headers);
+    let body: &Bytes = if packed { encoded.gzipped() } else { &encoded.body };
     if packed {
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
@@ -104,16 +166,27 @@ pub(crate) fn answer(parts: &Parts, document: &Document, form: Form) -> Response
     response
 }
 
-fn content_type(form: Form) -> HeaderValue {
-    HeaderValue::from_static(match form {
-        Form::AggregatedV2 => {
-            "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-        }
-        Form::AggregatedV2beta1 => {
-            "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
-        }
-        Form::Legacy => "application/json",
-    })
+/// Whether the client has what that tag names.
+fn has_tag(headers: &HeaderMap, etag: &str) -> bool {
+    let names = |value: &HeaderValue| {
+        value.to_str().is_ok_and(|tags| {
+            tags.split(',')
+                .map(str::trim)
+                .any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
+        })
+    };
+    headers.get_all(IF_NONE_MATCH).iter().any(names)
+}
+
+fn content_type(form: Form, encoding: Encoding) -> HeaderValue {
+    let media_type = encoding.media_type();
+    let version = match form {
+        Form::Legacy => return HeaderValue::from_static(media_type),
+        Form::AggregatedV2 => "v2",
+        Form::AggregatedV2beta1 => "v2beta1",
+    };
+    let text = format!("{media_type};g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList");
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(media_type))
 }
 
 fn takes_gzip(headers: &HeaderMap) -> bool {

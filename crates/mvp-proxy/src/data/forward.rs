@@ -15,6 +15,7 @@ use rustls_pki_types::ServerName;
 
 use super::connect::Endpoint;
 use super::headers;
+use super::inspect::{Inspected, inspect_unavailable};
 use super::pool::{Http1Pool, Http2Pool, Pool, PoolError};
 use super::replay::Sender;
 use super::tunnel::{SingleUse, Tunnels, Upgrade};
@@ -182,6 +183,15 @@ impl Forwarder {
             }
             Ok(mut response) => {
                 headers::remove_hop_by_hop(response.headers_mut());
+                if response.status() != StatusCode::SERVICE_UNAVAILABLE {
+                    return Ok(response);
+                }
+                // In a box: it is rare, and would make every exchange larger.
+                let Inspected { response, is_it: leaving } =
+                    Box::pin(inspect_unavailable(response)).await;
+                if leaving {
+                    return Err(SendError::new(target, Stage::NotSent, "it is shutting down"));
+                }
                 Ok(response)
             }
             Err(error) => {

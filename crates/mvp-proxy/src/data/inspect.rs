@@ -1,10 +1,11 @@
-//! Looking at a 404: is it one of routing? The body is read only as far as it can be one.
+//! Looking at a 404: is it one of routing? And at a 503: does a server say it that is leaving? The
+//! body is read only as far as it can be one.
 
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::Response;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt;
 use mvp_core::not_found::is_of_routing;
@@ -13,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::body::Body;
 use crate::control::gunzip;
 
-/// A 404 of routing is a few hundred bytes.
+/// What is looked for is a few hundred bytes.
 const MAX_INSPECTED: usize = 16 << 10;
 
 /// It comes in one piece; what takes longer is passed on as it comes.
@@ -22,11 +23,37 @@ const MAX_WAIT: Duration = Duration::from_secs(2);
 /// A response whose body was looked at, whole again.
 pub(crate) struct Inspected {
     pub(crate) response: Response<Body>,
-    pub(crate) of_routing: bool,
+    /// Whether it is what was looked for.
+    pub(crate) is_it: bool,
+}
+
+/// Whether a 404 is one of routing.
+pub(crate) async fn inspect_not_found(response: Response<Body>) -> Inspected {
+    inspect(response, is_of_routing).await
+}
+
+/// Whether it is a kube-apiserver that shuts down, and says with a 503 that the request came too late: it has looked at
+/// nothing of it.
+pub(crate) async fn inspect_unavailable(response: Response<Body>) -> Inspected {
+    if !response.headers().contains_key(RETRY_AFTER) {
+        return Inspected { response, is_it: false };
+    }
+    inspect(response, is_leaving).await
+}
+
+/// It says so in JSON, whatever was asked for.
+fn is_leaving(content_type: &str, body: &[u8]) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Status<'a> {
+        message: std::borrow::Cow<'a, str>,
+    }
+    content_type.starts_with("application/json")
+        && serde_json::from_slice(body)
+            .is_ok_and(|status: Status<'_>| status.message == "apiserver is shutting down")
 }
 
 /// Reads the start of the body, and puts it back.
-pub(crate) async fn inspect_not_found(response: Response<Body>) -> Inspected {
+async fn inspect(response: Response<Body>, is_it: fn(&str, &[u8]) -> bool) -> Inspected {
     let (parts, mut body) = response.into_parts();
     let mut start = BytesMut::new();
     let mut whole = true;
@@ -58,15 +85,16 @@ pub(crate) async fn inspect_not_found(response: Response<Body>) -> Inspected {
     let start = start.freeze();
     if let Some(error) = failed {
         let body = Body::new(Rejoined { start: Some(start), rest: Err(Some(error)) });
-        return Inspected { response: Response::from_parts(parts, body), of_routing: false };
+        return Inspected { response: Response::from_parts(parts, body), is_it: false };
     }
     let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
     let content_type = header(CONTENT_TYPE).unwrap_or_default().to_owned();
-    let of_routing = whole
+    let is_it = whole
         && match header(CONTENT_ENCODING) {
-            None | Some("identity") => is_of_routing(&content_type, &start),
-            Some("gzip") => gunzip(&start, MAX_INSPECTED)
-                .is_ok_and(|unpacked| is_of_routing(&content_type, &unpacked)),
+            None | Some("identity") => is_it(&content_type, &start),
+            Some("gzip") => {
+                gunzip(&start, MAX_INSPECTED).is_ok_and(|unpacked| is_it(&content_type, &unpacked))
+            }
             Some(_) => false,
         };
     let body = if whole {
@@ -74,7 +102,7 @@ pub(crate) async fn inspect_not_found(response: Response<Body>) -> Inspected {
     } else {
         Body::new(Rejoined { start: Some(start), rest: Ok(body) })
     };
-    Inspected { response: Response::from_parts(parts, body), of_routing }
+    Inspected { response: Response::from_parts(parts, body), is_it }
 }
 
 /// What was read, then what still comes, or the error with which it ended.

@@ -10,6 +10,7 @@ mod pool;
 pub(crate) mod refuse;
 mod remote;
 mod replay;
+mod schemas;
 pub(crate) mod tunnel;
 
 pub use forward::{Forwarder, OutboundTls, ReloadableOutbound, Target, server_name};
@@ -19,3 +20,4 @@ pub(crate) use inspect::{Inspected, inspect_not_found};
 pub(crate) use pool::Opened;
 pub use remote::{Remote, Unreachable};
 pub(crate) use replay::{Replay, broken_off};
+pub(crate) use schemas::{Schema, Schemas};

@@ -85,6 +85,11 @@ impl Health {
         }
     }
 
+    /// A member says that it is not ready.
+    pub(crate) fn unready(&self, id: &Arc<str>) {
+        self.of(id).is_reluctant(self.now());
+    }
+
     /// A member gave no answer.
     pub(crate) fn failed(&self, id: &str, member: &MemberHealth, stage: Stage) {
         if let Some(wait) = member.failed(stage, self.now()) {

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
+use mvp_core::member::Member;
 
 use super::health::{Answered, Health};
-use super::refused_by;
+use super::{INSTANCE, refused_by};
 use crate::body::Body;
 use crate::control::{Ask, MemberRecord, Reach};
 use crate::data::{Forwarder, Target, server_name};
@@ -20,6 +21,37 @@ pub struct Reachable {
     pub local: Option<(Arc<str>, LocalSlot)>,
     /// Connections to peers, and how those do; without them only the local server is asked.
     pub peers: Option<(Arc<Forwarder>, Health)>,
+    /// How to know ourselves, by whatever way a member leads to us.
+    pub ourselves: Option<Arc<Ourselves>>,
+}
+
+/// This process, as peers know it.
+pub struct Ourselves {
+    /// What it tells peers of itself.
+    pub instance: HeaderValue,
+    /// Is told the address of a member that turned out to be this process.
+    pub found: Box<Found>,
+}
+
+type Found = dyn Fn(&Arc<str>) + Send + Sync;
+
+impl std::fmt::Debug for Ourselves {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Ourselves").field(&self.instance).finish()
+    }
+}
+
+impl Reachable {
+    /// How a member of a snapshot is asked.
+    pub(crate) fn reach_member(&self, member: &Member) -> Option<Reached> {
+        let record = MemberRecord {
+            id: Arc::clone(&member.id),
+            address: member.address.clone(),
+            kind: member.kind,
+            heard: None,
+        };
+        self.reach(&member.id, Some(&record))
+    }
 }
 
 /// A member, ready to be asked.
@@ -28,16 +60,22 @@ pub enum Reached {
     /// The local server.
     Local(SharedLocal),
     /// A peer.
-    Peer(Arc<Forwarder>, Health, Arc<Target>),
+    Peer(Arc<Forwarder>, Health, Arc<Target>, Option<Arc<Ourselves>>),
 }
 
 impl Ask for Reached {
     async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, String> {
-        let (forwarder, health, target) = match self {
+        let (forwarder, health, target, ourselves) = match self {
             Reached::Local(local) => return local.ask(request).await,
-            Reached::Peer(forwarder, health, target) => (forwarder, health, target),
+            Reached::Peer(forwarder, health, target, us) => (forwarder, health, target, us),
         };
         let sent = forwarder.send(target, request).await;
+        if let (Ok(response), Some(ourselves)) = (&sent, ourselves)
+            && response.headers().get(INSTANCE) == Some(&ourselves.instance)
+        {
+            (ourselves.found)(&target.address);
+            return Err("it leads back to this gateway".to_owned());
+        }
         let member = health.of(&target.id);
         match &sent {
             Ok(response) if refused_by(target.kind, response).is_some_and(|by| by.is_down()) => {
@@ -72,7 +110,8 @@ impl Reach for Reachable {
             local: false,
         };
         let (forwarder, health) = self.peers.as_ref()?;
-        Some(Reached::Peer(Arc::clone(forwarder), health.clone(), Arc::new(target)))
+        let (forwarder, ourselves) = (Arc::clone(forwarder), self.ourselves.clone());
+        Some(Reached::Peer(forwarder, health.clone(), Arc::new(target), ourselves))
     }
 
     fn forget(&self, id: &str) {

@@ -221,3 +221,59 @@ async fn row_2_peers_get_what_is_local_and_local_is_told_so() {
     assert_eq!(asked.all("x-remote-group"), ["system:authenticated"]);
     assert_eq!(asked.all("x-kubernetes-peer-proxied"), ["true"]);
 }
+
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+#[tokio::test]
+async fn the_older_documents_come_as_yaml_and_protobuf_too() {
+    let world = World::start().await;
+    // As a real server says of a group that it does not have, whatever is accepted.
+    world.local.denies("/apis/bare.example");
+    let plain = discover(&world.gateway, "/apis/bare.example/v1", "application/json").await;
+    let yaml = discover(&world.gateway, "/apis/bare.example/v1", "application/yaml").await;
+    assert_eq!(yaml.headers["content-type"], "application/yaml");
+    let read: Value = serde_saphyr::from_slice(&yaml.body).unwrap();
+    assert_eq!(read, plain.json());
+
+    let protobuf = discover(&world.gateway, "/apis/bare.example/v1", PROTOBUF).await;
+    assert_eq!((protobuf.status, &protobuf.body[..4]), (StatusCode::OK, &b"k8s\0"[..]));
+    assert_eq!(protobuf.headers["content-type"], PROTOBUF);
+    // What the local server does not have for itself, it has for nobody.
+    let own = discover(&world.gateway, "/apis", PROTOBUF).await;
+    assert_eq!(own.status, StatusCode::NOT_ACCEPTABLE, "{}", own.text());
+    let cbor = discover(&world.gateway, "/apis/bare.example/v1", "application/cbor").await;
+    assert_eq!(cbor.status, StatusCode::NOT_ACCEPTABLE);
+}
+
+#[tokio::test]
+async fn the_path_of_the_aggregated_type_gives_the_merged_list() {
+    let world = World::start().await;
+    let merged = discover(&world.gateway, "/apis", V2).await;
+    let accept = "application/json, */*";
+    let recipe = discover(&world.gateway, "/apis/apidiscovery.k8s.io/v2", accept).await;
+    assert_eq!((recipe.status, &recipe.body), (StatusCode::OK, &merged.body));
+    let beta = discover(&world.gateway, "/apis/apidiscovery.k8s.io/v2beta1", accept).await;
+    assert_eq!(beta.json()["apiVersion"], "apidiscovery.k8s.io/v2beta1");
+    let nopeer = "application/json;profile=nopeer";
+    let alone = discover(&world.gateway, "/apis/apidiscovery.k8s.io/v2", nopeer).await;
+    assert_eq!(names(&alone, "items", "/metadata/name"), ["local.example"]);
+    for path in ["/apis/apidiscovery.k8s.io", "/apis/apidiscovery.k8s.io/v3"] {
+        assert_eq!(discover(&world.gateway, path, accept).await.status, StatusCode::NOT_FOUND);
+    }
+}
+
+#[tokio::test]
+async fn row_2_the_older_lists_of_the_local_server_alone_are_what_it_serves() {
+    let world = World::start().await;
+    // As a real server's during skew: it lists what others serve.
+    let false_list = r#"{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"elsewhere"}]}"#;
+    world.local.says("/apis", 200, "application/json", false_list);
+    let nopeer = "application/json;profile=nopeer";
+    let alone = discover(&world.gateway, "/apis", nopeer).await;
+    assert_eq!(names(&alone, "groups", "/name"), ["local.example"]);
+    let one = discover(&world.gateway, "/apis/local.example/v1", nopeer).await;
+    assert_eq!(names(&one, "resources", "/name"), ["things", "things/status"]);
+    world.local.denies("/apis/bare.example");
+    let other = discover(&world.gateway, "/apis/bare.example/v1", nopeer).await;
+    assert_eq!(other.status, StatusCode::NOT_FOUND, "{}", other.text());
+}

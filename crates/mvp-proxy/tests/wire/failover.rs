@@ -9,7 +9,7 @@ use http_body::Frame;
 use http_body_util::BodyExt;
 
 use crate::broken::{Front, Mode};
-use crate::client::{Answer, BOTH, Client, ask, get, post, streamed, with};
+use crate::client::{Answer, BOTH, Client, ask, full, get, post, streamed, with};
 use crate::double::{Double, answer};
 use crate::gateway::Gateway;
 use crate::pki::pki;
@@ -155,7 +155,7 @@ async fn a_write_is_processed_once_when_its_answer_is_lost() {
 }
 
 fn answer_of(text: &'static str) -> http::Response<crate::client::TestBody> {
-    answer(StatusCode::OK, crate::client::full(text))
+    answer(StatusCode::OK, full(text))
 }
 
 #[tokio::test]
@@ -171,6 +171,93 @@ async fn a_peer_that_does_not_answer_is_named_by_id_only_to_those_who_are_somebo
     let answer = ask(pair.gateway.address, BOTH[1], None, request).await;
     answer.assert_refusal();
     assert!(!answer.text().contains("tried"), "{}", answer.text());
+}
+
+/// What kube-apiserver 1.34 and 1.36 say to a request that comes when they shut down, word for word.
+const LEAVING: &str = concat!(
+    r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","#,
+    r#""message":"apiserver is shutting down","reason":"ServiceUnavailable","code":503}"#,
+    "\n"
+);
+
+/// Says this from now on where things are asked for, as one does that shuts down.
+fn leaves(double: &Double, body: &str) {
+    let body = body.to_owned();
+    double.rule(SHARED, move |_| {
+        let mut response = answer(StatusCode::SERVICE_UNAVAILABLE, full(body.clone()));
+        let headers = response.headers_mut();
+        headers.insert("content-type", HeaderValue::from_static("application/json"));
+        headers.insert("retry-after", HeaderValue::from_static("1"));
+        std::future::ready(response)
+    });
+}
+
+#[tokio::test]
+async fn what_comes_too_late_for_a_server_that_shuts_down_goes_to_another() {
+    let groups = [("shared.example", "things")];
+    let servers = async || {
+        let leaving = Double::start("b", "v1.36.0", &groups).await;
+        leaves(&leaving, LEAVING);
+        (leaving, Double::start("c", "v1.36.0", &groups).await)
+    };
+    let requests = |name: &str| [get(SHARED), post(SHARED, thing("shared.example", name))];
+    // At a peer, and at the local server, of which nobody has found out yet.
+    let local = Double::start("a", "v1.36.0", &[]).await;
+    let (b, c) = servers().await;
+    let plan = Gateway::beside("a", &local).await;
+    let by_peers = plan.bare("b", b.address).bare("c", c.address).start().await;
+    let (leaving, other) = servers().await;
+    let plan = Gateway::beside("b", &leaving).await.unwatched();
+    let by_local = plan.bare("c", other.address).start().await;
+    for (gateway, capable) in [(by_peers, c), (by_local, other)] {
+        let mut made = 0;
+        for protocol in BOTH {
+            for round in 0..2 {
+                made += 1;
+                for request in requests(&format!("thing-{made}-{round}")) {
+                    let answer = ask(gateway.address, protocol, Some(&pki().alice), request).await;
+                    assert!(answer.status.is_success(), "{}", answer.text());
+                }
+            }
+        }
+        let stored = ask(capable.address, BOTH[1], Some(&pki().alice), get(SHARED)).await;
+        let stored = stored.json()["items"].as_array().map(Vec::len);
+        assert_eq!(stored, Some(made), "each was made once, by the one that stays");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_shuts_down_is_believed_only_in_its_own_words() {
+    let pair = Pair::start().await;
+    let others = [
+        LEAVING.replace("apiserver is", "the backend is"),
+        LEAVING.replace("message", "massage"),
+        "apiserver is shutting down".to_owned(),
+    ];
+    for body in others {
+        for double in [&pair.first, &pair.second] {
+            leaves(double, &body);
+        }
+        let answer = pair.write("one").await;
+        assert_eq!((answer.status, answer.text()), (StatusCode::SERVICE_UNAVAILABLE, body));
+    }
+}
+
+#[tokio::test]
+async fn one_without_an_address_and_one_that_cannot_be_reached_are_503() {
+    let local = Double::start("a", "v1.36.0", &[]).await;
+    let serves = Double::start("b", "v1.36.0", &[("shared.example", "things")]).await;
+    let front = Front::before(&serves).await;
+    let plan = Gateway::beside("a", &local).await;
+    let gateway = plan.bare("b", front.address).nowhere("c").start_blind();
+    gateway.has_seen(&["a", "b"]).await;
+    front.becomes(Mode::Refuse);
+    for protocol in BOTH {
+        for request in [get(SHARED), post(SHARED, thing("shared.example", "one"))] {
+            let answer = ask(gateway.address, protocol, Some(&pki().alice), request).await;
+            answer.assert_refusal();
+        }
+    }
 }
 
 #[tokio::test]

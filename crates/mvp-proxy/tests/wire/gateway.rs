@@ -124,6 +124,13 @@ impl Plan {
         self
     }
 
+    /// With a peer of which nobody knows where it is.
+    pub fn nowhere(mut self, id: &str) -> Plan {
+        let kind = MemberKind::Mvp;
+        self.members.push(MemberRecord { id: id.into(), address: None, kind, heard: None });
+        self
+    }
+
     /// Hears front proxies through these headers.
     pub fn headers(mut self, headers: RemoteHeaders) -> Plan {
         self.headers = headers;
@@ -198,7 +205,11 @@ impl Plan {
             let forwarder = Arc::clone(&forwarder);
             tokio::spawn(control::watch_local(forwarder, target, state.clone(), stop.clone()));
         }
-        let reach = Reachable { local: Some((id, slot)), peers: Some((forwarder, health)) };
+        let reach = Reachable {
+            local: Some((id, slot)),
+            peers: Some((forwarder, health)),
+            ourselves: None,
+        };
         let membership = StaticMembership::new(self.members);
         let counted = Arc::clone(&metrics);
         tokio::spawn(control::run(membership, reach, settings, writer, counted, stop.clone()));

@@ -180,6 +180,35 @@ async fn one_that_is_not_ready_answers_where_nobody_else_does() {
 }
 
 #[tokio::test]
+async fn what_one_that_starts_forbids_is_not_believed() {
+    let cluster = Cluster::start().await;
+    let forbids = |path| {
+        let body = r#"{"kind":"Status","reason":"Forbidden","code":403}"#;
+        cluster.local.says(path, 403, "application/json", body);
+    };
+    [BOTH_SERVE, OLDER, ALONE].into_iter().for_each(forbids);
+    // Its own word, while it is ready.
+    assert_eq!(cluster.ask(get(BOTH_SERVE)).await.status, StatusCode::FORBIDDEN);
+    cluster.front.becomes(Mode::Reset);
+    cluster.gateway.takes_local_for(LocalHealth::Unreachable).await;
+    cluster.local.says("/readyz", 500, "text/plain", "[-]rbac failed\n");
+    cluster.front.becomes(Mode::Through);
+    cluster.gateway.takes_local_for(LocalHealth::Unready).await;
+
+    // A write that no peer may take, and what nobody else has: it is asked, and not believed.
+    cluster.ask(post(OLDER, thing("older.example", "one"))).await.assert_refusal();
+    cluster.ask(get(ALONE)).await.assert_refusal();
+    let (asked, written) =
+        (Cluster::met(&cluster.local, OLDER), Cluster::met(&cluster.older, OLDER));
+    assert_eq!((asked, written), (1, 0));
+    cluster.local.says("/readyz", 200, "text/plain", "ok");
+    cluster.gateway.takes_local_for(LocalHealth::Ready).await;
+    for path in [OLDER, ALONE] {
+        assert_eq!(cluster.ask(get(path)).await.status, StatusCode::FORBIDDEN, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn a_peer_whose_server_is_down_refuses_and_another_is_asked() {
     let groups = [("shared.example", "things")];
     let path = "/apis/shared.example/v1/namespaces/default/things";

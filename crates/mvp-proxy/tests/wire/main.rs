@@ -37,6 +37,7 @@ mod interrupted;
 mod legacy;
 mod local_down;
 mod objects;
+mod openapi;
 mod rows;
 mod spoofs;
 mod streaming;

@@ -46,7 +46,7 @@ pub(super) fn from_clap(error: &clap::Error, origins: &Origins) -> Mistake {
         }
         ErrorKind::InvalidSubcommand => {
             let name = context(error, ContextKind::InvalidSubcommand);
-            Mistake::usage(name, "not a command of mvp; use serve, demo or version")
+            Mistake::usage(name, "not a command of mvp; use serve, demo, forget or version")
         }
         ErrorKind::ArgumentConflict => Mistake::usage(name, "given twice; remove one of them"),
         ErrorKind::InvalidUtf8 => {

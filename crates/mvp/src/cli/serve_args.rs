@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
-use http::HeaderName;
+use http::{HeaderName, Uri};
 
 use super::url::{self, Peer, ServerUrl};
 use super::values::{self, FeatureGate, MembershipSource};
@@ -60,9 +60,14 @@ pub(crate) struct ServeArgs {
     #[arg(value_parser = values::shutdown_grace)]
     pub shutdown_grace_period: Duration,
 
-    /// The API server to stand beside, as https://HOST:PORT (required).
+    /// The API server to stand beside, as https://HOST:PORT (this or --servers is required).
     #[arg(long, value_name = "URL", value_parser = url::server_url, help_heading = LOCAL)]
     pub local_server: Option<ServerUrl>,
+    /// The API servers to stand before, as https://HOST:PORT, separated by commas: a load balancer
+    /// that knows what each of them serves, and is no member itself.
+    #[arg(long, value_name = "URLS", value_delimiter = ',', help_heading = LOCAL)]
+    #[arg(action = ArgAction::Append, value_parser = url::server_url)]
+    pub servers: Vec<ServerUrl>,
     /// PEM file with the CAs that signed the local server's certificate [default: the file of the
     /// peers' CAs].
     #[arg(long, value_name = "FILE", help_heading = LOCAL)]
@@ -83,10 +88,13 @@ pub(crate) struct ServeArgs {
     /// Port for peers to reach this member [default: the port it serves on].
     #[arg(long, value_name = "PORT", value_parser = values::peer_port, help_heading = PEERS)]
     pub peer_advertise_port: Option<u16>,
-    /// Where members come from; only static for now: those that flags and the peers file name.
-    #[arg(long, value_name = "SOURCE", default_value = "static", help_heading = PEERS)]
-    #[arg(value_parser = values::membership)]
-    pub membership: MembershipSource,
+    /// Where members come from, separated by commas: static for those that flags and the peers file
+    /// name; leases or etcd for those that announce themselves in kube-system or in the cluster's
+    /// etcd, as this one then does; endpoints for those of the Service default/kubernetes [default:
+    /// static if it names any, etcd if its servers are given, else leases].
+    #[arg(long, value_name = "SOURCES", value_delimiter = ',', help_heading = PEERS)]
+    #[arg(action = ArgAction::Append, value_parser = values::membership)]
+    pub membership: Vec<MembershipSource>,
     /// A peer and where to reach it, as ID=https://HOST:PORT, with ",kind=bare" at the end if it is
     /// a kube-apiserver with no mvp before it; repeatable.
     #[arg(long, value_name = "PEER", value_parser = url::peer, help_heading = PEERS)]
@@ -96,6 +104,22 @@ pub(crate) struct ServeArgs {
     /// does.
     #[arg(long, value_name = "FILE", help_heading = PEERS)]
     pub peers_file: Option<PathBuf>,
+    /// The members of the cluster's etcd, as https://HOST:PORT, separated by commas.
+    #[arg(long, value_name = "URLS", value_delimiter = ',', help_heading = PEERS)]
+    #[arg(action = ArgAction::Append, value_parser = values::etcd_server)]
+    pub etcd_servers: Vec<Uri>,
+    /// PEM file with the CAs that signed etcd's certificates.
+    #[arg(long, value_name = "FILE", help_heading = PEERS)]
+    pub etcd_cafile: Option<PathBuf>,
+    /// PEM file with the client certificate that proves this proxy to etcd.
+    #[arg(long, value_name = "FILE", help_heading = PEERS)]
+    pub etcd_certfile: Option<PathBuf>,
+    /// PEM file with the private key of that certificate.
+    #[arg(long, value_name = "FILE", help_heading = PEERS)]
+    pub etcd_keyfile: Option<PathBuf>,
+    /// Where the API servers of the cluster keep their keys in etcd.
+    #[arg(long, value_name = "PATH", default_value = "/registry", help_heading = PEERS)]
+    pub etcd_prefix: String,
     /// How long a member that left is remembered: what only it serves is 503 until then, not 404.
     #[arg(long, value_name = "TIME", default_value = "10m", help_heading = PEERS)]
     #[arg(value_parser = values::forget_after)]

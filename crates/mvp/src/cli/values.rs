@@ -6,7 +6,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use http::HeaderName;
+use http::{HeaderName, Uri};
 
 /// Reads a port to listen on; 0 lets the system choose.
 pub(super) fn port(text: &str) -> Result<u16, String> {
@@ -51,6 +51,18 @@ pub(crate) fn server_id(text: &str) -> Result<String, String> {
         return Err(format!(
             "{text:?} is not an ID; use 1 to 253 letters, digits, dashes, dots and underscores"
         ));
+    }
+    Ok(text.to_owned())
+}
+
+/// Reads the ID of a member as it is known, perhaps by its address, too: that goes into a URL as it is.
+pub(crate) fn server_id_at(text: &str) -> Result<String, String> {
+    let allowed = |byte: u8| {
+        byte.is_ascii_alphanumeric()
+            || matches!(byte, b'-' | b'.' | b'_' | b'@' | b':' | b'[' | b']')
+    };
+    if text.is_empty() || text.len() > 320 || !text.bytes().all(allowed) {
+        return Err(format!("{text:?} is not the ID of a member; see /debug/snapshot for those"));
     }
     Ok(text.to_owned())
 }
@@ -143,19 +155,50 @@ fn go_duration(text: &str) -> Option<Duration> {
 /// Where members come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MembershipSource {
-    /// `--peer`.
+    /// `--peer` and `--peers-file`.
     Static,
+    /// Leases in `kube-system`.
+    Leases,
+    /// The cluster's own etcd.
+    Etcd,
+    /// EndpointSlices of `default/kubernetes`.
+    Endpoints,
+}
+
+impl MembershipSource {
+    /// As the flag has it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            MembershipSource::Static => "static",
+            MembershipSource::Leases => "leases",
+            MembershipSource::Etcd => "etcd",
+            MembershipSource::Endpoints => "endpoints",
+        }
+    }
 }
 
 /// Reads a source of members.
 pub(super) fn membership(text: &str) -> Result<MembershipSource, String> {
     match text {
         "static" => Ok(MembershipSource::Static),
-        "leases" | "endpoints" | "etcd" => {
-            Err(format!("{text:?} comes later; use static and name each peer with --peer"))
-        }
-        _ => Err(format!("{text:?} is not a source of members; use static")),
+        "leases" => Ok(MembershipSource::Leases),
+        "etcd" => Ok(MembershipSource::Etcd),
+        "endpoints" => Ok(MembershipSource::Endpoints),
+        _ => Err(format!(
+            "{text:?} is not a source of members; use static, leases, etcd or endpoints"
+        )),
     }
+}
+
+/// Reads the URL of a member of etcd.
+pub(super) fn etcd_server(text: &str) -> Result<Uri, String> {
+    let wrong = || format!("{text:?} is not where etcd is; write it as https://HOST:PORT");
+    let uri: Uri = text.trim().parse().map_err(|_| wrong())?;
+    let known = matches!(uri.scheme_str(), Some("http" | "https"));
+    if !known || uri.host().is_none_or(str::is_empty) || !matches!(uri.path(), "" | "/") {
+        return Err(wrong());
+    }
+    Ok(uri)
 }
 
 /// One feature gate and whether it is on.
@@ -250,8 +293,20 @@ mod tests {
         );
         assert!(feature_gate("UnknownVersionInteroperabilityProxy").is_err());
         assert_eq!(membership("static"), Ok(MembershipSource::Static));
-        assert!(membership("leases").unwrap_err().contains("comes later"));
+        for name in ["static", "leases", "etcd", "endpoints"] {
+            assert_eq!(membership(name).unwrap().as_str(), name);
+        }
         assert!(membership("gossip").unwrap_err().contains("is not a source of members"));
+    }
+
+    #[test]
+    fn members_of_etcd() {
+        for good in ["https://10.0.0.1:2379", "http://etcd", "https://[::1]:2379/"] {
+            assert!(etcd_server(good).is_ok(), "{good}");
+        }
+        for bad in ["10.0.0.1:2379", "https://", "unix:///x", "https://a:1/x", ""] {
+            assert!(etcd_server(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use crate::cli::ServerUrl;
+use crate::cli::{Origins, ServerUrl};
+use crate::mistake::Mistake;
 
 /// Where peers reach us: what was given, else where we listen, else the host's default interface.
 pub(super) fn advertised(
@@ -12,10 +13,36 @@ pub(super) fn advertised(
 ) -> Option<SocketAddr> {
     let ip = match ip {
         Some(ip) => ip,
-        None if listen.ip().is_unspecified() => default_interface(listen.ip())?,
+        // Who listens on all addresses of IPv6 does so on those of IPv4.
+        None if listen.ip().is_unspecified() => default_interface(listen.ip()).or_else(|| {
+            default_interface(Ipv4Addr::UNSPECIFIED.into()).filter(|_| listen.is_ipv6())
+        })?,
         None => listen.ip(),
     };
     Some(SocketAddr::new(ip, port.unwrap_or(listen.port())))
+}
+
+/// Whether peers can use the address that they are told. One on loopback they can if all of them
+/// are on this host, which whoever gave it by hand knows.
+pub(super) fn announced(
+    advertise: Option<SocketAddr>,
+    given: bool,
+    origins: &Origins,
+) -> Result<(), Mistake> {
+    const FIX: &str = "give the address at which the other members reach this one, or name the \
+                       members by --membership=static";
+    let wrong = match advertise.map(|address| address.ip().to_canonical()) {
+        None => "missing, and this host has no default interface to take it from".to_owned(),
+        Some(ip) if ip.is_unspecified() || ip.is_multicast() => {
+            format!("{ip} is no address at which other members could reach this one")
+        }
+        Some(ip) if ip.is_loopback() && !given => format!(
+            "missing, and {ip}, where it listens, is reached from this host alone; if all members \
+             are on it, give it here"
+        ),
+        Some(_) => return Ok(()),
+    };
+    Err(Mistake::usage(origins.name("peer-advertise-ip"), format!("{wrong}; {FIX}")))
 }
 
 /// The address that packets to the world would carry. Connecting a UDP socket sends nothing.
@@ -63,6 +90,30 @@ mod tests {
         // A host may have no route at all; whatever is found can be dialled.
         let found = advertised(None, None, at("0.0.0.0:6443"));
         assert!(found.is_none_or(|found| !found.ip().is_unspecified()));
+    }
+
+    #[test]
+    fn what_peers_are_told_they_can_use() {
+        let at = |text: &str| text.parse::<SocketAddr>().ok();
+        for (advertise, given, good) in [
+            ("10.0.0.1:6443", false, true),
+            ("[fd00::1]:6443", false, true),
+            ("127.0.0.1:6443", true, true),
+            ("127.0.0.1:6443", false, false),
+            ("[::1]:6443", false, false),
+            ("0.0.0.0:6443", true, false),
+            ("[::]:6443", true, false),
+            ("[::ffff:0.0.0.0]:6443", true, false),
+            ("239.0.0.1:6443", true, false),
+            ("nowhere", false, false),
+        ] {
+            let checked = announced(at(advertise), given, &Origins::default());
+            assert_eq!(checked.is_ok(), good, "{advertise} {given}: {checked:?}");
+            if let Err(mistake) = checked {
+                let sentence = mistake.to_string();
+                assert!(sentence.starts_with("--peer-advertise-ip: "), "{sentence}");
+            }
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use mvp_core::member::MemberKind;
 use rcgen::{CertificateParams, CertifiedIssuer, KeyPair as TestKey};
 
-use super::ServeConfig;
+use super::{ServeConfig, ServerUrl};
 use crate::cli::{self, Invocation, Stop};
 use crate::logging::LogFormat;
 use crate::mistake::Mistake;
@@ -86,8 +86,9 @@ fn the_least_configuration_has_the_defaults_of_the_help() {
     let config = files.check(&LEAST).unwrap();
     assert_eq!(config.listen, "0.0.0.0:6443".parse().unwrap());
     assert_eq!(config.admin, "127.0.0.1:6480".parse().unwrap());
-    assert!(config.local.id.starts_with("apiserver-") && config.local.id.len() == 36);
-    assert_eq!(config.local.url.to_string(), "https://127.0.0.1:7443");
+    let local = config.local.as_ref().unwrap();
+    assert!(local.id.starts_with("apiserver-") && local.id.len() == 36);
+    assert_eq!(local.url.to_string(), "https://127.0.0.1:7443");
     assert_eq!(config.peers.forget_after, Duration::from_mins(10));
     assert_eq!(config.refresh_interval, Duration::from_secs(1));
     assert!(config.interoperability && !config.serves_peers());
@@ -130,7 +131,7 @@ fn a_whole_configuration() {
     ]);
     let config = files.check(&arguments).unwrap();
     assert_eq!(config.advertise, Some("10.1.0.1:7000".parse().unwrap()));
-    assert_eq!(config.local.id, "one");
+    assert_eq!(config.local.as_ref().unwrap().id, "one");
     let peers: Vec<_> = config.peers.named.iter().map(|peer| (&*peer.id, peer.kind)).collect();
     assert_eq!(peers, [("two", MemberKind::Mvp), ("three", MemberKind::Bare)]);
     assert_eq!(config.request_header.allowed_names, ["a", "b", "c"]);
@@ -146,18 +147,92 @@ fn a_whole_configuration() {
 }
 
 /// What a server needs that talks to peers.
-const PEERS: [&str; 3] = [
+const PEERS: [&str; 4] = [
     "--peer-ca-file=@/ca.crt",
+    "--advertise-address=10.0.0.1",
     "--proxy-client-cert-file=@/server.crt",
     "--proxy-client-key-file=@/server.key",
 ];
+
+#[test]
+fn who_stands_before_all_servers_has_none_of_its_own() {
+    let files = Files::new("before");
+    let least = [LEAST[0], LEAST[1], PEERS[0], PEERS[2], PEERS[3]];
+    let check = |more: &[&'static str]| files.check(&[&least[..], more].concat());
+    let config = check(&["--servers=https://10.0.0.1:6443,https://10.0.0.2"]).unwrap();
+    assert!(config.local.is_none() && config.serves_peers());
+    let servers: Vec<String> = config.peers.servers.iter().map(ServerUrl::authority).collect();
+    assert_eq!(servers, ["10.0.0.1:6443", "10.0.0.2:443"]);
+    for (flags, sentence) in [
+        (vec![], "--local-server: missing; give the API server to stand beside"),
+        (
+            vec!["--servers=https://a", "--local-server=https://a"],
+            "--servers: given with --local-server; stand beside one server, or before all",
+        ),
+        (
+            vec!["--servers=https://127.0.0.1:6443"],
+            "--servers: https://127.0.0.1:6443 is where mvp itself listens",
+        ),
+        (
+            vec!["--servers=https://a", "--membership=leases", "--advertise-address=10.0.0.1"],
+            "--membership: who stands before all servers is no member",
+        ),
+        (
+            vec!["--servers=https://a", "--feature-gates=UnknownVersionInteroperabilityProxy=0"],
+            "--feature-gates: off, but there is no --local-server",
+        ),
+    ] {
+        let refused = check(&flags).unwrap_err().to_string();
+        assert!(refused.starts_with(sentence), "{refused}");
+    }
+    let no_ca = [LEAST[0], LEAST[1], "--servers=https://a"];
+    let refused = files.check(&no_ca).unwrap_err().to_string();
+    assert_eq!(refused, "--peer-ca-file: missing; give the CAs to verify the --servers with");
+}
+
+#[test]
+fn where_members_come_from() {
+    let files = Files::new("membership");
+    let sources = |more: &[&'static str]| {
+        let arguments = [&PEERS[..], more].concat();
+        let config = files.check(&with(&arguments))?;
+        let names: Vec<&str> =
+            config.peers.membership.iter().map(|source| source.as_str()).collect();
+        Ok::<_, Mistake>(names.join(","))
+    };
+    let etcd = ["--etcd-servers=https://10.0.0.1:2379", "--etcd-cafile=@/ca.crt"];
+    assert_eq!(sources(&[]).unwrap(), "leases");
+    assert_eq!(sources(&["--peer=b=https://b:1"]).unwrap(), "static");
+    assert_eq!(sources(&etcd).unwrap(), "etcd");
+    assert_eq!(sources(&["--peer=b=https://b:1", "--membership=leases"]).unwrap(), "leases");
+    assert_eq!(sources(&["--membership=leases,endpoints"]).unwrap(), "leases,endpoints");
+    let config = files.check(&LEAST).unwrap();
+    assert!(config.peers.membership.is_empty(), "nothing goes to peers");
+    for (flags, sentence) in [
+        (vec!["--membership=etcd"], "--membership: etcd needs --etcd-servers"),
+        (vec![etcd[0]], "--etcd-servers: https needs --etcd-cafile"),
+        (vec!["--peer-advertise-ip=0.0.0.0"], "--peer-advertise-ip: 0.0.0.0 is no address"),
+    ] {
+        let refused = sources(&flags).unwrap_err().to_string();
+        assert!(refused.starts_with(sentence), "{refused}");
+    }
+    let loopback = [PEERS[0], PEERS[2], PEERS[3], "--bind-address=127.0.0.1"];
+    let refused = files.check(&with(&loopback)).unwrap_err().to_string();
+    let start = "--peer-advertise-ip: missing, and 127.0.0.1, where it listens, is reached from \
+                 this host alone";
+    assert!(refused.starts_with(start), "{refused}");
+    assert!(files.check(&with(&[&loopback[..], &["--membership=static"]].concat())).is_ok());
+    assert!(
+        files.check(&with(&[&loopback[..], &["--advertise-address=127.0.0.1"]].concat())).is_ok()
+    );
+}
 
 #[test]
 fn the_local_ca_defaults_to_the_peers() {
     let files = Files::new("local-ca");
     let arguments: Vec<_> = LEAST.iter().take(3).copied().chain(PEERS).collect();
     let config = files.check(&arguments).unwrap();
-    assert_eq!(config.local.ca.path, files.0.join("ca.crt"));
+    assert_eq!(config.local.as_ref().unwrap().ca.path, files.0.join("ca.crt"));
     assert!(config.serves_peers() && config.proxy_client.is_some());
 }
 
@@ -176,7 +251,7 @@ fn warnings() {
           local server, nothing is merged or sent to peers"]
     );
     assert_eq!(
-        warnings(&[PEERS[0], PEERS[1], PEERS[2], "--admin-bind-address=[::]:1"]),
+        warnings(&[PEERS[0], PEERS[1], PEERS[2], PEERS[3], "--admin-bind-address=[::]:1"]),
         [
             "--admin-bind-address [::]:1 is open to others than this host, in plain HTTP and without \
           authentication"
@@ -204,8 +279,8 @@ fn the_command_line_wins_over_the_file() {
          requestheader-allowed-names: [one, 'two,three']\nlog-local-requests: true\n",
     );
     let config = files.check(&with(&["--config=@/mvp.yaml", "--secure-port=8000"])).unwrap();
-    assert_eq!(config.local.url.host, "127.0.0.1");
-    assert_eq!(config.local.ca.path, files.0.join("ca.crt"));
+    assert_eq!(config.local.as_ref().unwrap().url.host, "127.0.0.1");
+    assert_eq!(config.local.as_ref().unwrap().ca.path, files.0.join("ca.crt"));
     assert_eq!(config.listen.port(), 8000);
     assert_eq!(config.advertise, Some("10.0.0.4:8000".parse().unwrap()));
     assert_eq!(config.peers.named.len(), 2);
@@ -282,6 +357,6 @@ fn a_pair_may_be_one_file_and_a_bundle_may_hold_an_old_ca() {
         ])
         .unwrap();
     assert_eq!(config.serving.chain.certificates.len(), 2);
-    assert_eq!(config.local.ca.certificates.len(), 2);
-    assert!(Path::new(&config.local.ca.path).ends_with("bundle.crt"));
+    assert_eq!(config.local.as_ref().unwrap().ca.certificates.len(), 2);
+    assert!(Path::new(&config.local.as_ref().unwrap().ca.path).ends_with("bundle.crt"));
 }

@@ -80,8 +80,8 @@ impl Place {
         let config = ServeConfig::check(*args, &origins, now).unwrap();
         let in_force = InForce {
             tls: ReloadableTls::new(tls::server(&config).unwrap()),
-            outbound_local: tls::outbound(&config, &config.local.ca).unwrap().into(),
-            outbound_peers: Some(tls::outbound(&config, &config.local.ca).unwrap().into()),
+            outbound_local: tls::outbound_local(&config).unwrap().into(),
+            outbound_peers: Some(tls::outbound_local(&config).unwrap().into()),
             members: watch::Sender::new(members(&config)),
         };
         Reloader::new(config, in_force, ReloadMetrics::default(), now)
@@ -351,7 +351,10 @@ fn the_peers_file_says_who_the_members_are() {
     let place = Place::new("peers");
     let mut reloader = place.reloader();
     let members = reloader.in_force.members.subscribe();
-    let ids = || members.borrow().iter().map(|member| member.id.to_string()).collect::<Vec<_>>();
+    let ids = || {
+        let named = members.borrow().claims.clone();
+        named.iter().filter_map(|claim| Some(claim.id.as_ref()?.to_string())).collect::<Vec<_>>()
+    };
     assert_eq!(ids(), ["flagged", "b"]);
     place.write("peers.yaml", "peers: [{id: c, address: 'https://10.0.0.3:1'}]");
     reloader.settle();

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use crate::folder::Folder;
 
 /// All flags that DESIGN and kube-apiserver name for what works so far.
-const FLAGS: [&str; 36] = [
+const FLAGS: [&str; 42] = [
     "--help",
     "--bind-address",
     "--secure-port",
@@ -16,6 +16,7 @@ const FLAGS: [&str; 36] = [
     "--shutdown-delay-duration",
     "--shutdown-grace-period",
     "--local-server",
+    "--servers",
     "--local-ca-file",
     "--server-id",
     "--peer-ca-file",
@@ -24,6 +25,11 @@ const FLAGS: [&str; 36] = [
     "--membership",
     "--peer",
     "--peers-file",
+    "--etcd-servers",
+    "--etcd-cafile",
+    "--etcd-certfile",
+    "--etcd-keyfile",
+    "--etcd-prefix",
     "--forget-after",
     "--client-ca-file",
     "--requestheader-client-ca-file",

@@ -42,8 +42,8 @@ fn flags_and_values() {
              port from 1 to 65535",
         ),
         (
-            "--membership=leases",
-            "--membership: \"leases\" comes later; use static and name each peer with --peer",
+            "--membership=leases,gossip",
+            "--membership: \"gossip\" is not a source of members; use static, leases, etcd or endpoints",
         ),
         (
             "--feature-gates=AllBeta=true",
@@ -80,7 +80,9 @@ fn flags_and_values() {
     ] {
         place.serve(&[flag]).is_mistake(2, sentence);
     }
-    place.mvp(&["sevre"]).is_mistake(2, "sevre: not a command of mvp; use serve, demo or version");
+    place
+        .mvp(&["sevre"])
+        .is_mistake(2, "sevre: not a command of mvp; use serve, demo, forget or version");
     place
         .mvp(&["demo", "-o", "yaml"])
         .is_mistake(2, "--output: \"yaml\" is not one of its values; use text or json");
@@ -117,7 +119,8 @@ fn what_must_be_given() {
         ),
         (
             pair.to_vec(),
-            "--local-server: missing; give the API server to stand beside, as https://HOST:PORT",
+            "--local-server: missing; give the API server to stand beside, as https://HOST:PORT, or \
+             --servers to stand before",
         ),
         (
             vec![pair[0], pair[1], local],

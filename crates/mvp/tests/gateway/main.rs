@@ -11,9 +11,11 @@
 mod cluster;
 mod support;
 
+mod before;
 mod hostile;
 mod local_server;
 mod logs;
+mod loops;
 mod memory;
 mod peers_file;
 mod readiness;

@@ -167,6 +167,7 @@ pub(crate) fn flags(
         PKI.flag("proxy-client-cert-file", "proxy.crt"),
         PKI.flag("proxy-client-key-file", "proxy.key"),
         "--workers=2".to_owned(),
+        "--membership=static".to_owned(),
         "--log-format=json".to_owned(),
     ];
     let name = |flag: &str| flag.split('=').next().unwrap_or_default().to_owned();

@@ -1,0 +1,49 @@
+//! Merged discovery of a cluster with many custom resources, beside the local server's own document
+//! passed on by the same gateway: what merging costs a request.
+
+use std::path::Path;
+
+use anyhow::Context;
+
+use super::{DISCOVERY, LOAD, Run, order};
+use crate::backend::{AGGREGATED, ETAG_OF_LACKING};
+use crate::client;
+use crate::plan::Plan;
+use crate::targets::{Bench, Programs, Target};
+
+/// A client that has the document asks whether it still stands.
+pub(crate) const KNOWN: &str = "304, 2,000 custom resources";
+const WHOLE: &str = "the whole document, 2,000 custom resources";
+pub(crate) const MERGED: &str = "mvp, merged";
+pub(crate) const PASSED_ON: &str = "mvp, passed on";
+
+const GROUPS: usize = 2_000;
+
+pub(super) async fn run(
+    run: &mut Run,
+    plan: &Plan,
+    programs: &Programs,
+    folder: &Path,
+) -> anyhow::Result<()> {
+    let folder = folder.join("discovery");
+    let mut bench = Bench::start(programs, &folder, GROUPS).await?;
+    bench.restart(Target::MvpPeer).await?;
+    let nopeer = format!("{AGGREGATED};profile=nopeer");
+    let to = bench.address(Target::MvpPeer);
+    let merged = client::etag(&bench.pki, to, "/apis", AGGREGATED).await?;
+    let merged = merged.context("the merged document has no ETag")?;
+    for (case, conditional) in [(KNOWN, true), (WHOLE, false)] {
+        for round in 0..plan.rounds {
+            for (target, accept, etag) in
+                [(PASSED_ON, nopeer.as_str(), ETAG_OF_LACKING), (MERGED, AGGREGATED, &merged)]
+            {
+                let mut order = order(plan, &bench, Target::MvpPeer, "/apis".to_owned());
+                order.accept = accept.to_owned();
+                order.etag = conditional.then(|| etag.to_owned());
+                let outcome = order.carry_out(LOAD).await;
+                run.note(DISCOVERY, case, target, round, outcome);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! `/openapi/v3` of one member.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Deserialize;
+
+use crate::discovery::json::{self, Object};
+use crate::discovery::{DocumentError, Limits, Problem, Source};
+
+/// The documents of version 3 that a member has, by their keys.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Index(Vec<(Arc<str>, Option<Arc<str>>)>);
+
+/// Longer ones are no hashes. Kubernetes' have 128 digits.
+const MAX_HASH: usize = 256;
+
+impl Index {
+    /// Reads the index. Where it sends clients is ours to say: of its addresses only the hash is
+    /// taken.
+    pub fn parse(
+        source: Source<'_>,
+        document: Bytes,
+        limits: &Limits,
+    ) -> Result<Index, DocumentError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Path {
+            #[serde(rename = "serverRelativeURL")]
+            url: String,
+        }
+        let bad = |problem| source.error(Default::default(), problem);
+        let document = json::prepare(document, limits).map_err(bad)?;
+        let malformed = |error: serde_json::Error| bad(Problem::syntax(&error));
+        let whole: Object<'_> = serde_json::from_slice(&document).map_err(malformed)?;
+        let paths = Object::parse(whole.get("paths").unwrap_or("null")).map_err(malformed)?;
+        let mut entries = Vec::new();
+        for (key, path) in paths.fields() {
+            let Path { url } = serde_json::from_str(path).map_err(malformed)?;
+            if is_key(key) {
+                entries.push((Arc::from(key), hash(&url).map(Arc::from)));
+            }
+        }
+        entries.sort();
+        entries.dedup_by(|later, first| later.0 == first.0);
+        Ok(Index(entries))
+    }
+
+    /// The hash of the document of that key.
+    pub fn hash(&self, key: &str) -> Option<&str> {
+        let place = self.0.binary_search_by(|(known, _)| (**known).cmp(key)).ok()?;
+        self.0.get(place)?.1.as_deref()
+    }
+
+    /// The keys and hashes, in the order of the keys.
+    pub fn entries(&self) -> impl Iterator<Item = (&Arc<str>, Option<&Arc<str>>)> {
+        self.0.iter().map(|(key, hash)| (key, hash.as_ref()))
+    }
+}
+
+/// Whether a key can stand in a path as it is.
+fn is_key(key: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
+    !key.is_empty()
+        && key.bytes().all(plain)
+        && !key.split('/').any(|step| matches!(step, "" | ".."))
+}
+
+fn hash(url: &str) -> Option<&str> {
+    let (_, query) = url.split_once('?')?;
+    let hash = query.split('&').find_map(|pair| pair.strip_prefix("hash="))?;
+    let plain = hash.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    (plain && !hash.is_empty() && hash.len() <= MAX_HASH).then_some(hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: Source<'_> = Source { server: "a", document: "/openapi/v3" };
+
+    fn parse(text: &str) -> Result<Index, DocumentError> {
+        Index::parse(SOURCE, Bytes::copy_from_slice(text.as_bytes()), &Limits::default())
+    }
+
+    #[test]
+    fn an_index_is_its_keys_and_hashes() {
+        let index = parse(
+            r#"{"paths":{"apis/b/v1":{"serverRelativeURL":"/openapi/v3/apis/b/v1?hash=AB12"},
+                "api/v1":{"serverRelativeURL":"/openapi/v3/api/v1"},
+                ".well-known/openid-configuration":{"serverRelativeURL":"/x?y=z&hash=0"}}}"#,
+        )
+        .expect("an index");
+        let entries: Vec<_> =
+            index.entries().map(|(key, hash)| (&**key, hash.map(|h| &**h))).collect();
+        let well_known = (".well-known/openid-configuration", Some("0"));
+        assert_eq!(entries, [well_known, ("api/v1", None), ("apis/b/v1", Some("AB12"))]);
+    }
+
+    #[test]
+    fn what_would_lead_clients_astray_is_not_taken_over() {
+        let index = parse(
+            r#"{"paths":{"a?b":{"serverRelativeURL":""},"../x":{"serverRelativeURL":""},
+                "a//b":{"serverRelativeURL":""},"k\r\n":{"serverRelativeURL":""},"":{"serverRelativeURL":""},
+                "apis/b/v1":{"serverRelativeURL":"https://elsewhere/?hash=A\"B"}}}"#,
+        )
+        .expect("an index");
+        let entries: Vec<_> = index.entries().map(|(key, hash)| (&**key, hash.is_some())).collect();
+        assert_eq!(entries, [("apis/b/v1", false)]);
+    }
+
+    #[test]
+    fn what_is_no_index_is_refused() {
+        for text in
+            ["", "[]", "{}", r#"{"paths":[]}"#, r#"{"paths":{"a":1}}"#, "404 page not found"]
+        {
+            let error = parse(text).expect_err(text).to_string();
+            assert!(error.contains("\"a\"") && error.contains("/openapi/v3"), "{error}");
+        }
+    }
+}

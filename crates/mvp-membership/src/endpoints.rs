@@ -1,0 +1,187 @@
+//! Members by the EndpointSlices of `default/kubernetes`, which kube-apiservers keep themselves: where
+//! they are, and nothing else. Entry item: [`read`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use mvp_core::Timestamp;
+use mvp_core::member::MemberKind;
+use mvp_proxy::control::{Ask, Clock};
+use serde::Deserialize;
+use tokio::sync::watch;
+
+use crate::claim::{Claim, Claims, publish};
+use crate::kube::watch::{Change, Collection, watch};
+use crate::kube::{Metadata, Object, explained};
+use crate::leases::dialable;
+
+const PATH: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+const SERVICE: &str = "kubernetes.io/service-name=kubernetes";
+
+/// Reads where servers are, for good.
+pub async fn read(ask: impl Ask, clock: Clock, claims: watch::Sender<Claims>) {
+    let selector = ("labelSelector", SERVICE.to_owned());
+    let collection = Collection { path: PATH.to_owned(), selector };
+    let mut known = Known::default();
+    watch(ask, collection, |change| publish(&claims, known.take(change, clock.now()))).await;
+}
+
+/// The slices, by their names, and since when each address is known.
+#[derive(Default)]
+struct Known {
+    slices: BTreeMap<String, Vec<Arc<str>>>,
+    since: BTreeMap<Arc<str>, Timestamp>,
+    read: bool,
+    deaf_since: Option<Timestamp>,
+    problem: Option<String>,
+}
+
+impl Known {
+    fn take(&mut self, change: Change<Slice>, now: Timestamp) -> Claims {
+        match change {
+            Change::Listed(slices) => {
+                self.read = true;
+                let named = |slice: &Slice| (slice.metadata.name.clone(), slice.addresses());
+                self.slices = slices.iter().map(named).collect();
+            }
+            Change::Applied(slice) => {
+                self.slices.insert(slice.metadata.name.clone(), slice.addresses());
+            }
+            Change::Deleted(slice) => {
+                self.slices.remove(&slice.metadata.name);
+            }
+            Change::Hears => (self.deaf_since, self.problem) = (None, None),
+            Change::Deaf(error) => {
+                self.deaf_since.get_or_insert(now);
+                let new = explained("read", "EndpointSlices in default", &error);
+                if new.is_some() && new != self.problem {
+                    tracing::warn!("{}", new.as_deref().unwrap_or_default());
+                    self.problem = new;
+                }
+            }
+        }
+        let before = std::mem::take(&mut self.since);
+        for address in self.slices.values().flatten() {
+            let since = before.get(address).copied().unwrap_or(now);
+            self.since.insert(Arc::clone(address), since);
+        }
+        let claim = |(address, since): (&Arc<str>, &Timestamp)| Claim {
+            id: None,
+            address: Some(Arc::clone(address)),
+            // A gateway that is there says so by other means.
+            kind: MemberKind::Bare,
+            heard: None,
+            announced: false,
+            since: *since,
+            seniority: Arc::default(),
+        };
+        Claims {
+            claims: self.since.iter().map(claim).collect(),
+            read: self.read,
+            deaf_since: self.deaf_since,
+            problem: self.problem.clone(),
+        }
+    }
+}
+
+/// An EndpointSlice, as far as it matters here.
+#[derive(Deserialize)]
+struct Slice {
+    metadata: Metadata,
+    #[serde(default)]
+    endpoints: Option<Vec<Endpoint>>,
+    #[serde(default)]
+    ports: Option<Vec<Port>>,
+}
+
+#[derive(Deserialize)]
+struct Endpoint {
+    #[serde(default)]
+    addresses: Vec<String>,
+    #[serde(default)]
+    conditions: Conditions,
+}
+
+#[derive(Default, Deserialize)]
+struct Conditions {
+    ready: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct Port {
+    name: Option<String>,
+    port: Option<u16>,
+}
+
+impl Object for Slice {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+impl Slice {
+    /// Each address with each port of HTTPS. One that is not ready is none, as for any client.
+    fn addresses(&self) -> Vec<Arc<str>> {
+        let ports = || self.ports.iter().flatten();
+        let is_https = |port: &&Port| port.name.as_deref().is_none_or(|name| name == "https");
+        let ports: Vec<u16> = ports().filter(is_https).filter_map(|port| port.port).collect();
+        let ready = |endpoint: &&Endpoint| endpoint.conditions.ready != Some(false);
+        let endpoints = self.endpoints.iter().flatten().filter(ready);
+        let ips = endpoints.flat_map(|endpoint| &endpoint.addresses);
+        let all = ips.flat_map(|ip| ports.iter().map(move |port| (ip, port)));
+        let all = all.filter_map(|(ip, port)| {
+            let text =
+                if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") };
+            dialable(&text, false).ok()
+        });
+        all.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::kube::ApiError;
+
+    fn slice(name: &str, ips: &[&str], ready: Option<bool>) -> Slice {
+        let slice = json!({
+            "metadata": {"name": name}, "addressType": "IPv4",
+            "endpoints": [{"addresses": ips, "conditions": {"ready": ready}}],
+            "ports": [{"name": "https", "port": 6443, "protocol": "TCP"}, {"name": "metrics", "port": 1}],
+        });
+        serde_json::from_value(slice).unwrap()
+    }
+
+    #[test]
+    fn servers_are_where_slices_say() {
+        let mut known = Known::default();
+        let mut take = |change| {
+            let claims = known.take(change, Timestamp::default());
+            let addresses: Vec<String> = claims
+                .claims
+                .iter()
+                .filter_map(|c| Some(c.address.as_ref()?.to_string()))
+                .collect();
+            (addresses, claims.deaf_since.is_some(), claims.problem)
+        };
+        let (one, two) =
+            (["10.0.0.1:6443"].map(str::to_owned), ["10.0.0.2:6443"].map(str::to_owned));
+        let both = [&one[..], &two[..]].concat();
+        let listed = vec![slice("a", &["10.0.0.2", "10.0.0.1", "127.0.0.1", "x"], None)];
+        assert_eq!(take(Change::Listed(listed)), (both.clone(), false, None));
+        let six = slice("b", &["fd00::1"], Some(true));
+        assert_eq!(take(Change::Applied(six)).0.last().unwrap(), "[fd00::1]:6443");
+        let gone = slice("b", &[], None);
+        assert_eq!(take(Change::Deleted(gone)).0, both);
+        let error = ApiError::Refused(http::StatusCode::FORBIDDEN, "no".to_owned());
+        let (addresses, deaf, problem) = take(Change::Deaf(error));
+        assert_eq!((addresses, deaf), (both, true), "what was known stays");
+        assert!(problem.unwrap().contains("EndpointSlices"));
+        let unready = slice("a", &["10.0.0.1"], Some(false));
+        assert_eq!(take(Change::Applied(unready)).0, [""; 0]);
+        assert_eq!(take(Change::Listed(vec![slice("a", &["10.0.0.1"], None)])).0, one);
+        assert_eq!(take(Change::Hears).2, None);
+    }
+}

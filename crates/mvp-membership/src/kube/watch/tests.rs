@@ -1,0 +1,199 @@
+//! A server that says what the test wants, and the time that it takes.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use futures_util::stream;
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use serde_json::json;
+
+use super::*;
+
+#[derive(Deserialize)]
+struct Thing {
+    metadata: Metadata,
+}
+
+impl Object for Thing {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+/// What the server does with one request.
+enum Does {
+    /// Answers.
+    Says(u16, String),
+    /// Answers with these lines, and then ends, or breaks off, or never says anything any more.
+    Streams(Vec<String>, End),
+    /// Gives no answer.
+    Fails,
+    /// Nothing, ever.
+    Hangs,
+}
+
+enum End {
+    Well,
+    Broken,
+    Silent,
+}
+
+#[derive(Clone, Default)]
+struct Script {
+    steps: Arc<Mutex<VecDeque<Does>>>,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Ask for Script {
+    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, String> {
+        self.asked.lock().unwrap().push(request.uri().to_string());
+        let step = self.steps.lock().unwrap().pop_front();
+        let (status, body) = match step {
+            None | Some(Does::Hangs) => std::future::pending().await,
+            Some(Does::Fails) => return Err("no way".to_owned()),
+            Some(Does::Says(status, text)) => (status, Body::from(bytes::Bytes::from(text))),
+            Some(Does::Streams(lines, end)) => {
+                let lines = lines.into_iter().map(|line| Ok(Frame::data(bytes::Bytes::from(line))));
+                let frames: Vec<Result<_, std::io::Error>> = lines.collect();
+                let rest = stream::once(async move {
+                    match end {
+                        End::Silent => std::future::pending().await,
+                        End::Broken => Some(Err(std::io::Error::other("reset"))),
+                        End::Well => None,
+                    }
+                });
+                use futures_util::StreamExt;
+                let rest = rest.filter_map(std::future::ready);
+                (200, Body::new(StreamBody::new(stream::iter(frames).chain(Box::pin(rest)))))
+            }
+        };
+        Ok(Response::builder().status(status).body(body).unwrap())
+    }
+}
+
+fn list(version: &str, names: &[&str]) -> Does {
+    let items: Vec<_> = names.iter().map(|name| json!({"metadata": {"name": name}})).collect();
+    let list = json!({"metadata": {"resourceVersion": version}, "items": items});
+    Does::Says(200, list.to_string())
+}
+
+fn event(kind: &str, name: &str, version: &str) -> String {
+    let object = json!({"metadata": {"name": name, "resourceVersion": version}});
+    json!({"type": kind, "object": object}).to_string() + "\n"
+}
+
+/// Follows the script until a minute passes in which nothing happens; gives what was told.
+async fn told(steps: impl IntoIterator<Item = Does>) -> (Vec<String>, Vec<String>) {
+    let script = Script::default();
+    script.steps.lock().unwrap().extend(steps);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let (ask, tells) = (script.clone(), Arc::clone(&told));
+    let selector = ("labelSelector", "a=b".to_owned());
+    let collection = Collection { path: "/things".to_owned(), selector };
+    let watching = tokio::spawn(watch(ask, collection, move |change: Change<Thing>| {
+        let shown = match change {
+            Change::Listed(all) => {
+                let names: Vec<_> = all.iter().map(|thing| thing.metadata.name.as_str()).collect();
+                format!("all {}", names.join(","))
+            }
+            Change::Applied(thing) => format!("+{}", thing.metadata.name),
+            Change::Deleted(thing) => format!("-{}", thing.metadata.name),
+            Change::Hears => "hears".to_owned(),
+            Change::Deaf(error) => format!("deaf: {error}"),
+        };
+        tells.lock().unwrap().push(shown);
+    }));
+    while !script.steps.lock().unwrap().is_empty() {
+        sleep(Duration::from_secs(1)).await;
+    }
+    sleep(Duration::from_millis(100)).await;
+    watching.abort();
+    let asked = script.asked.lock().unwrap().clone();
+    let told = told.lock().unwrap().clone();
+    (told, asked)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_is_taken_up_where_it_ended() {
+    // An event in two pieces; one that breaks off in the middle is not there.
+    let (begins, ends) = (
+        "{\"type\":\"DELE",
+        "TED\",\"object\":{\"metadata\":{\"name\":\"b\",\"resourceVersion\":\"12\"}}}\n",
+    );
+    let (told, asked) = told([
+        list("10", &["a"]),
+        Does::Streams(vec![event("ADDED", "b", "11")], End::Well),
+        Does::Streams(vec![begins.to_owned(), ends.to_owned(), begins.to_owned()], End::Broken),
+        Does::Streams(vec![event("BOOKMARK", "", "20")], End::Well),
+        Does::Streams(vec![event("NEWS", "c", "21")], End::Well),
+        Does::Hangs,
+    ])
+    .await;
+    assert_eq!(told, ["all a", "hears", "+b", "hears", "-b", "hears", "hears"]);
+    let from: Vec<_> = asked.iter().map(|path| path.rsplit('=').next().unwrap()).collect();
+    assert_eq!(from, ["a%3Db", "10", "11", "12", "20", "21"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_server_forgot_is_listed_again() {
+    let gone = r#"{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old"}}"#;
+    let (told, _) = told([
+        list("10", &["a", "b"]),
+        Does::Streams(vec![format!("{gone}\n")], End::Well),
+        list("90", &["b"]),
+        Does::Says(410, "{}".to_owned()),
+        list("95", &["c"]),
+        Does::Hangs,
+    ])
+    .await;
+    assert_eq!(told, ["all a,b", "hears", "all b", "all c"], "and it was never deaf");
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_else_is_told_and_tried_again() {
+    let status = json!({"kind": "Status", "message": "not you"}).to_string();
+    let broken = r#"{"type":"ERROR","object":{"code":500,"message":"etcd"}}"#;
+    let (told, _) = told([
+        Does::Fails,
+        Does::Says(403, status),
+        Does::Says(200, "<html>".to_owned()),
+        Does::Hangs,
+        list("1", &[]),
+        Does::Fails,
+        list("2", &["a"]),
+        Does::Streams(vec![format!("{broken}\n")], End::Well),
+        list("3", &["a"]),
+        Does::Streams(vec!["nonsense\n".to_owned()], End::Well),
+        list("4", &["b"]),
+        Does::Hangs,
+        list("5", &["c"]),
+        // The server forgets to end it.
+        Does::Streams(vec![event("ADDED", "d", "6")], End::Silent),
+        Does::Streams(vec![event("ADDED", "e", "7")], End::Silent),
+    ])
+    .await;
+    let expected = [
+        "deaf: no way",
+        "deaf: 403: not you",
+        "deaf: expected value at line 1 column 1",
+        "deaf: no answer within 10 s",
+        "all ",
+        "deaf: no way",
+        "all a",
+        "hears",
+        "deaf: 500: etcd",
+        "all a",
+        "hears",
+        "deaf: an event: expected ident at line 1 column 2",
+        "all b",
+        "deaf: the watch was not answered",
+        "all c",
+        "hears",
+        "+d",
+        "hears",
+        "+e",
+    ];
+    assert_eq!(told, expected);
+}

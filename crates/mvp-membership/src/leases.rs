@@ -1,0 +1,236 @@
+//! Members by Leases in `kube-system`: our own kind ([`read`], [`keep`]), and those by which
+//! kube-apiservers know each other ([`read_identities`]).
+//!
+//! Of ours there is one for each ID and address, so that two members by one ID are seen as two, and
+//! neither can take the other's. Its name never starts with `apiserver-` and it never has the label
+//! of kube-apiservers' own: they would collect it, or dial it.
+
+mod keep;
+mod own;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mvp_core::Timestamp;
+use mvp_core::member::MemberKind;
+use mvp_proxy::control::{Ask, Clock};
+use serde::Deserialize;
+use tokio::sync::watch;
+
+use crate::claim::{Claim, Claims, publish};
+use crate::heartbeat::Heartbeats;
+use crate::kube::watch::{Change, Collection, watch};
+use crate::kube::{Metadata, Object, explained};
+pub use keep::keep;
+pub use own::{Announcement, OwnLease};
+
+const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+const OBJECTS: &str = "Leases in kube-system";
+/// The label of ours.
+const LABEL: &str = "mixed-version-proxy/member";
+const ID: &str = "mixed-version-proxy/id";
+const ADDRESS: &str = "mixed-version-proxy/address";
+/// The label and the annotation of kube-apiservers' own.
+const IDENTITY: &str = "apiserver.kubernetes.io/identity=kube-apiserver";
+const PEER_ADDRESS: &str = "kubernetes.io/peer-advertise-address";
+
+/// What was seen of Leases, by their names.
+#[derive(Debug, Clone, Default)]
+pub struct Board(Arc<Mutex<Heartbeats<Option<Said>>>>);
+
+/// What a Lease says that can be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Said {
+    id: Arc<str>,
+    address: Option<Arc<str>>,
+    kind: MemberKind,
+    seniority: Arc<str>,
+}
+
+/// Reads the Leases of gateways, for good, and watches over our own.
+pub async fn read(
+    ask: impl Ask,
+    clock: Clock,
+    own: Arc<OwnLease>,
+    board: Board,
+    claims: watch::Sender<Claims>,
+) {
+    let selector = ("labelSelector", format!("{LABEL}=true"));
+    let collection = Collection { path: PATH.to_owned(), selector };
+    let one_host = own.is_loopback();
+    watch(ask, collection, |change: Change<Lease>| {
+        match &change {
+            Change::Applied(lease) if lease.metadata.name == own.name => own.seen(lease),
+            Change::Deleted(lease) if lease.metadata.name == own.name => own.wake(),
+            _ => {}
+        }
+        let said = |lease: &Lease| said_by_gateway(lease, one_host);
+        board.take(change, clock.now(), said, |name| name != own.name, &claims);
+    })
+    .await;
+}
+
+/// Reads the Leases by which kube-apiservers know each other, for good. One with an address is a
+/// member with no gateway before it.
+pub async fn read_identities(ask: impl Ask, clock: Clock, claims: watch::Sender<Claims>) {
+    let selector = ("labelSelector", IDENTITY.to_owned());
+    let collection = Collection { path: PATH.to_owned(), selector };
+    let board = Board::default();
+    watch(ask, collection, |change: Change<Lease>| {
+        board.take(change, clock.now(), said_by_server, |_| true, &claims);
+    })
+    .await;
+}
+
+impl Board {
+    /// Notes a change, and publishes what all of them say now.
+    fn take(
+        &self,
+        change: Change<Lease>,
+        now: Timestamp,
+        said: impl Fn(&Lease) -> Result<Said, String>,
+        counts: impl Fn(&str) -> bool,
+        claims: &watch::Sender<Claims>,
+    ) {
+        let mut beats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut problem, mut read) = {
+            let claims = claims.borrow();
+            (claims.problem.clone(), claims.read)
+        };
+        let see = |beats: &mut Heartbeats<Option<Said>>, lease: &Lease| {
+            let name = &lease.metadata.name;
+            let said = match said(lease) {
+                Ok(said) => Some(said),
+                Err(what) => {
+                    if beats.get(name).is_none_or(Option::is_some) {
+                        tracing::warn!(lease = %name, "a Lease names no member: {what}");
+                    }
+                    None
+                }
+            };
+            beats.see(name, &lease.spec.renew_time, said, now);
+        };
+        match change {
+            Change::Listed(leases) => {
+                read = true;
+                beats.retain(|name| leases.iter().any(|lease| lease.metadata.name == name));
+                leases.iter().for_each(|lease| see(&mut beats, lease));
+            }
+            Change::Applied(lease) => see(&mut beats, &lease),
+            Change::Deleted(lease) => beats.remove(&lease.metadata.name),
+            Change::Hears => {
+                if problem.take().is_some() {
+                    tracing::info!("Leases can be read again");
+                }
+                beats.hears(now);
+            }
+            Change::Deaf(error) => {
+                beats.deaf(now);
+                let new = explained("read", OBJECTS, &error);
+                if new.is_some() && new != problem {
+                    tracing::warn!("{}", new.as_deref().unwrap_or_default());
+                } else {
+                    tracing::debug!("Leases cannot be read: {error}");
+                }
+                problem = new.or(problem);
+            }
+        }
+        let all = beats.iter().filter(|(name, _)| counts(name)).filter_map(|(_, beat)| {
+            let said = beat.value.as_ref()?;
+            Some(Claim {
+                id: Some(Arc::clone(&said.id)),
+                address: said.address.clone(),
+                kind: said.kind,
+                heard: Some(beat.heard),
+                // A Lease that was left behind claims nothing.
+                announced: said.kind == MemberKind::Mvp && beat.renewed,
+                since: beat.since,
+                seniority: Arc::clone(&said.seniority),
+            })
+        });
+        let all = all.collect();
+        publish(claims, Claims { claims: all, read, deaf_since: beats.deaf_since(), problem });
+    }
+
+    /// The names of Leases that nobody renewed for so long, as far as could be heard.
+    fn lapsed(&self, now: Timestamp, after: std::time::Duration) -> Vec<String> {
+        let beats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if beats.deaf_since().is_some() {
+            return Vec::new();
+        }
+        let lapsed = beats.iter().filter(|(_, beat)| now.since(beat.heard) > after);
+        lapsed.map(|(name, _)| name.to_owned()).collect()
+    }
+}
+
+/// A Lease, as far as it matters here.
+#[derive(Debug, Clone, Deserialize)]
+struct Lease {
+    metadata: Metadata,
+    #[serde(default)]
+    spec: Spec,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    holder_identity: String,
+    renew_time: String,
+}
+
+impl Object for Lease {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+fn said_by_gateway(lease: &Lease, one_host: bool) -> Result<Said, String> {
+    let annotation = |key: &str| {
+        let value = lease.metadata.annotations.get(key);
+        value.ok_or_else(|| format!("it has no annotation {key}"))
+    };
+    let (id, address) = (annotation(ID)?, annotation(ADDRESS)?);
+    Ok(Said {
+        id: is_id(id)?,
+        address: Some(dialable(address, one_host)?),
+        kind: MemberKind::Mvp,
+        seniority: lease.metadata.creation_timestamp.as_str().into(),
+    })
+}
+
+fn said_by_server(lease: &Lease) -> Result<Said, String> {
+    // Where its gate is off it says no address: then it is somebody else's to say where it is.
+    let address = lease.metadata.annotations.get(PEER_ADDRESS);
+    Ok(Said {
+        id: lease.metadata.name.as_str().into(),
+        address: address.map(|address| dialable(address, true)).transpose()?,
+        kind: MemberKind::Bare,
+        seniority: lease.metadata.creation_timestamp.as_str().into(),
+    })
+}
+
+/// An ID, if it is one.
+pub(crate) fn is_id(text: &str) -> Result<Arc<str>, String> {
+    let usable = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    if text.is_empty() || text.len() > 253 || !text.bytes().all(usable) {
+        return Err(format!("{text:?} is no ID"));
+    }
+    Ok(text.into())
+}
+
+/// An address that can be one of a peer's. One on loopback can be where we are on loopback, too.
+pub(crate) fn dialable(text: &str, one_host: bool) -> Result<Arc<str>, String> {
+    let address: SocketAddr =
+        text.parse().map_err(|_| format!("{text:?} is no address as IP:PORT"))?;
+    let ip = address.ip().to_canonical();
+    if ip.is_unspecified() || ip.is_multicast() || address.port() == 0 {
+        return Err(format!("nobody can be reached at {text}"));
+    }
+    if ip.is_loopback() && !one_host {
+        return Err(format!("{text} is on loopback, where only its own host reaches it"));
+    }
+    Ok(address.to_string().into())
+}
+
+#[cfg(test)]
+mod tests;

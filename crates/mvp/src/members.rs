@@ -1,0 +1,204 @@
+//! From configuration to members: the sources that were asked for, as one. Entry: [`start`].
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use mvp_core::Snapshot;
+use mvp_core::discovery::Part;
+use mvp_membership::etcd::{self, Etcd};
+use mvp_membership::leases::{self, Announcement, Board, OwnLease};
+use mvp_membership::{Claims, Combined, Handle, Own, Source, endpoints};
+use mvp_proxy::LocalSlot;
+use mvp_proxy::control::SnapshotReader;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::admin::Check;
+use crate::config::{MembershipSource, ServeConfig};
+
+/// How long the end waits until the others know of it.
+const LEAVES_WITHIN: Duration = Duration::from_secs(3);
+
+/// Who we are to others, and where they are told of.
+#[derive(Debug, Clone)]
+pub(crate) struct Standing {
+    /// The ID of our local server; a load balancer has none.
+    id: Option<Arc<str>>,
+    /// Where peers reach us, where anybody is told.
+    advertise: Option<SocketAddr>,
+    own: Own,
+    sources: Vec<MembershipSource>,
+    etcd: Option<Etcd>,
+}
+
+impl Standing {
+    /// `listen` is where the listener is, whatever port was asked for.
+    pub(crate) fn new(config: &ServeConfig, listen: SocketAddr) -> Standing {
+        let id: Option<Arc<str>> = config.local.as_ref().map(|local| local.id.as_str().into());
+        let advertise = config.advertise.map(|mut address| {
+            if address.port() == 0 {
+                address.set_port(listen.port());
+            }
+            address
+        });
+        let mut addresses = vec![listen.to_string().into()];
+        addresses.extend(config.local.iter().map(|local| local.url.authority().into()));
+        addresses.extend(advertise.map(|address| address.to_string().into()));
+        let own = Own { id: id.clone(), addresses };
+        let etcd = config.peers.etcd.as_ref().map(|etcd| etcd.etcd());
+        Standing { id, advertise, own, sources: config.peers.membership.clone(), etcd }
+    }
+
+    /// Where peers reach us.
+    pub(crate) fn advertise(&self) -> Option<SocketAddr> {
+        self.advertise
+    }
+
+    /// The sources, for people.
+    pub(crate) fn described(&self) -> String {
+        let names: Vec<&str> = self.sources.iter().map(|source| source.as_str()).collect();
+        names.join(",")
+    }
+
+    fn uses(&self, source: MembershipSource) -> bool {
+        self.sources.contains(&source)
+    }
+
+    /// What we say of ourselves, where anybody is told.
+    fn announcement(&self, source: MembershipSource) -> Option<Announcement> {
+        let address = self.advertise.filter(|_| self.uses(source))?;
+        Some(Announcement { id: self.id.as_ref()?.to_string(), address, instance: instance() })
+    }
+}
+
+/// Starts the sources. `written` are the members that flags and the peers file name; the local
+/// server is asked through `local`.
+pub(crate) fn start(
+    standing: &Standing,
+    written: watch::Receiver<Claims>,
+    local: LocalSlot,
+    reader: &SnapshotReader,
+    leaving: &CancellationToken,
+) -> (Combined, Members) {
+    let clock = reader.clock();
+    let mut sources = vec![Source { name: "--peer or --peers-file", claims: written }];
+    // Servers that a gateway may stand before: whoever knows the gateway is believed more.
+    let mut bare = Vec::new();
+    let mut announced = Vec::new();
+    let by_etcd = standing.announcement(MembershipSource::Etcd);
+    if let (Some(announcement), Some(etcd)) = (by_etcd, standing.etcd.clone()) {
+        let ((gateways, source), (servers, server)) = (Source::new("etcd"), Source::new("etcd"));
+        sources.push(source);
+        bare.push(server);
+        let one_host = announcement.address.ip().to_canonical().is_loopback();
+        tokio::spawn(etcd::read(etcd.clone(), clock, one_host, gateways, servers));
+        let (problems, problem) = watch::channel(None);
+        let (reader, leaving) = (reader.clone(), leaving.clone());
+        let keep = async move {
+            if served(&reader, &leaving).await {
+                etcd::announce(etcd, announcement, problems, leaving).await;
+            }
+        };
+        announced.push((problem, tokio::spawn(keep)));
+    }
+    if let Some(announcement) = standing.announcement(MembershipSource::Leases) {
+        let (own, board) = (Arc::new(OwnLease::new(announcement)), Board::default());
+        let ((claims, source), (identities, identity)) =
+            (Source::new("leases"), Source::new("identity leases"));
+        sources.push(source);
+        bare.push(identity);
+        let read = leases::read(local.clone(), clock, Arc::clone(&own), board.clone(), claims);
+        tokio::spawn(read);
+        tokio::spawn(leases::read_identities(local.clone(), clock, identities));
+        let (problems, problem) = watch::channel(None);
+        let (local, reader, leaving) = (local.clone(), reader.clone(), leaving.clone());
+        let keep = async move {
+            if served(&reader, &leaving).await {
+                let version =
+                    move || reader.load().local()?.view.release.map(|release| release.to_string());
+                leases::keep(local, clock, own, board, version, problems, leaving).await;
+            }
+        };
+        announced.push((problem, tokio::spawn(keep)));
+    }
+    if standing.uses(MembershipSource::Endpoints) {
+        let (claims, source) = Source::new("endpoints");
+        bare.push(source);
+        tokio::spawn(endpoints::read(local, clock, claims));
+    }
+    sources.append(&mut bare);
+    let combined = Combined::new(standing.own.clone(), clock, sources);
+    let (problems, keepers) = announced.into_iter().unzip();
+    let members = Members { handle: combined.handle(), problems, keepers };
+    (combined, members)
+}
+
+/// Waits until the local server was seen: who comes to us for what it serves has to find it. Whether
+/// it was, before we leave.
+async fn served(reader: &SnapshotReader, leaving: &CancellationToken) -> bool {
+    let seen = |snapshot: &Snapshot| {
+        let seen = |part| snapshot.local().is_some_and(|local| local.view.part(part).is_some());
+        Part::ALL.into_iter().all(seen)
+    };
+    tokio::select! {
+        _ = reader.wait_for(seen) => true,
+        () = leaving.cancelled() => false,
+    }
+}
+
+/// A hold on the sources.
+pub(crate) struct Members {
+    handle: Handle,
+    /// Why we are not announced, by whichever source.
+    problems: Vec<watch::Receiver<Option<String>>>,
+    keepers: Vec<JoinHandle<()>>,
+}
+
+impl Members {
+    /// Whether each source can be used, and we are announced.
+    pub(crate) fn checks(&self) -> Checks {
+        Checks { handle: self.handle.clone(), problems: self.problems.clone() }
+    }
+
+    /// What ends the memory of a member.
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Waits until the others know that we are gone, but not for long.
+    pub(crate) async fn left(self) {
+        for keeper in self.keepers {
+            // What could not be done in time is left undone.
+            let _ = tokio::time::timeout(LEAVES_WITHIN, keeper).await;
+        }
+    }
+}
+
+/// What is asked for readiness.
+#[derive(Debug, Clone)]
+pub(crate) struct Checks {
+    handle: Handle,
+    problems: Vec<watch::Receiver<Option<String>>>,
+}
+
+impl Checks {
+    /// One for all sources but what is written down, which cannot fail.
+    pub(crate) fn get(&self) -> Option<Check> {
+        let read = self.handle.problems();
+        if read.len() < 2 {
+            return None;
+        }
+        let unread = self.handle.unread().map(|name| format!("{name} were not read yet"));
+        let announced = self.problems.iter().find_map(|problem| problem.borrow().clone());
+        let problem = read.into_iter().find_map(|(_, problem)| problem).or(announced).or(unread);
+        Some(Check { name: "membership".to_owned(), problem })
+    }
+}
+
+/// A name for this process that no other has.
+pub(crate) fn instance() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{:x}-{:x}", now.as_nanos(), std::process::id())
+}

@@ -1,0 +1,64 @@
+//! A gateway before all servers, with none of its own: row 12.
+
+use http::{Method, StatusCode};
+use http_body_util::Full;
+use mvp_apiserver::Storage;
+use serde_json::Value;
+
+use crate::cluster::{
+    AGGREGATED, CONFIG_MAPS, WIDGETS, any, api_server, assert_refusal, make, serve, widget,
+};
+use crate::support::client::{Client, read};
+use crate::support::eventually;
+use crate::support::process::{Gateway, flags, free_address};
+
+/// What only B's server has.
+const GEARS: &str = "/apis/other.example.com/v1/gears";
+
+#[tokio::test]
+async fn each_request_goes_to_a_server_that_serves_it_and_to_those_that_are_left() {
+    let storage = Storage::new();
+    let mut a = serve(any(), api_server("a", storage.clone())).await;
+    let mut b = serve(any(), api_server("b", storage)).await;
+    let (address, admin) = (free_address(), free_address());
+    let servers = format!("--servers=https://{},https://{}", a.address, b.address);
+    let mut flags = flags(address, admin, "none", any(), &[servers]);
+    let beside = ["--local-server=", "--server-id=", "--membership="];
+    flags.retain(|flag| !beside.iter().any(|name| flag.starts_with(name)));
+    let gateway = Gateway::with_flags(address, admin, &flags).ready().await;
+    let verbose = gateway.page("/readyz?verbose").await;
+    assert!(verbose.contains("[+]servers ok\n"), "{verbose}");
+
+    let client = Client::user(gateway.address).await;
+    make(&client, "one").await;
+    for path in [WIDGETS, GEARS, CONFIG_MAPS, "/version", "/healthz", "/api", "/apis"] {
+        assert_eq!(client.get(path).await.0, StatusCode::OK, "{path}");
+    }
+    let request = client.request(Method::GET, "/apis").header("accept", AGGREGATED);
+    let (code, _, document) = read(client.send(request.body(Full::default()).unwrap()).await).await;
+    assert_eq!(code, StatusCode::OK);
+    let document = String::from_utf8_lossy(&document).into_owned();
+    assert!(document.contains("widgets") && document.contains("gears"), "{document}");
+    let (code, ..) = client.get("/apis/example.org/v1/nothings").await;
+    assert_eq!(code, StatusCode::NOT_FOUND, "every server says so");
+
+    // One goes: what both have goes on, what only it has is there, but not now.
+    a.cut().await;
+    for path in [CONFIG_MAPS, GEARS, "/version", "/apis"] {
+        assert_eq!(client.get(path).await.0, StatusCode::OK, "{path}");
+    }
+    let (code, status) = client.call(Method::POST, WIDGETS, widget("two")).await;
+    assert_refusal(code, &status);
+    a.restart().await;
+    eventually("it is back", async || match client.call(Method::GET, WIDGETS, Value::Null).await {
+        (StatusCode::OK, _) => Ok(()),
+        other => Err(other),
+    })
+    .await;
+    a.cut().await;
+    b.cut().await;
+    for path in [CONFIG_MAPS, WIDGETS, GEARS, "/version", "/apis"] {
+        let (code, status) = client.call(Method::GET, path, Value::Null).await;
+        assert_refusal(code, &status);
+    }
+}

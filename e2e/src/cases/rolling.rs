@@ -1,0 +1,177 @@
+//! The day that the project is for: three servers go from 1.34 to 1.36 one after the other, and back,
+//! under a constant load of reads, writes and watches at each address.
+
+mod steps;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+
+use super::{callers, objects};
+use crate::cluster::Cluster;
+use crate::load::{Outcome, Pace, Sentinel};
+use crate::programs::Minor;
+use crate::tally::{Failures, Tally};
+use steps::Upgrade;
+
+const PACE: Pace = Pace { read: Duration::from_millis(50), write: Duration::from_millis(100) };
+/// Of what only one release has.
+const SLOW_PACE: Pace =
+    Pace { read: Duration::from_millis(150), write: Duration::from_millis(200) };
+const WITHIN: Duration = Duration::from_secs(120);
+
+/// Who stands before the servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// A gateway each, which stay while their servers change.
+    Gateways,
+    /// The same, but each restarts with its server.
+    RestartedGateways,
+    /// A load balancer that takes turns, and leaves out who refuses a connection.
+    LoadBalancer,
+}
+
+pub(super) async fn gateways_stay(cluster: &mut Cluster) -> anyhow::Result<String> {
+    let rolled = roll(cluster, Before::Gateways).await?;
+    rolled.kept_its_promises()?;
+    // Nobody was turned away: only what was under way when its server was killed has no good end. At
+    // each of six restarts, one of each reader and writer at that address, of the four loads.
+    rolled.newer.only(&["200", Tally::CUT_OFF]).context("of what only 1.36 has")?;
+    rolled.older.only(&["200", Tally::CUT_OFF]).context("of what only 1.34 has")?;
+    rolled.reads.only(&["200", Tally::CUT_OFF]).context("reads")?;
+    rolled.watching.only(&["200", Tally::CUT_OFF]).context("lists and watches")?;
+    rolled.writes.only(&["201", "503", Tally::CUT_OFF]).context("writes")?;
+    // The last to be downgraded is newer than those who could write in its place.
+    let too_old = rolled.failures.that_say("too old to write");
+    let under_way = rolled.failures.kinds().total() - too_old;
+    ensure!(under_way <= 6 * 4 * 2, "{under_way} failed: {}", rolled.failures.kinds());
+    Ok(rolled.figures())
+}
+
+pub(super) async fn gateways_restart(cluster: &mut Cluster) -> anyhow::Result<String> {
+    let rolled = roll(cluster, Before::RestartedGateways).await?;
+    rolled.kept_its_promises()?;
+    // Where nobody listens a connection is refused.
+    let allowed = ["200", "503", Tally::CUT_OFF, Tally::NO_ANSWER];
+    rolled.reads.only(&allowed).context("reads")?;
+    rolled.writes.only(&["201", "503", Tally::CUT_OFF, Tally::NO_ANSWER]).context("writes")?;
+    rolled.newer.only(&allowed).context("of what only 1.36 has")?;
+    rolled.older.only(&allowed).context("of what only 1.34 has")?;
+    Ok(rolled.figures())
+}
+
+pub(super) async fn without_mvp(cluster: &mut Cluster) -> anyhow::Result<String> {
+    let rolled = roll(cluster, Before::LoadBalancer).await?;
+    ensure!(rolled.false_404s() > 0, "no harm was done: {}", rolled.figures());
+    Ok(rolled.figures())
+}
+
+/// What came of it.
+struct Rolled {
+    took: Duration,
+    reads: Tally,
+    writes: Tally,
+    watching: Tally,
+    failures: Failures,
+    broken: Vec<String>,
+    /// How what only 1.36 has, and what only 1.34 has, was answered while there was one that has it.
+    newer: Tally,
+    older: Tally,
+    namespaces: Namespaces,
+}
+
+#[derive(Debug, Default)]
+struct Namespaces {
+    deleted: usize,
+    /// Those that are not gone.
+    stuck: usize,
+    /// Those that are gone, and what they held is not.
+    left_behind: usize,
+}
+
+impl Rolled {
+    fn kept_its_promises(&self) -> anyhow::Result<()> {
+        ensure!(self.broken.is_empty(), "{}", self.broken.join("; "));
+        ensure!(self.false_404s() == 0, "false 404s: {}", self.figures());
+        let well = self.namespaces.stuck + self.namespaces.left_behind == 0;
+        ensure!(well, "{:?}", self.namespaces);
+        ensure!(self.newer.of("200") > 100 && self.older.of("200") > 100, "{}", self.figures());
+        Ok(())
+    }
+
+    fn false_404s(&self) -> usize {
+        let all = [&self.reads, &self.writes, &self.watching, &self.newer, &self.older];
+        all.iter().map(|tally| tally.of("404")).sum()
+    }
+
+    fn add(&mut self, what: &str, outcome: Outcome) {
+        self.reads.add(&outcome.reads);
+        self.writes.add(&outcome.writes);
+        self.watching.add(&outcome.watching);
+        self.failures.add(&outcome.failures);
+        if let Err(fault) = outcome.faultless() {
+            self.broken.push(format!("{what}: {fault:#}"));
+        }
+    }
+
+    fn figures(&self) -> String {
+        let Namespaces { deleted, stuck, left_behind } = self.namespaces;
+        let broken = match self.broken.as_slice() {
+            [] => "nothing lost, doubled or missed".to_owned(),
+            broken => broken.join("; ").chars().take(300).collect(),
+        };
+        format!(
+            "6 restarts in {:.0} s: {} false 404s; reads {}; writes {}; lists and watches {}; \
+             {broken}; reads of what only 1.36 has {}, only 1.34 {}; {deleted} namespaces deleted, \
+             {stuck} stuck, {left_behind} left something behind",
+            self.took.as_secs_f64(),
+            self.false_404s(),
+            self.reads,
+            self.writes,
+            self.watching,
+            self.newer,
+            self.older,
+        )
+    }
+}
+
+async fn roll(cluster: &mut Cluster, before: Before) -> anyhow::Result<Rolled> {
+    let mut upgrade = Upgrade::prepare(cluster, before).await?;
+    let (by_certificate, by_token) = (
+        callers::by_certificate(upgrade.cluster).await?,
+        callers::by_token(upgrade.cluster).await?,
+    );
+    let newer = objects::mutating_policy("").collection;
+    let older = objects::old_volume_class("").collection;
+    let asks_newer = Sentinel::start(&by_token, &upgrade.addresses, &newer);
+    let asks_older = Sentinel::start(&by_certificate, &upgrade.addresses, &older);
+    let certificates = upgrade.load_of_config_maps("certificates", &by_certificate).await?;
+    let tokens = upgrade.load_of_config_maps("tokens", &by_token).await?;
+
+    // Up. What only 1.34 has is there until the last of it leaves.
+    let load_of_older = upgrade.load_of_older("up", &by_token);
+    let newer_from = upgrade.step("a", Minor::V1_36).await?;
+    let load_of_newer = upgrade.load_of_newer(&by_certificate);
+    upgrade.step("b", Minor::V1_36).await?;
+    upgrade.end("what only 1.34 has, up", load_of_older, "c").await?;
+    upgrade.rolled.older = asks_older.between(upgrade.since, Instant::now());
+    upgrade.step("c", Minor::V1_36).await?;
+    upgrade.all_say_404(&older).await.context("what only 1.34 has, at 1.36 alone")?;
+
+    // And back. What only 1.36 has is there until the last of it leaves.
+    let older_from = upgrade.step("a", Minor::V1_34).await?;
+    let load_of_older = upgrade.load_of_older("down", &by_token);
+    upgrade.step("b", Minor::V1_34).await?;
+    upgrade.end("what only 1.36 has", load_of_newer, "c").await?;
+    upgrade.rolled.newer = asks_newer.between(newer_from, Instant::now());
+    upgrade.step("c", Minor::V1_34).await?;
+    upgrade.all_say_404(&newer).await.context("what only 1.36 has, at 1.34 alone")?;
+
+    upgrade.end("what only 1.34 has, down", load_of_older, "a").await?;
+    upgrade.rolled.older.add(&asks_older.between(older_from, Instant::now()));
+    upgrade.end("ConfigMaps by certificate", certificates, "a").await?;
+    upgrade.end("ConfigMaps by token", tokens, "a").await?;
+    upgrade.rolled.took = upgrade.since.elapsed();
+    eprintln!("      what failed, by second:\n{}", upgrade.rolled.failures);
+    Ok(upgrade.rolled)
+}
