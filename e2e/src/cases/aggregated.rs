@@ -25,6 +25,7 @@ fn collection() -> String {
 
 pub(super) async fn up_and_down(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.namespace(NAMESPACE).await?;
+    forbid(cluster).await?;
     let mut extension = start(cluster)?;
     register(cluster).await?;
     until_served(cluster).await?;
@@ -158,38 +159,28 @@ async fn until_served(cluster: &Cluster) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lets gateways know which groups are extensions: docs/operate.md. By default that is forbidden.
-async fn grant(cluster: &Cluster) -> anyhow::Result<()> {
+/// What a gateway is to be granted.
+const RIGHTS: &str = include_str!("../../../deploy/rbac.yaml");
+
+/// As it is by default: RBAC does not let gateways know which groups are extensions.
+async fn forbid(cluster: &Cluster) -> anyhow::Result<()> {
+    let kubectl = cluster.kubectl(cluster.server("a")?.direct())?;
+    kubectl.run(["delete", "--ignore-not-found", "-f", "-"], Some(RIGHTS)).await?;
     let gateway = Client::with_certificate(&cluster.pki.ca(), &cluster.pki.front_proxy())?
         .with_header("x-remote-user", "system:apiserver")?
         .with_header("x-remote-group", "system:authenticated")?;
     for server in &cluster.servers {
-        let answer = gateway.get(server.direct(), SERVICES).await?;
-        answer.expect(403).with_context(|| format!("{} by default", server.name()))?;
+        until(&format!("{} forbids it", server.name()), Duration::from_secs(10), async || {
+            gateway.get(server.direct(), SERVICES).await?.expect(403).map(Some)
+        })
+        .await?;
     }
-    let to = cluster.server("a")?.direct();
-    let base = "/apis/rbac.authorization.k8s.io/v1";
-    let group = "rbac.authorization.k8s.io";
-    let role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-        "metadata": {"name": "mvp"},
-        "rules": [{
-            "apiGroups": ["apiregistration.k8s.io"], "resources": ["apiservices"], "verbs": ["list"],
-        }],
-    });
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-        "metadata": {"name": "mvp"},
-        "subjects": [{"kind": "User", "name": "system:apiserver", "apiGroup": group}],
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "mvp"},
-    });
-    cluster.admin.create(to, &format!("{base}/clusterroles"), &role).await?.expect(201)?;
-    cluster
-        .admin
-        .create(to, &format!("{base}/clusterrolebindings"), &binding)
-        .await?
-        .expect(201)?;
     Ok(())
+}
+
+async fn grant(cluster: &Cluster) -> anyhow::Result<()> {
+    let kubectl = cluster.kubectl(cluster.server("a")?.direct())?;
+    kubectl.run(["apply", "-f", "-"], Some(RIGHTS)).await.map(drop)
 }
 
 fn gadget(name: &str) -> Value {
