@@ -271,7 +271,7 @@ pub(super) async fn coherence(cluster: &mut Cluster) -> anyhow::Result<String> {
     ))
 }
 
-/// Asks for all that was promised; gives what was answered with a 404 of routing.
+/// Asks for all that was promised; gives what was answered with a 404 of routing, or a 503.
 async fn kept(
     client: &Client,
     to: SocketAddr,
@@ -300,7 +300,8 @@ async fn kept(
             let routed = !String::from_utf8_lossy(&answer.body)
                 .contains("the server could not find the requested resource")
                 && !answer.body.starts_with(b"404 page not found");
-            if answer.status == 404 && !routed {
+            // A refusal is no 404, but no promise kept either.
+            if (answer.status == 404 && !routed) || answer.status == 503 {
                 broken.push(format!("{method} {path}: {answer}"));
             }
             let closes = answer.headers.get("connection").is_some_and(|value| value == "close");
