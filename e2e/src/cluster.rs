@@ -185,14 +185,14 @@ impl Cluster {
         self.place.client()
     }
 
-    /// Where an extension server of a case can listen.
-    pub(crate) fn extension_address(&self) -> SocketAddr {
-        self.place.extension()
-    }
-
     /// An address that certificates of servers are good for, and that no server has.
     pub(crate) fn spare_address(&self) -> IpAddr {
         self.place.etcd().ip()
+    }
+
+    /// Where an extension server of a case can listen.
+    pub(crate) fn extension_address(&self) -> SocketAddr {
+        self.place.extension()
     }
 
     /// A client by certificate.

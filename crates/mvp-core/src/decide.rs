@@ -319,17 +319,17 @@ impl<'a> Case<'a> {
 
     /// Rows 1 and 2.
     fn discovery(&self, path: &DiscoveryPath<'_>) -> Decision<'a> {
-        let part = match path {
-            DiscoveryPath::Api => Part::Api,
-            DiscoveryPath::Apis | DiscoveryPath::Group(_) => Part::Apis,
-            DiscoveryPath::GroupVersion(group, _) => Part::of_group(group),
-        };
+        let part = path.part();
         if let Some(decision) = self.described_locally(&[part]) {
             return decision;
         }
         // What the local server serves was never seen; its own document is better than none of its.
         let reachable = self.asked.local != LocalHealth::Unreachable;
         if self.local_is_unseen(part) && reachable && !self.denied_by_local() {
+            return self.ask_local(Reason::LocalViewUnknown, OnNotFound::Refresh);
+        }
+        // Nobody's view is known: an empty list would be believed.
+        if !self.snapshot.members().any(|member| member.view.part(part).is_some()) {
             return self.ask_local(Reason::LocalViewUnknown, OnNotFound::Refresh);
         }
         if self.snapshot.describes(path) {

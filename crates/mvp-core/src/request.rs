@@ -10,6 +10,7 @@ mod query;
 use std::borrow::Cow;
 
 use crate::Verb;
+use crate::discovery::Part;
 use crate::discovery::model::AGGREGATED_GROUP;
 use crate::discovery::negotiate::Form;
 
@@ -62,6 +63,15 @@ pub enum DiscoveryPath<'a> {
 }
 
 impl DiscoveryPath<'_> {
+    /// The half of the API surface that it describes.
+    pub fn part(&self) -> Part {
+        match self {
+            DiscoveryPath::Api => Part::Api,
+            DiscoveryPath::Apis | DiscoveryPath::Group(_) => Part::Apis,
+            DiscoveryPath::GroupVersion(group, _) => Part::of_group(group),
+        }
+    }
+
     /// The form of the one document at a path that only we answer: `/apis/apidiscovery.k8s.io/v2`
     /// gives the aggregated list, where real servers know only the type of that name.
     pub fn aggregated(&self) -> Option<Form> {

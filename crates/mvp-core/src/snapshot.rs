@@ -223,6 +223,8 @@ impl Snapshot {
 
     /// The same of the local server alone.
     pub fn own_document(&self, path: &DiscoveryPath<'_>, form: Form) -> Option<&Document> {
+        let part = path.part();
+        self.local().filter(|local| local.view.part(part).is_some())?;
         self.own.document(path, form)
     }
 

@@ -22,6 +22,8 @@ fn put_varint(to: &mut Vec<u8>, mut value: u64) {
 }
 
 const BYTES: u64 = 2;
+/// More make no document that we know; each takes far more memory than its bytes.
+const MAX_FIELDS: usize = 1 << 18;
 
 /// A field of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +58,9 @@ pub(crate) fn fields(message: &[u8]) -> Option<Vec<Field<'_>>> {
             _ => return None,
         }
         let whole = start.get(..start.len() - rest.len())?;
+        if fields.len() == MAX_FIELDS {
+            return None;
+        }
         fields.push(Field { number: key >> 3, bytes, whole });
     }
     Some(fields)

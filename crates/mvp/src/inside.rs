@@ -47,8 +47,10 @@ pub(crate) fn readiness(reader: &SnapshotReader, state: &LocalState) -> Vec<Chec
         }
         (Some(_), LocalHealth::Ready) => local,
     };
+    // Only at the start: later, whoever can announce members could make every gateway unready.
     let unseen: Vec<String> = Part::ALL
         .into_iter()
+        .filter(|part| snapshot.is_incomplete_start(*part))
         .flat_map(|part| {
             let unseen = snapshot.blocking(part).filter(move |m| m.view.part(part).is_none());
             unseen.map(move |member| {

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use http::HeaderValue;
-use mvp_core::member::{Member, MemberKind};
+use mvp_core::member::{Member, MemberKind, Presence, ViewState};
 use mvp_net::{Limits, ReloadableTls, bind, bind_workers};
 use mvp_proxy::control::{self, Clock, ControlSettings, LocalState, SnapshotReader, channel};
 use mvp_proxy::data::{Forwarder, Remote, Target, server_name};
@@ -341,6 +341,12 @@ impl Gateway {
                 let member = member.ok_or_else(|| format!("there is no member {id}"))?;
                 if snapshot.local().is_some_and(|local| local.id == member.id) {
                     return Err(format!("{id} is the local server"));
+                }
+                // Until its next heartbeat, what only it serves would be 404.
+                if member.presence == Presence::Present
+                    && snapshot.view_state(id) == Some(ViewState::Fresh)
+                {
+                    return Err(format!("{id} is alive: it has just said what it serves"));
                 }
                 handle.forget(id)?;
                 reader.forget(id);

@@ -277,6 +277,24 @@ pub(crate) fn all() -> Vec<Case> {
             "every certificate and authority of the cluster is replaced under load"
         ),
         case!(
+            Rolling,
+            "upgrade/rolling",
+            rolling::gateways_stay,
+            "three servers from 1.34 to 1.36 and back under load at each gateway"
+        ),
+        case!(
+            full Rolling,
+            "upgrade/gateways-too",
+            rolling::gateways_restart,
+            "the same, each gateway restarting with its server"
+        ),
+        case!(
+            full Rolling,
+            "upgrade/without-mvp",
+            rolling::without_mvp,
+            "the harm: the same behind a load balancer that knows nothing of versions"
+        ),
+        case!(
             Mixed,
             "aggregated/passed-on",
             aggregated::passed_on,
@@ -311,24 +329,6 @@ pub(crate) fn all() -> Vec<Case> {
             "clients/old-kubectl",
             clients::old_kubectl,
             "Debian's kubectl, which knows only the older forms of discovery"
-        ),
-        case!(
-            Rolling,
-            "upgrade/rolling",
-            rolling::gateways_stay,
-            "three servers from 1.34 to 1.36 and back under load at each gateway"
-        ),
-        case!(
-            full Rolling,
-            "upgrade/gateways-too",
-            rolling::gateways_restart,
-            "the same, each gateway restarting with its server"
-        ),
-        case!(
-            full Rolling,
-            "upgrade/without-mvp",
-            rolling::without_mvp,
-            "the harm: the same behind a load balancer that knows nothing of versions"
         ),
         case!(
             Cable,

@@ -27,6 +27,9 @@ pub enum V2Error {
     /// Of JSON.
     #[error("{0}")]
     Json(Problem),
+    /// JSON of something else.
+    #[error("it does not say that it is `swagger: 2.0`")]
+    NotVersion2,
     /// Of protobuf.
     #[error("it is not an OpenAPI document in protobuf")]
     Protobuf,
@@ -41,7 +44,12 @@ pub fn prepare(document: Bytes, format: Format, limits: &Limits) -> Result<Bytes
     match format {
         Format::Json => {
             let document = json::prepare(document, limits).map_err(V2Error::Json)?;
-            merge_json(&[&document]).map_err(|error| V2Error::Json(Problem::syntax(&error)))?;
+            let bad = |error: serde_json::Error| V2Error::Json(Problem::syntax(&error));
+            let whole: Object<'_> = serde_json::from_slice(&document).map_err(bad)?;
+            if whole.string("swagger").map_err(bad)? != "2.0" {
+                return Err(V2Error::NotVersion2);
+            }
+            merge_json(&[&document]).map_err(bad)?;
             Ok(document)
         }
         Format::Protobuf if document.len() > limits.max_bytes => {
@@ -242,9 +250,21 @@ mod tests {
     #[test]
     fn what_is_no_document_is_told() {
         let limits = Limits { max_bytes: 100, ..Limits::default() };
-        for text in ["", "[]", "null", "{", r#"{"paths":[]}"#, r#"{"definitions":7}"#] {
+        let bad = [
+            "",
+            "[]",
+            "null",
+            "{",
+            r#"{"swagger":"2.0","paths":[]}"#,
+            r#"{"swagger":"2.0","definitions":7}"#,
+        ];
+        for text in bad {
             let prepared = prepare(Bytes::copy_from_slice(text.as_bytes()), Format::Json, &limits);
             assert!(matches!(prepared, Err(V2Error::Json(_))), "{text}");
+        }
+        for text in ["{}", r#"{"kind":"Status","code":503}"#, r#"{"swagger":"1.2"}"#] {
+            let prepared = prepare(Bytes::copy_from_slice(text.as_bytes()), Format::Json, &limits);
+            assert_eq!(prepared, Err(V2Error::NotVersion2), "{text}");
         }
         for bytes in [&b"{}"[..], b"", b"\x0a\x05"] {
             let prepared = prepare(Bytes::from_static(bytes), Format::Protobuf, &limits);

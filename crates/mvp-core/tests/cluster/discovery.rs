@@ -124,3 +124,12 @@ fn row_12_without_a_local_server() {
     assert_eq!(cluster.asked("GET /apis", nopeer), "ask-any: discovery-local");
     assert_eq!(cluster.client("GET /apis/a.io"), "ask-any: unlisted, refresh on 404");
 }
+
+#[test]
+fn row_12_nobody_is_told_of_an_empty_cluster() {
+    let cluster = Cluster::before([unseen("b")]);
+    for path in ["/api", "/apis"] {
+        let decision = cluster.client(&format!("GET {path}"));
+        assert!(decision.starts_with("ask-any: local-view-unknown"), "{path}: {decision}");
+    }
+}

@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 use tokio::time::timeout;
 
 use super::Ask;
-use super::fetch::{MAX_SMALL, SIDE_TIMEOUT, get};
+use super::fetch::{MAX_SMALL, SMALL_TIMEOUT, get};
 
 /// All APIServices but those that the server keeps for what it serves itself, custom resources
 /// too; out of its cache, which costs it next to nothing.
@@ -30,7 +30,7 @@ pub(crate) enum Found {
 
 /// Asks a server what it hands to extension servers.
 pub(super) async fn find(ask: &impl Ask) -> Found {
-    let asked = timeout(SIDE_TIMEOUT, get(ask, PATH, "application/json", None, MAX_SMALL));
+    let asked = timeout(SMALL_TIMEOUT, get(ask, PATH, "application/json", None, MAX_SMALL));
     let Ok(Ok(answer)) = asked.await else { return Found::Nothing };
     if answer.status == StatusCode::FORBIDDEN {
         return Found::Forbidden;

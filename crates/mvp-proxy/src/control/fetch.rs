@@ -6,11 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use flate2::read::GzDecoder;
+use futures_util::future::{Either, join, join3, select};
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, USER_AGENT,
 };
@@ -37,11 +39,12 @@ const ACCEPT_DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=A
 application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList;q=0.9,\
 application/json;q=0.8";
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// What is known of `/version`, `/openapi/v3` and APIServices does not go away: they must not hold up
-/// the rest.
-pub(super) const SIDE_TIMEOUT: Duration = Duration::from_secs(2);
+/// For what is small, and where what is known does not go away: it must not hold up the rest.
+pub(super) const SMALL_TIMEOUT: Duration = Duration::from_secs(2);
 /// `/version`, the list of paths at the root, and APIServices.
 pub(super) const MAX_SMALL: usize = 1 << 20;
+/// Nor are they waited for any longer than this once discovery is there.
+const GRACE: Duration = Duration::from_millis(400);
 /// Groups and versions of a server without aggregated discovery that are asked one by one.
 const MAX_WALKED: usize = 2000;
 
@@ -121,22 +124,30 @@ pub(crate) async fn fetch(
     let [api, apis] = &known.etags;
     let extensions =
         async { if with_extensions { extensions::find(ask).await } else { Found::Nothing } };
-    let (api, apis, openapi, release, extensions) = futures_util::future::join5(
+    let parts = join(
         fetch_part(ask, server, Part::Api, api.as_ref()),
         fetch_part(ask, server, Part::Apis, apis.as_ref()),
-        fetch_index(ask, server, known.openapi.as_ref()),
-        fetch_release(ask),
-        extensions,
-    )
-    .await;
+    );
+    let beside =
+        join3(fetch_index(ask, server, known.openapi.as_ref()), fetch_release(ask), extensions);
+    // A 404 waits for what is confirmed of discovery, so that nothing else may hold that up.
+    let ((api, apis), beside) = match select(pin!(parts), pin!(beside)).await {
+        Either::Left((parts, beside)) => (parts, timeout(GRACE, beside).await.ok()),
+        Either::Right((beside, parts)) => (parts.await, Some(beside)),
+    };
+    let late = || {
+        let problem = format!("{INDEX}: no answer {GRACE:?} after discovery");
+        (OpenApiOutcome::Failed(problem), None, Found::Nothing)
+    };
+    let (openapi, release, extensions) = beside.unwrap_or_else(late);
     Fetched { parts: [api, apis], openapi, release: release.or(known.release), extensions }
 }
 
 async fn fetch_index(ask: &impl Ask, server: &str, known: Option<&KnownIndex>) -> OpenApiOutcome {
-    match timeout(SIDE_TIMEOUT, try_fetch_index(ask, server, known)).await {
+    match timeout(SMALL_TIMEOUT, try_fetch_index(ask, server, known)).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(problem)) => OpenApiOutcome::Failed(problem),
-        Err(_) => OpenApiOutcome::Failed(format!("{INDEX}: no answer within {SIDE_TIMEOUT:?}")),
+        Err(_) => OpenApiOutcome::Failed(format!("{INDEX}: no answer within {SMALL_TIMEOUT:?}")),
     }
 }
 
@@ -245,7 +256,7 @@ async fn walk(
 /// Adds the groups and versions whose paths the server has.
 fn with_listed_paths(list: ApiGroupList, paths: &[String]) -> Vec<legacy::ApiGroup> {
     let mut groups = list.groups;
-    for path in paths {
+    for path in paths.iter().take(MAX_WALKED) {
         let mut steps = path.split('/').skip(1);
         let (Some("apis"), Some(name), Some(version), None) =
             (steps.next(), steps.next(), steps.next(), steps.next())
@@ -297,7 +308,7 @@ async fn fetch_release(ask: &impl Ask) -> Option<Release> {
     struct Version {
         git_version: String,
     }
-    let answer = timeout(SIDE_TIMEOUT, get(ask, "/version", "application/json", None, MAX_SMALL))
+    let answer = timeout(SMALL_TIMEOUT, get(ask, "/version", "application/json", None, MAX_SMALL))
         .await
         .ok()?
         .ok()?;

@@ -129,9 +129,9 @@ pub async fn run(
         }
         table.give_up(clock.now(), settings.local.as_ref(), settings.policy.blocks_for);
         let previous = writer.current();
-        let snapshot =
-            build(&table, &extensions, &settings, clock, started, complete, Some(&previous));
-        writer.publish(snapshot);
+        let previous = Some(&*previous);
+        let built = build(&table, &extensions, &settings, clock, started, complete, previous);
+        writer.publish(built);
         metrics.observe_snapshot(&writer.current(), clock.now());
         // After it is published, so that few can still think of them.
         for id in forgotten {

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG,
-    IF_NONE_MATCH, RANGE, UPGRADE, VARY,
+    IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE, UPGRADE,
+    VARY,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
@@ -80,7 +81,9 @@ pub(crate) fn probe(
     headers.remove(ACCEPT_ENCODING);
     headers.remove(CONTENT_LENGTH);
     headers.remove(IF_NONE_MATCH);
-    headers.remove(RANGE);
+    for conditional in [IF_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, IF_RANGE, RANGE] {
+        headers.remove(conditional);
+    }
     headers.remove(UPGRADE);
     headers.insert(ACCEPT, accept);
     if let Some(etag) = etag {
@@ -142,10 +145,12 @@ pub(crate) fn respond(
         Kept::ByTag { etag, control } => {
             headers.insert(VARY, HeaderValue::from_static("Accept"));
             headers.insert(CACHE_CONTROL, HeaderValue::from_static(control));
-            if let Ok(value) = HeaderValue::try_from(etag) {
+            if let Ok(value) = HeaderValue::try_from(etag)
+                && !etag.is_empty()
+            {
                 headers.insert(ETAG, value);
             }
-            if has_tag(&parts.headers, etag) {
+            if !etag.is_empty() && has_tag(&parts.headers, etag) {
                 *response.status_mut() = StatusCode::NOT_MODIFIED;
                 return response;
             }

@@ -20,4 +20,4 @@ pub(crate) use inspect::{Inspected, inspect_not_found};
 pub(crate) use pool::Opened;
 pub use remote::{Remote, Unreachable};
 pub(crate) use replay::{Replay, broken_off};
-pub(crate) use schemas::{Schema, Schemas};
+pub(crate) use schemas::{Schema, Schemas, content_type as v2_media_type};

@@ -28,6 +28,13 @@ pub(crate) struct Schema {
     pub(crate) encoded: Encoded,
 }
 
+impl Schema {
+    /// What keeping it costs; an empty one is not free.
+    fn cost(&self) -> usize {
+        self.encoded.body.len() + 1024
+    }
+}
+
 /// What is kept of OpenAPI, for every worker.
 #[derive(Debug, Default)]
 pub(crate) struct Schemas {
@@ -39,12 +46,14 @@ pub(crate) struct Schemas {
 /// The most that is kept of documents of version 3.
 const MAX_KEPT: usize = 64 << 20;
 /// The document of version 2 of any member. Kubernetes' own has 4 MB.
-const LIMITS: Limits = Limits { max_bytes: 64 << 20, max_depth: 64 };
+const LIMITS: Limits = Limits { max_bytes: 32 << 20, max_depth: 64 };
 /// Members are asked anew for theirs when it is older than this, and somebody wants it.
 const FRESH_FOR: Duration = Duration::from_secs(1);
 /// A member whose document is known is not waited for any longer.
 const SHORT: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(10);
+/// One that failed the last time holds nobody up.
+const FAILED: Duration = Duration::from_millis(300);
 
 /// Documents of version 3, the oldest first.
 #[derive(Debug, Default)]
@@ -54,31 +63,32 @@ struct Kept {
     bytes: usize,
 }
 
-/// Its hash, and how it is written down.
-type Key = (Arc<str>, bool);
+/// Its key in the index, its hash, and whether it is protobuf.
+type Key = (Box<str>, Box<str>, bool);
 
 impl Schemas {
     /// The document of that hash, if it was asked for before.
-    pub(crate) fn kept(&self, hash: &str, format: Format) -> Option<Arc<Schema>> {
+    pub(crate) fn kept(&self, key: &str, hash: &str, format: Format) -> Option<Arc<Schema>> {
         let kept = self.documents.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.documents.get(&(Arc::from(hash), format == Format::Protobuf)).cloned()
+        kept.documents.get(&(key.into(), hash.into(), format == Format::Protobuf)).cloned()
     }
 
     /// Keeps the document of a hash, and lets the oldest go where that is too much.
-    pub(crate) fn keep(&self, hash: &str, format: Format, schema: Arc<Schema>) {
+    pub(crate) fn keep(&self, key: &str, hash: &str, format: Format, schema: Arc<Schema>) {
         let mut kept = self.documents.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (Arc::from(hash), format == Format::Protobuf);
-        let size = schema.encoded.body.len();
-        if size > MAX_KEPT || kept.documents.insert(Key::clone(&key), schema).is_some() {
+        let key: Key = (key.into(), hash.into(), format == Format::Protobuf);
+        let size = schema.cost();
+        if size > MAX_KEPT || kept.documents.contains_key(&key) {
             return;
         }
+        kept.documents.insert(key.clone(), schema);
         kept.order.push_back(key);
         kept.bytes += size;
         while kept.bytes > MAX_KEPT
             && let Some(oldest) = kept.order.pop_front()
         {
             let gone = kept.documents.remove(&oldest);
-            kept.bytes -= gone.map_or(0, |gone| gone.encoded.body.len());
+            kept.bytes = kept.bytes.saturating_sub(gone.map_or(0, |gone| gone.cost()));
         }
     }
 
@@ -100,12 +110,11 @@ impl Schemas {
         if let Some(current) = merged.current(now()) {
             return current;
         }
-        let began = now();
         own.refresh(format, snapshot, reach, metrics).await;
         let schema = own.merged(format, snapshot).await;
         let etag = |(id, own): (&Arc<str>, &OwnDocument)| Some((Arc::clone(id), own.etag.clone()?));
         let etags = own.0.iter().filter_map(etag).collect();
-        let checked = Checked { schema: schema.clone(), etags, at: began };
+        let checked = Checked { schema: schema.clone(), etags, at: now() };
         merged.checked.store(Some(Arc::new(checked)));
         schema
     }
@@ -170,8 +179,11 @@ impl Own {
         let asked = present.filter_map(|member| {
             let known = self.0.get(&member.id);
             let etag = known.and_then(|known| known.etag.clone());
-            let wait =
-                if known.is_some_and(|known| known.document.is_some()) { SHORT } else { LONG };
+            let wait = match known {
+                Some(known) if known.failing => FAILED,
+                Some(known) if known.document.is_some() => SHORT,
+                _ => LONG,
+            };
             let ask = reach(member)?;
             let id = Arc::clone(&member.id);
             Some(async move {
@@ -266,7 +278,8 @@ async fn fetch(
     Ok(Fetched::Changed(document, answer.etag))
 }
 
-fn content_type(format: Format) -> &'static str {
+/// The media type of version 2 in a format.
+pub(crate) fn content_type(format: Format) -> &'static str {
     match format {
         Format::Json => "application/json",
         Format::Protobuf => "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",

@@ -23,7 +23,7 @@ use tower_service::Service;
 use super::{Exchange, call};
 use crate::body::{Body, BodyError};
 use crate::data::answer::{self, Kept};
-use crate::data::{Schema, refuse};
+use crate::data::{Schema, refuse, v2_media_type};
 use crate::peers::{Peers, Reachable};
 use crate::status;
 
@@ -107,7 +107,13 @@ impl Exchange<'_> {
             |holder: &&Holder| snapshot.local().is_some_and(|local| local.id == holder.member);
         let own = entry.holders().iter().find(is_local);
         if own.is_some_and(|own| own.same) && self.local_health(None) == LocalHealth::Ready {
-            return self.pass_to_local(local).await;
+            let said = self.pass_to_local(local).await;
+            // Rows 9 and 10: it may be gone, or know less than it did; others have it too.
+            let elsewhere = entry.holders().len() > 1 && self.origin == Origin::Client;
+            let lacks = self.lost(&said).is_some() || said.status() == StatusCode::NOT_FOUND;
+            if !(lacks && elsewhere) {
+                return said;
+            }
         }
         let Some(format) = format(answer::accept(&self.parts.headers)) else {
             return status::not_acceptable();
@@ -136,13 +142,13 @@ impl Exchange<'_> {
             return moved(&entry.url(key));
         }
         let schemas = self.shared.reader.schemas();
-        let kept = schemas.kept(hash, format);
+        let kept = schemas.kept(key, hash, format);
         let (schema, same) = match kept {
             Some(schema) => (schema, true),
             None => match self.fetch(key, entry, format, snapshot, peers, local).await {
                 Ok((schema, same)) => {
                     if same {
-                        schemas.keep(hash, format, Arc::clone(&schema));
+                        schemas.keep(key, hash, format, Arc::clone(&schema));
                     }
                     (schema, same)
                 }
@@ -189,22 +195,22 @@ impl Exchange<'_> {
                 request
             };
             let is_local = snapshot.local().is_some_and(|local| local.id == member.id);
-            let said = if is_local {
-                match self.local_health(None) {
-                    LocalHealth::Unreachable => None,
-                    _ => Some(call(local, request(member)).await)
-                        .filter(|said| self.lost(said).is_none()),
-                }
-            } else if self.origin == Origin::Client {
-                peers.ask_one(member, request).await.ok().map(|(_, said)| said)
-            } else {
-                // What says that it was passed on is not passed on.
-                None
+            let asked = async {
+                let said = if is_local {
+                    match self.local_health(None) {
+                        LocalHealth::Unreachable => return None,
+                        _ => Some(call(local, request(member)).await)
+                            .filter(|said| self.lost(said).is_none()),
+                    }
+                } else if self.origin == Origin::Client {
+                    peers.ask_one(member, request).await.ok().map(|(_, said)| said)
+                } else {
+                    // What says that it was passed on is not passed on.
+                    None
+                };
+                read(said?).await
             };
-            let read = match said {
-                Some(said) => timeout(WAIT, read(said)).await.ok().flatten(),
-                None => None,
-            };
+            let read = timeout(WAIT, asked).await.ok().flatten();
             match read {
                 Some(schema) => {
                     let tag = schema.etag.trim_matches('"');
@@ -242,19 +248,20 @@ impl Exchange<'_> {
             return self.pass_to_local(local).await;
         };
         let (reader, schemas) = (&self.shared.reader, self.shared.reader.schemas());
+        let accept = HeaderValue::from_static(v2_media_type(format));
+        let probe = |member: &Member| {
+            answer::probe(&self.parts, accept.clone(), schemas.etag_of(&member.id, format))
+        };
+        if let Err(said) = self.consent(info, snapshot, peers, local, probe, consents).await {
+            return said;
+        }
         let id = snapshot.local().map(|local| (Arc::clone(&local.id), self.shared.local.clone()));
         let reach = Reachable { local: id, peers: Some(peers.ways()), ourselves: None };
         let reach = |member: &Member| reach.reach_member(member);
         let metrics = &self.shared.metrics;
-        let merged = schemas.v2(format, snapshot, || reader.now(), reach, metrics).await;
-        let Some(schema) = merged else { return self.pass_to_local(local).await };
-        let accept = schema.content_type.clone();
-        let probe = |member: &Member| {
-            answer::probe(&self.parts, accept.clone(), schemas.etag_of(&member.id, format))
-        };
-        match self.consent(info, snapshot, peers, local, probe, consents).await {
-            Ok(()) => self.give(&schema, "no-cache, private"),
-            Err(said) => said,
+        match schemas.v2(format, snapshot, || reader.now(), reach, metrics).await {
+            Some(schema) => self.give(&schema, "no-cache, private"),
+            None => self.pass_to_local(local).await,
         }
     }
 

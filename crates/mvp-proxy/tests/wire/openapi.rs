@@ -337,3 +337,37 @@ async fn bad_documents_of_a_peer_are_left_out() {
     let document = fetch(&gateway, "/openapi/v3/apis/b.example/v1").await;
     assert_eq!(document.status, StatusCode::SERVICE_UNAVAILABLE);
 }
+
+#[tokio::test]
+async fn a_peer_whose_index_hangs_holds_no_404_up() {
+    let Described { gateway, peer, local: _local } = described().await;
+    peer.rule("/openapi/v3", |_| std::future::pending());
+    for _ in 0..3 {
+        let unknown = fetch(&gateway, "/apis/nowhere.example/v1/things").await;
+        assert_eq!(unknown.status, StatusCode::NOT_FOUND, "{}", unknown.text());
+    }
+    assert_eq!(fetch(&gateway, "/openapi/v3").await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn what_the_local_server_lacks_after_all_others_may_have() {
+    let Described { gateway, local, peer } = described().await;
+    local.denies("/openapi/v3/version");
+    let document = fetch(&gateway, "/openapi/v3/version?hash=0V").await;
+    assert_eq!((document.status, document.text().as_str()), (StatusCode::OK, "version"));
+    assert_eq!(peer.requests.of("/openapi/v3/version").len(), 1);
+}
+
+#[tokio::test]
+async fn a_condition_of_the_client_is_not_the_members_business() {
+    let Described { gateway, peer, local: _local } = described().await;
+    let request = with(
+        get("/openapi/v3/apis/b.example/v1?hash=0C"),
+        "if-modified-since",
+        "Mon, 16 Nov 2026 00:00:00 GMT",
+    );
+    let document = ask(gateway.address, BOTH[1], None, request).await;
+    assert_eq!((document.status, document.text().as_str()), (StatusCode::OK, "of b"));
+    let asked = peer.requests.of("/openapi/v3/apis/b.example/v1").pop().unwrap();
+    assert_eq!(asked.header("if-modified-since"), None);
+}
