@@ -134,15 +134,17 @@ impl Setting {
                 ClusterSpec { name: "interop", servers, native_proxy: true, cable: false }
             }
             Setting::Versions => {
-                let mut d = ServerSpec::new("d", Minor::Oldest, "api/beta=true");
-                // It cannot read how newer ones store priorities.
-                d.flags.push("--enable-priority-and-fairness=false".to_owned());
-                let servers = vec![
-                    ServerSpec::new("a", Minor::V1_37, "policy/v1=false"),
-                    ServerSpec::new("b", Minor::V1_36, "batch/v1=false"),
-                    ServerSpec::new("c", Minor::V1_35, "autoscaling/v2=false"),
-                    d,
+                let none = "flowcontrol.apiserver.k8s.io/v1=false";
+                let mut servers = vec![
+                    ServerSpec::new("a", Minor::V1_37, &format!("policy/v1=false,{none}")),
+                    ServerSpec::new("b", Minor::V1_36, &format!("batch/v1=false,{none}")),
+                    ServerSpec::new("c", Minor::V1_35, &format!("autoscaling/v2=false,{none}")),
+                    ServerSpec::new("d", Minor::Oldest, "api/beta=true"),
                 ];
+                // The oldest cannot read how the others store priorities, and would never be ready.
+                for server in &mut servers {
+                    server.flags.push("--enable-priority-and-fairness=false".to_owned());
+                }
                 ClusterSpec { name: "versions", servers, native_proxy: false, cable: false }
             }
         }

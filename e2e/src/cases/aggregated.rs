@@ -23,21 +23,20 @@ fn collection() -> String {
     format!("/apis/{GROUP}/v1/namespaces/{NAMESPACE}/{RESOURCE}")
 }
 
-pub(super) async fn up_and_down(cluster: &mut Cluster) -> anyhow::Result<String> {
+/// What it says is passed on.
+pub(super) async fn passed_on(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.namespace(NAMESPACE).await?;
     forbid(cluster).await?;
-    let mut extension = start(cluster)?;
+    let _extension = start(cluster)?;
     register(cluster).await?;
     until_served(cluster).await?;
-
     for server in &cluster.servers {
         life(cluster, server).await.with_context(|| format!("through {}", server.name()))?;
     }
     // Who is not told which groups are extensions takes such a 404 for a lie.
     let lost = format!("{}/{}", collection(), LOST.first().context("no name")?);
-    let b = cluster.server("b")?;
-    let untold = cluster.admin.get(b.through(), &lost).await?;
-    ensure!(untold.status == 503, "before the role is granted: {untold}");
+    let untold = cluster.admin.get(cluster.server("b")?.through(), &lost).await?;
+    ensure!(untold.status == 503, "before the right is granted: {untold}");
     grant(cluster).await?;
     for name in LOST {
         let path = format!("{}/{name}", collection());
@@ -51,10 +50,21 @@ pub(super) async fn up_and_down(cluster: &mut Cluster) -> anyhow::Result<String>
             .await?;
         }
     }
+    remove(cluster).await?;
+    Ok("CRUD, watch, users and 404s of any shape through 3 members as directly".to_owned())
+}
+
+/// Its absence is passed on, too, and harms nobody else.
+pub(super) async fn up_and_down(cluster: &mut Cluster) -> anyhow::Result<String> {
+    cluster.namespace(NAMESPACE).await?;
+    grant(cluster).await?;
+    let mut extension = start(cluster)?;
+    register(cluster).await?;
+    until_served(cluster).await?;
 
     extension.kill();
     let mut meanwhile = Tally::default();
-    let kubectl = cluster.kubectl(b.through())?;
+    let b = cluster.server("b")?;
     for server in &cluster.servers {
         let what = format!("{} notices that the extension server is gone", server.name());
         let directly = until(&what, NOTICED, async || {
@@ -75,7 +85,7 @@ pub(super) async fn up_and_down(cluster: &mut Cluster) -> anyhow::Result<String>
         same(&through, &directly).with_context(|| format!("POST via {}", server.name()))?;
     }
     meanwhile.only(&["503"])?;
-    // Nobody else is harmed by it.
+    let kubectl = cluster.kubectl(b.through())?;
     kubectl.run(["get", "namespaces"], None).await.context("while it is down")?;
 
     let _extension = start(cluster)?;
@@ -84,7 +94,6 @@ pub(super) async fn up_and_down(cluster: &mut Cluster) -> anyhow::Result<String>
         life(cluster, server).await.with_context(|| format!("{} again", server.name()))?;
     }
     // kubectl passes over groups that are marked as stale, until Kubernetes looked at them again.
-    let b = cluster.server("b")?;
     until("kubectl finds it again", NOTICED, async || {
         let kubectl = cluster.kubectl(b.through())?;
         let got = kubectl.run(["-n", NAMESPACE, "get", RESOURCE, "-o", "name"], None).await?;
@@ -92,18 +101,8 @@ pub(super) async fn up_and_down(cluster: &mut Cluster) -> anyhow::Result<String>
         Ok(Some(()))
     })
     .await?;
-
-    // Its end is as true as its beginning.
-    let service = format!("{SERVICES}/v1.{GROUP}");
-    cluster.admin.delete(b.through(), &service).await?.expect(200)?;
-    for server in &cluster.servers {
-        let what = format!("404 through {} without the APIService", server.name());
-        until(&what, NOTICED, async || {
-            cluster.admin.get(server.through(), &collection()).await?.expect(404).map(Some)
-        })
-        .await?;
-    }
-    Ok(format!("3 members: CRUD and watch, users and 404s as directly; down: {meanwhile}; back up"))
+    remove(cluster).await?;
+    Ok(format!("killed: {meanwhile} through 3 members, as directly; works when it is back"))
 }
 
 /// The extension server, as a program of its own.
@@ -141,6 +140,22 @@ async fn register(cluster: &Cluster) -> anyhow::Result<()> {
         },
     });
     cluster.admin.create(to, SERVICES, &api_service).await?.expect(201)?;
+    Ok(())
+}
+
+/// Takes it away; that is as true through every member as its coming.
+async fn remove(cluster: &Cluster) -> anyhow::Result<()> {
+    let through = cluster.server("b")?.through();
+    cluster.admin.delete(through, &format!("{SERVICES}/v1.{GROUP}")).await?.expect(200)?;
+    let service = format!("/api/v1/namespaces/{NAMESPACE}/services/extension");
+    cluster.admin.delete(through, &service).await?.expect(200)?;
+    for server in &cluster.servers {
+        let what = format!("404 through {} without the APIService", server.name());
+        until(&what, NOTICED, async || {
+            cluster.admin.get(server.through(), &collection()).await?.expect(404).map(Some)
+        })
+        .await?;
+    }
     Ok(())
 }
 

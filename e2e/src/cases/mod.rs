@@ -296,9 +296,15 @@ pub(crate) fn all() -> Vec<Case> {
         ),
         case!(
             Mixed,
+            "aggregated/passed-on",
+            aggregated::passed_on,
+            "an extension server through every member: what it says is passed on, 404s too"
+        ),
+        case!(
+            full Mixed,
             "aggregated/up-and-down",
             aggregated::up_and_down,
-            "an extension server through every member: what it says, and its absence, as directly"
+            "the same server is killed and started again: its absence is passed on, and no more"
         ),
         case!(
             Mixed,

@@ -15,6 +15,14 @@ const NAMESPACE: &str = "versions";
 
 pub(super) async fn routing(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.namespace(NAMESPACE).await?;
+    // A server that starts takes what it does not serve out of the older lists of all others.
+    cluster.server_mut("a")?.process()?.kill();
+    cluster.heal().await?;
+    let d = cluster.server("d")?.direct();
+    let own = cluster.admin.get(d, &old_autoscaler("one").collection).await?;
+    own.expect(200).context("the oldest itself")?;
+    let listed = cluster.admin.get(d, "/apis").await?.expect(200)?.to_string();
+    ensure!(!listed.contains("autoscaling/v2beta2"), "its own list is true, and shows nothing");
     let lacking = [
         ("a", objects::disruption_budget(NAMESPACE, "one")),
         ("b", objects::job(NAMESPACE, "one")),
@@ -59,6 +67,15 @@ pub(super) async fn one_truth(cluster: &mut Cluster) -> anyhow::Result<String> {
         for server in &cluster.servers {
             let document = cluster.admin.get_as(server.direct(), path, &any_form()).await?;
             spoken_of.extend(versions(path, &document.expect(200)?));
+            // Its lists may lack what it serves; the paths that it has are all at its root.
+            let root = cluster.admin.get(server.direct(), "/").await?.expect(200)?;
+            let depth = if path == "/api" { 2 } else { 3 };
+            let is_version = |p: &&str| {
+                p.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'))
+                    && p.matches('/').count() == depth
+            };
+            let paths = items(&root, "/paths").filter_map(Value::as_str).filter(is_version);
+            spoken_of.extend(paths.map(str::to_owned));
         }
         let mut union = BTreeSet::new();
         for server in &cluster.servers {
