@@ -109,7 +109,13 @@ pub(super) async fn switched_off(cluster: &mut Cluster) -> anyhow::Result<String
                 arguments.push(ca);
             }),
         ),
-        ("no peers", Box::new(|arguments| without(arguments, "--peer="))),
+        (
+            "no peers",
+            Box::new(|arguments| {
+                without(arguments, "--peer=");
+                arguments.push("--membership=static".to_owned());
+            }),
+        ),
     ];
     let count = ways.len();
     for (how, change) in ways {
