@@ -30,7 +30,9 @@ pub(crate) async fn etag(
     path: &str,
     accept: &str,
 ) -> anyhow::Result<Option<String>> {
-    Ok(exchange(pki, to, "GET", path, accept, None).await?.etag)
+    let answer = exchange(pki, to, "GET", path, accept, None).await?;
+    anyhow::ensure!(answer.status == 200, "{path}: {} {}", answer.status, answer.body);
+    Ok(answer.etag)
 }
 
 /// Asks as the user `admin`.
