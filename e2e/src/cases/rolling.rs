@@ -36,8 +36,11 @@ pub(super) async fn gateways_stay(cluster: &mut Cluster) -> anyhow::Result<Strin
     rolled.kept_its_promises()?;
     // Nobody was turned away: only what was under way when its server was killed has no good end. At
     // each of six restarts, one of each reader and writer at that address, of the four loads.
-    rolled.newer.only(&["200", Tally::CUT_OFF]).context("of what only 1.36 has")?;
-    rolled.older.only(&["200", Tally::CUT_OFF]).context("of what only 1.34 has")?;
+    // From when the first server serves it until its peers have seen that, they may be told to wait.
+    for (whose, told) in [("1.36", &rolled.newer), ("1.34", &rolled.older)] {
+        told.only(&["200", "503", Tally::CUT_OFF]).context(format!("of what only {whose} has"))?;
+        ensure!(told.of("503") <= 60, "of what only {whose} has: {told}");
+    }
     rolled.reads.only(&["200", Tally::CUT_OFF]).context("reads")?;
     rolled.watching.only(&["200", Tally::CUT_OFF]).context("lists and watches")?;
     rolled.writes.only(&["201", "503", Tally::CUT_OFF]).context("writes")?;
