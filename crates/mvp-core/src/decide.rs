@@ -346,7 +346,16 @@ impl<'a> Case<'a> {
         match path {
             OpenApiPath::V3Document(key) if self.snapshot.openapi().entry(key).is_none() => {
                 let part = if key.starts_with("apis") { Part::Apis } else { Part::Api };
-                self.unlisted(part, OnNotFound::Refresh)
+                // A member that serves something and never told of its schemas may have this one.
+                let silent = self.snapshot.members().any(|member| {
+                    member.view.openapi.is_none() && member.view.part(part).is_some()
+                });
+                match self.unlisted(part, OnNotFound::Refresh) {
+                    Decision { action: Action::PassNotFound, .. } if silent => {
+                        refuse(Reason::Unconfirmed)
+                    }
+                    decision => decision,
+                }
             }
             _ => answer(),
         }

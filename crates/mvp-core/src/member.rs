@@ -52,7 +52,7 @@ pub struct View {
     pub api: Option<Seen>,
     /// What `/apis` said.
     pub apis: Option<Seen>,
-    /// What `/openapi/v3` said.
+    /// What `/openapi/v3` said; empty where the member says that it has none.
     pub openapi: Option<Arc<Index>>,
     /// What `/version` said.
     pub release: Option<Release>,

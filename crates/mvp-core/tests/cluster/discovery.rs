@@ -37,6 +37,9 @@ fn row_1_clients_get_the_cluster() {
 fn row_1_a_schema_that_some_member_has_is_there() {
     let request = "GET /openapi/v3/apis/batch/v1";
     assert_eq!(cluster().client(request), "ask-local: unlisted, refresh on 404");
+    // Nobody told of his schemas yet: somebody may have it.
+    let denied = cluster().denied(request, &[("a", false)]);
+    assert_eq!(denied, "refuse: unconfirmed");
     let index = r#"{"paths":{"apis/batch/v1":{"serverRelativeURL":"/openapi/v3/apis/batch/v1"}}}"#;
     let source = Source { server: "b", document: "/openapi/v3" };
     let index = Index::parse(source, index.into(), &Limits::default()).expect("an index");

@@ -8,6 +8,7 @@ use std::time::Duration;
 use mvp_core::Timestamp;
 use mvp_core::discovery::Part;
 use mvp_core::member::{Member, MemberKind, Presence, Seen, View};
+use mvp_core::openapi::Index;
 
 use super::fetch::{Fetched, Known, OpenApiOutcome, Outcome};
 use super::membership::MemberRecord;
@@ -187,7 +188,9 @@ impl Row {
                 self.known.openapi = Some(known);
             }
             OpenApiOutcome::None => {
-                view.openapi = None;
+                if view.openapi.as_deref() != Some(&Index::default()) {
+                    view.openapi = Some(Arc::default());
+                }
                 self.known.openapi = None;
             }
             OpenApiOutcome::Failed(problem) => {
