@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use mvp_core::Snapshot;
 use mvp_core::discovery::Part;
@@ -11,6 +11,7 @@ use mvp_membership::leases::{self, Announcement, Board, OwnLease};
 use mvp_membership::{Claims, Combined, Handle, Own, Source, endpoints};
 use mvp_proxy::LocalSlot;
 use mvp_proxy::control::SnapshotReader;
+use mvp_proxy::peers::unique;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -69,7 +70,7 @@ impl Standing {
     /// What we say of ourselves, where anybody is told.
     fn announcement(&self, source: MembershipSource) -> Option<Announcement> {
         let address = self.advertise.filter(|_| self.uses(source))?;
-        Some(Announcement { id: self.id.as_ref()?.to_string(), address, instance: instance() })
+        Some(Announcement { id: self.id.as_ref()?.to_string(), address, instance: unique() })
     }
 }
 
@@ -104,6 +105,7 @@ pub(crate) fn start(
         announced.push((problem, tokio::spawn(keep)));
     }
     if let Some(announcement) = standing.announcement(MembershipSource::Leases) {
+        let one_host = announcement.address.ip().to_canonical().is_loopback();
         let (own, board) = (Arc::new(OwnLease::new(announcement)), Board::default());
         let ((claims, source), (identities, identity)) =
             (Source::new("leases"), Source::new("identity leases"));
@@ -111,7 +113,7 @@ pub(crate) fn start(
         bare.push(identity);
         let read = leases::read(local.clone(), clock, Arc::clone(&own), board.clone(), claims);
         tokio::spawn(read);
-        tokio::spawn(leases::read_identities(local.clone(), clock, identities));
+        tokio::spawn(leases::read_identities(local.clone(), clock, one_host, identities));
         let (problems, problem) = watch::channel(None);
         let (local, reader, leaving) = (local.clone(), reader.clone(), leaving.clone());
         let keep = async move {
@@ -195,10 +197,4 @@ impl Checks {
         let problem = read.into_iter().find_map(|(_, problem)| problem).or(announced).or(unread);
         Some(Check { name: "membership".to_owned(), problem })
     }
-}
-
-/// A name for this process that no other has.
-pub(crate) fn instance() -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format!("{:x}-{:x}", now.as_nanos(), std::process::id())
 }
