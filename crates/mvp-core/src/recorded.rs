@@ -26,6 +26,11 @@ impl Recorded {
         let first = self.0.partition_point(|(g, _, _)| g.as_str() < group);
         self.0.get(first).is_some_and(|(g, _, _)| g == group)
     }
+
+    /// Every resource, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str, &str)> {
+        self.0.iter().map(|(group, version, resource)| (&**group, &**version, &**resource))
+    }
 }
 
 impl FromIterator<(String, String, String)> for Recorded {
