@@ -88,6 +88,11 @@ pub(crate) fn described(snapshot: &Snapshot, now: Timestamp, conflicts: &[Confli
                     })
                 })
             };
+            let recorded = member.view.recorded.as_deref().map(|recorded| {
+                let resources =
+                    recorded.iter().map(|(g, v, resource)| format!("{g}/{v}/{resource}"));
+                resources.collect::<Vec<_>>()
+            });
             let state = match snapshot.view_state(&member.id) {
                 Some(ViewState::Fresh) => json!("Fresh"),
                 Some(ViewState::Stale(age)) => json!({ "Stale": age.as_secs_f64() }),
@@ -104,6 +109,7 @@ pub(crate) fn described(snapshot: &Snapshot, now: Timestamp, conflicts: &[Confli
                 "view": state,
                 "api": part(Part::Api),
                 "apis": part(Part::Apis),
+                "recorded": recorded,
             })
         })
         .collect();

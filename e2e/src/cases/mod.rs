@@ -15,6 +15,7 @@ mod kube_rs;
 mod membership;
 mod namespace;
 mod objects;
+mod recorded;
 mod restart;
 mod rolling;
 mod rotation;
@@ -385,6 +386,12 @@ pub(crate) fn all() -> Vec<Case> {
             "our gateway as the peer of kube-apiserver's own proxy"
         ),
         case!(Interop, "interop/both", interop::both, "both proxies on at once: no loop, one hop"),
+        case!(
+            Recorded,
+            "membership/storage-versions",
+            recorded::storage_versions,
+            "what a StorageVersion records for a server that nobody can ask is 503, not 404"
+        ),
         case!(
             full Versions,
             "versions/routing",

@@ -6,6 +6,7 @@ mod health;
 mod membership;
 mod patience;
 mod publish;
+mod storage_versions;
 mod table;
 
 use std::panic::AssertUnwindSafe;
@@ -25,6 +26,7 @@ pub(crate) use fetch::{get, gunzip};
 pub use health::{LocalState, watch_local, watch_members};
 pub use membership::{MemberRecord, Membership, StaticMembership, WatchedMembership, Who};
 pub use publish::{Clock, SnapshotReader, SnapshotWriter, channel};
+use storage_versions::StorageVersions;
 use table::Table;
 
 use crate::body::Body;
@@ -105,6 +107,7 @@ pub async fn run(
     let started = clock.now();
     let mut table = Table::default();
     let mut extensions = Extensions::default();
+    let mut storage_versions = StorageVersions::default();
     let mut fetches = JoinSet::new();
     let mut unknown_told = false;
     loop {
@@ -144,6 +147,7 @@ pub async fn run(
             });
         }
         table.give_up(clock.now(), settings.local.as_ref(), settings.policy.blocks_for);
+        storage_versions.witness(&mut table);
         let previous = writer.current();
         let previous = Some(&*previous);
         let built = build(&table, &extensions, &settings, clock, started, complete, previous);
@@ -156,7 +160,9 @@ pub async fn run(
             writer.note(id, None);
         }
 
-        let next = table.next_due().map_or(settings.interval, |due| due.since(clock.now()));
+        let again = storage_versions.ask(&writer.current(), &reach, &records, clock.now());
+        let next = [table.next_due(), again].into_iter().flatten().min();
+        let next = next.map_or(settings.interval, |due| due.since(clock.now()));
         tokio::select! {
             () = stop.cancelled() => return,
             () = membership.changed() => {}
@@ -172,6 +178,7 @@ pub async fn run(
                     writer.note(id, trouble);
                 }
             }
+            () = storage_versions.heard() => {}
             () = tokio::time::sleep(next.max(Duration::from_millis(5))) => {}
         }
     }

@@ -109,7 +109,7 @@ impl Table {
             .collect();
         let is_over = |_: &Arc<str>, row: &mut Row| {
             row.left.is_some_and(over)
-                || (row.left.is_some() && (!row.was_seen() || row.is_among(&here)))
+                || (row.left.is_some() && (!row.is_known() || row.is_among(&here)))
         };
         self.rows.extract_if(.., is_over).map(|(id, _)| id).collect()
     }
@@ -223,9 +223,10 @@ impl Row {
         }
     }
 
-    fn was_seen(&self) -> bool {
+    /// Whether anything is known of what it serves, by its own word or by what is recorded.
+    fn is_known(&self) -> bool {
         let view = &self.member.view;
-        view.api.is_some() || view.apis.is_some()
+        view.api.is_some() || view.apis.is_some() || view.recorded.is_some()
     }
 
     /// Where and as what it answers now.
@@ -424,9 +425,15 @@ mod tests {
         update(&mut table, &[], 640);
         assert_eq!(update(&mut table, &[], 1239), 0);
         assert_eq!(update(&mut table, &[], 1240), 1);
-        // Who never said anything left nothing to be remembered.
+        // Where it was never seen, what is recorded of it is remembered.
         update(&mut table, &[record("a:2", None)], 1250);
-        assert_eq!(update(&mut table, &[], 1251), 1);
+        table.rows().for_each(|row| row.member.view.recorded = Some(Arc::default()));
+        assert_eq!(update(&mut table, &[], 1260), 0);
+        assert_eq!(update(&mut table, &[], 1859), 0);
+        assert_eq!(update(&mut table, &[], 1860), 1);
+        // Who never said anything left nothing to be remembered.
+        update(&mut table, &[record("a:2", None)], 1870);
+        assert_eq!(update(&mut table, &[], 1871), 1);
     }
 
     fn view() -> View {
