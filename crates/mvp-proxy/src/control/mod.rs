@@ -108,10 +108,10 @@ pub async fn run(
         let mut forgotten = table.update(&records, local, now, settings.forget_after);
         forgotten.extend(writer.to_forget().into_iter().filter(|id| table.forget(id)));
         for row in table.rows() {
-            let record = records.iter().find(|record| record.id == row.member.id);
             if row.asked.is_some() || row.due > clock.now() {
                 continue;
             }
+            let record = records.iter().find(|record| record.id == row.member.id);
             let Some(ask) = reach.reach(&row.member.id, record) else {
                 row.due = clock.now().after(settings.interval.min(UNREACHABLE_INTERVAL));
                 continue;
@@ -145,12 +145,18 @@ pub async fn run(
             () = stop.cancelled() => return,
             () = membership.changed() => {}
             () = writer.wanted() => table.want_all(clock.now(), MIN_INTERVAL),
-            Some(Ok((id, mut fetched))) = fetches.join_next() => {
-                let trouble = fetched.trouble();
-                let found = std::mem::replace(&mut fetched.extensions, Found::Nothing);
-                extensions.apply(found, trouble.is_none());
-                if table.apply(&id, fetched, &metrics) {
-                    writer.note(id, trouble);
+            Some(joined) = fetches.join_next() => {
+                // Of a round in which all are asked at once, many come at once: one snapshot has them.
+                let mut next = Some(joined);
+                while let Some(joined) = next {
+                    next = fetches.try_join_next();
+                    let Ok((id, mut fetched)) = joined else { continue };
+                    let trouble = fetched.trouble();
+                    let found = std::mem::replace(&mut fetched.extensions, Found::Nothing);
+                    extensions.apply(found, trouble.is_none());
+                    if table.apply(&id, fetched, &metrics) {
+                        writer.note(id, trouble);
+                    }
                 }
             }
             () = tokio::time::sleep(next.max(Duration::from_millis(5))) => {}
