@@ -204,8 +204,13 @@ fn where_members_come_from() {
     assert_eq!(sources(&[]).unwrap(), "leases");
     assert_eq!(sources(&["--peer=b=https://b:1"]).unwrap(), "static");
     assert_eq!(sources(&etcd).unwrap(), "etcd");
+    assert_eq!(sources(&[etcd[0], etcd[1], "--peer=b=https://b:1"]).unwrap(), "static,etcd");
     assert_eq!(sources(&["--peer=b=https://b:1", "--membership=leases"]).unwrap(), "leases");
     assert_eq!(sources(&["--membership=leases,endpoints"]).unwrap(), "leases,endpoints");
+    let unused = [&PEERS[..], &etcd, &["--membership=leases"]].concat();
+    let config = files.check(&with(&unused)).unwrap();
+    let warned = config.warnings.iter().any(|text| text.starts_with("--etcd-servers is not used"));
+    assert!(warned, "{:?}", config.warnings);
     let config = files.check(&LEAST).unwrap();
     assert!(config.peers.membership.is_empty(), "nothing goes to peers");
     for (flags, sentence) in [
