@@ -124,6 +124,7 @@ impl Etcds {
 
 /// An etcd of one member that speaks TLS and wants client certificates; and plain HTTP, for the case.
 struct Secure {
+    name: &'static str,
     plain: SocketAddr,
     process: Option<Process>,
     /// Who may do what, once it asks.
@@ -131,9 +132,9 @@ struct Secure {
 }
 
 impl Secure {
-    fn start(cluster: &Cluster) -> anyhow::Result<Secure> {
-        let ip = cluster.spare_address();
-        let mut etcd = Secure { plain: SocketAddr::new(ip, 13381), process: None, token: None };
+    fn start(cluster: &Cluster, name: &'static str) -> anyhow::Result<Secure> {
+        let plain = SocketAddr::new(cluster.spare_address(), 13381);
+        let mut etcd = Secure { name, plain, process: None, token: None };
         etcd.run(cluster)?;
         Ok(etcd)
     }
@@ -146,22 +147,23 @@ impl Secure {
         let (pki, server) = (&cluster.pki, cluster.pki.server());
         let (clients, peer) =
             (format!("https://{}", self.address()), format!("http://{}:13380", self.plain.ip()));
-        let folder = cluster.folder().join("etcd-secure");
+        let name = self.name;
+        let folder = cluster.folder().join(format!("etcd-{name}"));
         let arguments = [
-            "--name=secure".to_owned(),
+            format!("--name={name}"),
             format!("--data-dir={}", folder.display()),
             format!("--listen-client-urls={clients},http://{}", self.plain),
             format!("--advertise-client-urls={clients}"),
             format!("--listen-peer-urls={peer}"),
             format!("--initial-advertise-peer-urls={peer}"),
-            format!("--initial-cluster=secure={peer}"),
+            format!("--initial-cluster={name}={peer}"),
             format!("--cert-file={}", server.certificate.display()),
             format!("--key-file={}", server.key.display()),
             "--client-cert-auth".to_owned(),
             format!("--trusted-ca-file={}", pki.ca().display()),
             "--unsafe-no-fsync".to_owned(),
         ];
-        let log = cluster.folder().join("etcd-secure.log");
+        let log = cluster.folder().join(format!("etcd-{name}.log"));
         self.process = Some(Process::start("etcd", &log, &cluster.programs.etcd(), arguments)?);
         Ok(())
     }
@@ -231,7 +233,7 @@ fn flags(at: SocketAddr, ca: &std::path::Path, pair: Option<&Pair>) -> Vec<Strin
 }
 
 pub(in crate::cases) async fn tls(cluster: &mut Cluster) -> anyhow::Result<String> {
-    let etcd = Secure::start(cluster)?;
+    let etcd = Secure::start(cluster, "tls")?;
     let (pki, folder) = (&cluster.pki, cluster.folder());
     let good = pki.user("finder", &[])?;
     let (ca, pair) = (
@@ -298,7 +300,7 @@ pub(in crate::cases) async fn tls(cluster: &mut Cluster) -> anyhow::Result<Strin
 }
 
 pub(in crate::cases) async fn auth(cluster: &mut Cluster) -> anyhow::Result<String> {
-    let mut etcd = Secure::start(cluster)?;
+    let mut etcd = Secure::start(cluster, "auth")?;
     let user = cluster.pki.user("finder", &[])?;
     let with = flags(etcd.address(), &cluster.pki.ca(), Some(&user));
     let a = Finder::start(cluster, "a", 17243, &with)?;
@@ -346,7 +348,7 @@ pub(in crate::cases) async fn auth(cluster: &mut Cluster) -> anyhow::Result<Stri
 }
 
 pub(in crate::cases) async fn compaction(cluster: &mut Cluster) -> anyhow::Result<String> {
-    let etcd = Secure::start(cluster)?;
+    let etcd = Secure::start(cluster, "compaction")?;
     let user = cluster.pki.user("finder", &[])?;
     let relay = Relay::start(cluster.spare_address(), &[etcd.address()]).await?;
     let ca = cluster.pki.ca();
