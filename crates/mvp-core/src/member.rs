@@ -23,6 +23,8 @@ pub struct Member {
     pub joined: Timestamp,
     /// When it last gave a sign of life.
     pub heard: Timestamp,
+    /// Whether answers wait for it although it never said what it serves.
+    pub awaited: bool,
     /// What it serves.
     pub view: View,
 }

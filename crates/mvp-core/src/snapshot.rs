@@ -325,7 +325,9 @@ impl MemberEntry {
         let accountable = PerPart::new(|part| {
             let known = member.view.part(part).map(|seen| seen.confirmed);
             let silent_since = known.unwrap_or(member.joined);
-            can_be_asked && now.since(silent_since) <= policy.blocks_for
+            can_be_asked
+                && (member.awaited || known.is_some())
+                && now.since(silent_since) <= policy.blocks_for
         });
         let blocking = PerPart::new(|part| {
             let fresh = member

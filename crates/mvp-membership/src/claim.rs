@@ -26,6 +26,15 @@ pub struct Claim {
     pub seniority: Arc<str>,
 }
 
+impl Claim {
+    /// Whether the member may be known by this name: its ID, its address, or `ID@ADDRESS`.
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        let (id, address) = (self.id.as_deref(), self.address.as_deref());
+        let after_id = id.and_then(|id| name.strip_prefix(id)?.strip_prefix('@'));
+        id == Some(name) || address == Some(name) || (after_id.is_some() && after_id == address)
+    }
+}
+
 /// All that a source says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Claims {

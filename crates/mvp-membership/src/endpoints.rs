@@ -12,10 +12,11 @@ use tokio::sync::watch;
 
 use crate::claim::{Claim, Claims, publish};
 use crate::kube::watch::{Change, Collection, watch};
-use crate::kube::{Metadata, Object, explained};
+use crate::kube::{Metadata, Object, Trouble};
 use crate::leases::dialable;
 
 const PATH: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+const OBJECTS: &str = "EndpointSlices in default";
 const SERVICE: &str = "kubernetes.io/service-name=kubernetes";
 
 /// Reads where servers are, for good.
@@ -34,6 +35,7 @@ struct Known {
     read: bool,
     deaf_since: Option<Timestamp>,
     problem: Option<String>,
+    trouble: Trouble,
 }
 
 impl Known {
@@ -50,14 +52,13 @@ impl Known {
             Change::Deleted(slice) => {
                 self.slices.remove(&slice.metadata.name);
             }
-            Change::Hears => (self.deaf_since, self.problem) = (None, None),
+            Change::Hears => {
+                (self.deaf_since, self.problem) = (None, None);
+                self.trouble.hears(OBJECTS);
+            }
             Change::Deaf(error) => {
                 self.deaf_since.get_or_insert(now);
-                let new = explained("read", "EndpointSlices in default", &error);
-                if new.is_some() && new != self.problem {
-                    tracing::warn!("{}", new.as_deref().unwrap_or_default());
-                    self.problem = new;
-                }
+                self.problem = self.trouble.cannot("read", OBJECTS, &error);
             }
         }
         let before = std::mem::take(&mut self.since);
@@ -96,10 +97,8 @@ struct Slice {
 
 #[derive(Deserialize)]
 struct Endpoint {
-    #[serde(default)]
-    addresses: Vec<String>,
-    #[serde(default)]
-    conditions: Conditions,
+    addresses: Option<Vec<String>>,
+    conditions: Option<Conditions>,
 }
 
 #[derive(Default, Deserialize)]
@@ -110,7 +109,7 @@ struct Conditions {
 #[derive(Deserialize)]
 struct Port {
     name: Option<String>,
-    port: Option<u16>,
+    port: Option<i64>,
 }
 
 impl Object for Slice {
@@ -124,10 +123,12 @@ impl Slice {
     fn addresses(&self) -> Vec<Arc<str>> {
         let ports = || self.ports.iter().flatten();
         let is_https = |port: &&Port| port.name.as_deref().is_none_or(|name| name == "https");
-        let ports: Vec<u16> = ports().filter(is_https).filter_map(|port| port.port).collect();
-        let ready = |endpoint: &&Endpoint| endpoint.conditions.ready != Some(false);
+        let ports: Vec<i64> = ports().filter(is_https).filter_map(|port| port.port).collect();
+        let ready = |endpoint: &&Endpoint| {
+            endpoint.conditions.as_ref().and_then(|conditions| conditions.ready) != Some(false)
+        };
         let endpoints = self.endpoints.iter().flatten().filter(ready);
-        let ips = endpoints.flat_map(|endpoint| &endpoint.addresses);
+        let ips = endpoints.flat_map(|endpoint| endpoint.addresses.iter().flatten());
         let all = ips.flat_map(|ip| ports.iter().map(move |port| (ip, port)));
         let all = all.filter_map(|(ip, port)| {
             let text =
@@ -155,7 +156,27 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_where_slices_say() {
+    fn odd_slices_are_read_as_far_as_they_can_be() {
+        for (odd, addresses) in [
+            (json!({"metadata": {"name": "a"}}), vec![]),
+            (json!({"metadata": {}, "endpoints": null, "ports": null}), vec![]),
+            (
+                json!({
+                    "metadata": {"name": "a"},
+                    "endpoints": [{"addresses": null}, {"addresses": ["10.0.0.1"], "conditions": null}],
+                    "ports": [{"port": 70000}, {"port": -1}, {"port": null}, {"port": 6443}],
+                }),
+                vec!["10.0.0.1:6443"],
+            ),
+        ] {
+            let slice: Slice = serde_json::from_value(odd).unwrap();
+            let found: Vec<String> = slice.addresses().iter().map(ToString::to_string).collect();
+            assert_eq!(found, addresses);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn servers_are_where_slices_say() {
         let mut known = Known::default();
         let mut take = |change| {
             let claims = known.take(change, Timestamp::default());
@@ -176,8 +197,11 @@ mod tests {
         let gone = slice("b", &[], None);
         assert_eq!(take(Change::Deleted(gone)).0, both);
         let error = ApiError::Refused(http::StatusCode::FORBIDDEN, "no".to_owned());
-        let (addresses, deaf, problem) = take(Change::Deaf(error));
+        let (addresses, deaf, problem) = take(Change::Deaf(error.clone()));
         assert_eq!((addresses, deaf), (both, true), "what was known stays");
+        assert_eq!(problem, None, "a server that starts forbids it for a moment");
+        tokio::time::advance(std::time::Duration::from_secs(15)).await;
+        let (_, _, problem) = take(Change::Deaf(error));
         assert!(problem.unwrap().contains("EndpointSlices"));
         let unready = slice("a", &["10.0.0.1"], Some(false));
         assert_eq!(take(Change::Applied(unready)).0, [""; 0]);

@@ -8,6 +8,7 @@
 mod keep;
 mod own;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,9 +19,9 @@ use serde::Deserialize;
 use tokio::sync::watch;
 
 use crate::claim::{Claim, Claims, publish};
-use crate::heartbeat::Heartbeats;
+use crate::heartbeat::{Beat, Heartbeats};
 use crate::kube::watch::{Change, Collection, watch};
-use crate::kube::{Metadata, Object, explained};
+use crate::kube::{Metadata, Object, Trouble};
 pub use keep::keep;
 pub use own::{Announcement, OwnLease};
 
@@ -34,9 +35,27 @@ const ADDRESS: &str = "mixed-version-proxy/address";
 const IDENTITY: &str = "apiserver.kubernetes.io/identity=kube-apiserver";
 const PEER_ADDRESS: &str = "kubernetes.io/peer-advertise-address";
 
+/// No cluster comes near this. Of more the eldest count, by the time that the API server gave them.
+const MAX_LEASES: usize = 2000;
+
 /// What was seen of Leases, by their names.
 #[derive(Debug, Clone, Default)]
-pub struct Board(Arc<Mutex<Heartbeats<Option<Said>>>>);
+pub struct Board(Arc<Mutex<Noted>>);
+
+#[derive(Debug, Default)]
+struct Noted {
+    beats: Heartbeats<Seen>,
+    trouble: Trouble,
+    too_many: bool,
+}
+
+/// A Lease that was seen.
+#[derive(Debug)]
+struct Seen {
+    said: Option<Said>,
+    uid: String,
+    version: String,
+}
 
 /// What a Lease says that can be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,12 +91,18 @@ pub async fn read(
 
 /// Reads the Leases by which kube-apiservers know each other, for good. One with an address is a
 /// member with no gateway before it.
-pub async fn read_identities(ask: impl Ask, clock: Clock, claims: watch::Sender<Claims>) {
+pub async fn read_identities(
+    ask: impl Ask,
+    clock: Clock,
+    one_host: bool,
+    claims: watch::Sender<Claims>,
+) {
     let selector = ("labelSelector", IDENTITY.to_owned());
     let collection = Collection { path: PATH.to_owned(), selector };
     let board = Board::default();
     watch(ask, collection, |change: Change<Lease>| {
-        board.take(change, clock.now(), said_by_server, |_| true, &claims);
+        let said = |lease: &Lease| said_by_server(lease, one_host);
+        board.take(change, clock.now(), said, |_| true, &claims);
     })
     .await;
 }
@@ -92,51 +117,45 @@ impl Board {
         counts: impl Fn(&str) -> bool,
         claims: &watch::Sender<Claims>,
     ) {
-        let mut beats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Noted { beats, trouble, too_many } = &mut *noted;
         let (mut problem, mut read) = {
             let claims = claims.borrow();
             (claims.problem.clone(), claims.read)
         };
-        let see = |beats: &mut Heartbeats<Option<Said>>, lease: &Lease| {
-            let name = &lease.metadata.name;
-            let said = match said(lease) {
-                Ok(said) => Some(said),
-                Err(what) => {
-                    if beats.get(name).is_none_or(Option::is_some) {
-                        tracing::warn!(lease = %name, "a Lease names no member: {what}");
-                    }
-                    None
-                }
-            };
-            beats.see(name, &lease.spec.renew_time, said, now);
+        let see = |beats: &mut Heartbeats<Seen>, lease: Lease| {
+            let said = said(&lease);
+            let Metadata { name, uid, resource_version: version, .. } = lease.metadata;
+            if let Err(what) = &said
+                && beats.get(&name).is_none_or(|seen| seen.said.is_some())
+            {
+                tracing::warn!(lease = %name, "a Lease names no member: {what}");
+            }
+            let seen = Seen { said: said.ok(), uid, version };
+            beats.see(&name, &lease.spec.renew_time, seen, now);
         };
         match change {
             Change::Listed(leases) => {
                 read = true;
-                beats.retain(|name| leases.iter().any(|lease| lease.metadata.name == name));
-                leases.iter().for_each(|lease| see(&mut beats, lease));
+                let names: BTreeSet<&str> =
+                    leases.iter().map(|lease| lease.metadata.name.as_str()).collect();
+                beats.retain(|name| names.contains(name));
+                leases.into_iter().for_each(|lease| see(beats, lease));
             }
-            Change::Applied(lease) => see(&mut beats, &lease),
+            Change::Applied(lease) => see(beats, lease),
             Change::Deleted(lease) => beats.remove(&lease.metadata.name),
             Change::Hears => {
-                if problem.take().is_some() {
-                    tracing::info!("Leases can be read again");
-                }
+                problem = None;
+                trouble.hears(OBJECTS);
                 beats.hears(now);
             }
             Change::Deaf(error) => {
                 beats.deaf(now);
-                let new = explained("read", OBJECTS, &error);
-                if new.is_some() && new != problem {
-                    tracing::warn!("{}", new.as_deref().unwrap_or_default());
-                } else {
-                    tracing::debug!("Leases cannot be read: {error}");
-                }
-                problem = new.or(problem);
+                problem = trouble.cannot("read", OBJECTS, &error).or(problem);
             }
         }
         let all = beats.iter().filter(|(name, _)| counts(name)).filter_map(|(_, beat)| {
-            let said = beat.value.as_ref()?;
+            let said = beat.value.said.as_ref()?;
             Some(Claim {
                 id: Some(Arc::clone(&said.id)),
                 address: said.address.clone(),
@@ -148,18 +167,32 @@ impl Board {
                 seniority: Arc::clone(&said.seniority),
             })
         });
-        let all = all.collect();
+        let mut all: Vec<Claim> = all.collect();
+        let before = std::mem::replace(too_many, all.len() > MAX_LEASES);
+        if *too_many {
+            if !before {
+                let count = all.len();
+                tracing::warn!(
+                    "there are {count} Leases of members; the {MAX_LEASES} eldest count"
+                );
+            }
+            all.sort_by(|a, b| a.seniority.cmp(&b.seniority));
+            all.truncate(MAX_LEASES);
+        }
         publish(claims, Claims { claims: all, read, deaf_since: beats.deaf_since(), problem });
     }
 
-    /// The names of Leases that nobody renewed for so long, as far as could be heard.
-    fn lapsed(&self, now: Timestamp, after: std::time::Duration) -> Vec<String> {
-        let beats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if beats.deaf_since().is_some() {
+    /// The Leases that nobody renewed for so long, as far as could be heard: name, UID and version.
+    fn lapsed(&self, now: Timestamp, after: std::time::Duration) -> Vec<(String, String, String)> {
+        let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if noted.beats.deaf_since().is_some() {
             return Vec::new();
         }
-        let lapsed = beats.iter().filter(|(_, beat)| now.since(beat.heard) > after);
-        lapsed.map(|(name, _)| name.to_owned()).collect()
+        let lapsed = noted.beats.iter().filter(|(_, beat)| now.since(beat.heard) > after);
+        let named = |(name, beat): (&str, &Beat<Seen>)| {
+            (name.to_owned(), beat.value.uid.clone(), beat.value.version.clone())
+        };
+        lapsed.map(named).collect()
     }
 }
 
@@ -198,12 +231,12 @@ fn said_by_gateway(lease: &Lease, one_host: bool) -> Result<Said, String> {
     })
 }
 
-fn said_by_server(lease: &Lease) -> Result<Said, String> {
+fn said_by_server(lease: &Lease, one_host: bool) -> Result<Said, String> {
     // Where its gate is off it says no address: then it is somebody else's to say where it is.
     let address = lease.metadata.annotations.get(PEER_ADDRESS);
     Ok(Said {
         id: lease.metadata.name.as_str().into(),
-        address: address.map(|address| dialable(address, true)).transpose()?,
+        address: address.map(|address| dialable(address, one_host)).transpose()?,
         kind: MemberKind::Bare,
         seniority: lease.metadata.creation_timestamp.as_str().into(),
     })

@@ -11,6 +11,7 @@ pub mod endpoints;
 pub mod etcd;
 mod heartbeat;
 mod kube;
+mod lasting;
 pub mod leases;
 
 pub use claim::{Claim, Claims, Source};

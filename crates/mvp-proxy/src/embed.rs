@@ -9,7 +9,7 @@ use crate::data::{Forwarder, OutboundTls};
 use crate::layer::MixedVersionLayer;
 use crate::local::LocalSlot;
 use crate::metrics::Metrics;
-use crate::peers::{Health, Peers, Reachable};
+use crate::peers::{Health, Instance, Peers, Reachable};
 
 /// An API server that is to become a member.
 #[derive(Debug)]
@@ -45,7 +45,10 @@ impl<M: Membership> Embed<M> {
     /// Starts the control loop on the current runtime. It asks the API server as soon as the layer
     /// is put before it.
     pub fn start(self, stop: CancellationToken) -> Embedded {
-        let Embed { membership, outbound, settings, log_local } = self;
+        let Embed { membership, outbound, mut settings, log_local } = self;
+        let id = settings.local.as_deref().unwrap_or_default();
+        // An ID that cannot be told is not: then nobody knows us by it.
+        settings.instance = settings.instance.or_else(|| Instance::new(id).ok());
         let clock = Clock::start();
         let (writer, reader) = channel(clock, control::first_snapshot(&settings, clock));
         let metrics = Arc::new(Metrics::new(log_local));
@@ -56,8 +59,12 @@ impl<M: Membership> Embed<M> {
         let peers = Peers::new(Arc::clone(&forwarder), health.clone(), Arc::clone(&metrics));
         let layer =
             MixedVersionLayer::new(reader.clone(), Some(peers), slot.clone(), Arc::clone(&metrics));
+        let layer = match &settings.instance {
+            Some(instance) => layer.with_instance(instance),
+            None => layer,
+        };
         let local = settings.local.clone().map(|id| (id, slot));
-        let reach = Reachable { local, peers: Some((forwarder, health)), ourselves: None };
+        let reach = Reachable { local, peers: Some((forwarder, health)) };
         tokio::spawn(control::run(membership, reach, settings, writer, Arc::clone(&metrics), stop));
         Embedded { layer, reader, metrics }
     }

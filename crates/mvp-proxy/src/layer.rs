@@ -32,7 +32,7 @@ use crate::error::Stage;
 use crate::identity::{Identity, RemoteHeaders};
 use crate::local::{LocalSlot, SharedLocal};
 use crate::metrics::{Failover, Metrics, Outcome};
-use crate::peers::{INSISTS, INSTANCE, Peers, Replays, mark_lost, mark_refused, unmark};
+use crate::peers::{INSISTS, INSTANCE, Instance, Peers, Replays, mark_lost, mark_refused, unmark};
 use crate::status;
 use denied::Denied;
 
@@ -72,8 +72,9 @@ impl MixedVersionLayer {
 
     /// Tells peers which process this is: one that finds itself must not be its own peer.
     #[must_use]
-    pub fn with_instance(self, instance: HeaderValue) -> MixedVersionLayer {
-        let shared = Shared { instance: Some(instance), ..Arc::unwrap_or_clone(self.shared) };
+    pub fn with_instance(self, instance: &Instance) -> MixedVersionLayer {
+        let shared =
+            Shared { instance: Some(instance.header()), ..Arc::unwrap_or_clone(self.shared) };
         MixedVersionLayer { shared: Arc::new(shared) }
     }
 

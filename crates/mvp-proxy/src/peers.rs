@@ -6,6 +6,7 @@
 mod any;
 mod budget;
 mod health;
+mod instance;
 mod order;
 mod reach;
 mod sticky;
@@ -30,8 +31,10 @@ pub use any::AnyMember;
 use budget::Budget;
 pub use health::Health;
 use health::{Answered, MemberHealth};
+pub(crate) use instance::{INSTANCE, who};
+pub use instance::{Instance, unique};
 use order::{Choice, Kind, order};
-pub use reach::{Ourselves, Reachable, Reached};
+pub use reach::{Reachable, Reached};
 use sticky::{Resource, Sticky};
 
 /// Says to a peer that its request was refused, why, and that nothing of it was processed.
@@ -42,9 +45,6 @@ pub(crate) const LOST: HeaderName = HeaderName::from_static("x-mvp-lost");
 
 /// Asks a peer for what it would rather not do, its server not being ready: nobody else does it.
 pub(crate) const INSISTS: HeaderName = HeaderName::from_static("x-mvp-insists");
-
-/// Says to a peer which process answers.
-pub(crate) const INSTANCE: HeaderName = HeaderName::from_static("x-mvp-instance");
 
 /// A request that insists.
 #[derive(Debug, Clone, Copy)]
@@ -380,8 +380,12 @@ pub(crate) fn mark_refused(response: &mut Response<Body>, reason: Reason) {
     response.headers_mut().insert(REFUSED, HeaderValue::from_static(reason.as_str()));
 }
 
+/// Whoever can be asked for what any member knows. Who never said anything may be nobody.
 fn present(snapshot: &Snapshot) -> impl Iterator<Item = &Member> {
-    snapshot.members().filter(|member| member.presence == Presence::Present)
+    let present = |member: &&Member| member.presence == Presence::Present;
+    let seen = |member: &&Member| member.view.api.is_some() || member.view.apis.is_some();
+    let any_seen = snapshot.members().filter(present).any(|member| seen(&member));
+    snapshot.members().filter(present).filter(move |member| !any_seen || seen(member))
 }
 
 pub(crate) fn target(member: &Member) -> Option<Target> {

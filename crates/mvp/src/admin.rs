@@ -4,15 +4,18 @@
 //! Health answers look as kube-apiserver's do, so that the same probes and eyes can read them.
 
 use std::fmt::Write as _;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{RawQuery, Request, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::extract::connect_info::Connected;
+use axum::extract::{ConnectInfo, RawQuery, Request, State};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HOST, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use axum::serve::IncomingStream;
 use tokio::net::TcpListener;
 
 /// Answers on a listener until `shutdown` resolves; requests under way are finished.
@@ -21,7 +24,8 @@ pub(crate) async fn serve(
     admin: Admin,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
-    axum::serve(listener, router(admin)).with_graceful_shutdown(shutdown).await
+    let service = router(admin).into_make_service_with_connect_info::<Ends>();
+    axum::serve(listener, service).with_graceful_shutdown(shutdown).await
 }
 
 /// The routes of the admin endpoint.
@@ -52,6 +56,38 @@ pub(crate) struct Admin {
     pub forget: Arc<Forget>,
 }
 
+/// The two ends of a connection.
+#[derive(Debug, Clone, Copy)]
+struct Ends {
+    remote: IpAddr,
+    own: Option<IpAddr>,
+}
+
+impl Connected<IncomingStream<'_, TcpListener>> for Ends {
+    fn connect_info(stream: IncomingStream<'_, TcpListener>) -> Ends {
+        let remote = stream.remote_addr().ip().to_canonical();
+        let own = stream.io().local_addr().ok().map(|address| address.ip().to_canonical());
+        Ends { remote, own }
+    }
+}
+
+impl Ends {
+    /// Whether both are this host.
+    fn is_one_host(self) -> bool {
+        self.remote.is_loopback() || self.own == Some(self.remote)
+    }
+}
+
+/// Whether a request names the host as somebody does who means it: a page in a browser that found out
+/// our address by a name of its own says that name.
+fn is_meant(request: &Request) -> bool {
+    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+    host.is_some_and(|host| {
+        let is_ip = host.parse::<SocketAddr>().is_ok() || host.parse::<IpAddr>().is_ok();
+        is_ip || host.split(':').next() == Some("localhost")
+    })
+}
+
 /// Ends the memory of the member of that ID.
 pub(crate) type Forget = dyn Fn(&str) -> Result<(), String> + Send + Sync;
 
@@ -74,7 +110,7 @@ const INDEX: &str = "mvp, the Mixed Version Proxy for Kubernetes
 /livez             ok while the process answers
 /readyz            ok when it may get traffic; ?verbose lists every check
 /metrics           OpenMetrics
-/debug/snapshot    members, views and routes as JSON
+/debug/snapshot    members, what each serves, and who goes by another's ID, as JSON
 
 mvp forget ID      ends the memory of a member that left
 ";
@@ -130,9 +166,15 @@ async fn snapshot(State(admin): State<Admin>) -> Response {
 
 async fn forget(
     State(admin): State<Admin>,
+    ConnectInfo(ends): ConnectInfo<Ends>,
     RawQuery(query): RawQuery,
     request: Request,
 ) -> Response {
+    if !ends.is_one_host() || !is_meant(&request) {
+        let problem =
+            "members are forgotten from the gateway's own host alone: use mvp forget ID\n";
+        return text(StatusCode::FORBIDDEN, problem);
+    }
     let id = query.as_deref().and_then(|query| query.strip_prefix("id=")).unwrap_or_default();
     if id.is_empty() || !request.headers().contains_key(ADMIN_HEADER) {
         return text(StatusCode::BAD_REQUEST, "use mvp forget ID\n");
@@ -200,21 +242,39 @@ mod tests {
 
     #[tokio::test]
     async fn members_are_forgotten_by_hand_alone() {
-        for (id, header, code, said) in [
-            ("?id=gone", true, 200, "gone is forgotten\n"),
-            ("?id=other", true, 409, "there is no member other\n"),
-            ("?id=gone", false, 400, "use mvp forget ID\n"),
-            ("?id=", true, 400, "use mvp forget ID\n"),
-            ("", true, 400, "use mvp forget ID\n"),
+        let elsewhere =
+            "members are forgotten from the gateway's own host alone: use mvp forget ID\n";
+        let here = (["127.0.0.1", "127.0.0.1"], "127.0.0.1:9");
+        for (id, header, (ends, host), code, said) in [
+            ("?id=gone", true, here, 200, "gone is forgotten\n"),
+            ("?id=other", true, here, 409, "there is no member other\n"),
+            ("?id=gone", false, here, 400, "use mvp forget ID\n"),
+            ("?id=", true, here, 400, "use mvp forget ID\n"),
+            ("", true, here, 400, "use mvp forget ID\n"),
+            (
+                "?id=gone",
+                true,
+                (["10.0.0.1", "10.0.0.1"], "10.0.0.1:9"),
+                200,
+                "gone is forgotten\n",
+            ),
+            ("?id=gone", true, (["::1", "::1"], "[::1]:9"), 200, "gone is forgotten\n"),
+            ("?id=gone", true, (here.0, "localhost:9"), 200, "gone is forgotten\n"),
+            ("?id=gone", true, (["10.0.0.2", "10.0.0.1"], "10.0.0.1:9"), 403, elsewhere),
+            ("?id=gone", true, (here.0, "example.com:9"), 403, elsewhere),
+            ("?id=gone", true, (here.0, "localhost.example.com"), 403, elsewhere),
         ] {
             let mut request = Request::builder().method(Method::POST).uri(format!("/forget{id}"));
             if header {
                 request = request.header(ADMIN_HEADER, "1");
             }
-            let request = request.body(Body::empty()).unwrap();
+            let [remote, own] = ends.map(|end| end.parse::<IpAddr>().unwrap());
+            let ends = ConnectInfo(Ends { remote, own: Some(own) });
+            let request = request.header(HOST, host).extension(ends).body(Body::empty()).unwrap();
             let (parts, body) = router(admin(None)).oneshot(request).await.unwrap().into_parts();
             let body = body.collect().await.unwrap().to_bytes();
-            assert_eq!((parts.status.as_u16(), &*body), (code, said.as_bytes()), "{id} {header}");
+            let status = parts.status.as_u16();
+            assert_eq!((status, &*body), (code, said.as_bytes()), "{id} {header} {host}");
         }
         let (code, ..) = ask(admin(None), Method::GET, "/forget?id=gone").await;
         assert_eq!(code, StatusCode::METHOD_NOT_ALLOWED);

@@ -6,6 +6,7 @@ use mvp_core::member::{Member, MemberKind, Presence, ViewState};
 use mvp_core::{Snapshot, Timestamp};
 use serde_json::{Value, json};
 
+use mvp_membership::Conflict;
 use mvp_proxy::control::{LocalState, SnapshotReader};
 
 use crate::admin::Check;
@@ -64,7 +65,7 @@ pub(crate) fn readiness(reader: &SnapshotReader, state: &LocalState) -> Vec<Chec
 }
 
 /// The snapshot, for people who want to know why.
-pub(crate) fn described(snapshot: &Snapshot, now: Timestamp) -> Value {
+pub(crate) fn described(snapshot: &Snapshot, now: Timestamp, conflicts: &[Conflict]) -> Value {
     let members: Vec<Value> = snapshot
         .members()
         .map(|member| {
@@ -107,5 +108,6 @@ pub(crate) fn described(snapshot: &Snapshot, now: Timestamp) -> Value {
     json!({
         "builtSecondsAgo": now.since(snapshot.built()).as_secs_f64(),
         "members": members,
+        "conflicts": conflicts.iter().map(ToString::to_string).collect::<Vec<_>>(),
     })
 }

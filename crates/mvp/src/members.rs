@@ -4,7 +4,7 @@ mod witness;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use mvp_core::Snapshot;
 use mvp_core::discovery::Part;
@@ -13,6 +13,7 @@ use mvp_membership::leases::{self, Announcement, Board, OwnLease};
 use mvp_membership::{Claims, Combined, Handle, Own, Source, endpoints};
 use mvp_proxy::LocalSlot;
 use mvp_proxy::control::SnapshotReader;
+use mvp_proxy::peers::unique;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -81,7 +82,7 @@ impl Standing {
     /// What we say of ourselves, where anybody is told.
     fn announcement(&self, source: MembershipSource) -> Option<Announcement> {
         let address = self.advertise.filter(|_| self.uses(source))?;
-        Some(Announcement { id: self.id.as_ref()?.to_string(), address, instance: instance() })
+        Some(Announcement { id: self.id.as_ref()?.to_string(), address, instance: unique() })
     }
 }
 
@@ -121,6 +122,7 @@ pub(crate) fn start(
         keepers.push(tokio::spawn(keep));
     }
     if let Some(announcement) = standing.announcement(MembershipSource::Leases) {
+        let one_host = announcement.address.ip().to_canonical().is_loopback();
         let (own, board) = (Arc::new(OwnLease::new(announcement)), Board::default());
         let ((claims, source), (identities, identity)) =
             (Source::new("leases"), Source::new("identity leases"));
@@ -128,7 +130,7 @@ pub(crate) fn start(
         bare.push(identity);
         let read = leases::read(local.clone(), clock, Arc::clone(&own), board.clone(), claims);
         tokio::spawn(read);
-        tokio::spawn(leases::read_identities(local.clone(), clock, identities));
+        tokio::spawn(leases::read_identities(local.clone(), clock, one_host, identities));
         let (problems, problem) = watch::channel(None);
         let (local, reader, leaving) = (local.clone(), reader.clone(), leaving.clone());
         let keep = async move {
@@ -224,10 +226,4 @@ impl Checks {
         let problem = problem.or(mended).or(announced).or(unread);
         Some(Check { name: "membership".to_owned(), problem, remark })
     }
-}
-
-/// A name for this process that no other has.
-pub(crate) fn instance() -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format!("{:x}-{:x}", now.as_nanos(), std::process::id())
 }

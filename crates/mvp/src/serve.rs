@@ -10,14 +10,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
-use http::HeaderValue;
 use mvp_core::member::{Member, MemberKind, Presence, ViewState};
 use mvp_net::{Limits, ReloadableTls, bind, bind_workers};
 use mvp_proxy::control::{self, Clock, ControlSettings, LocalState, SnapshotReader, channel};
 use mvp_proxy::data::{Forwarder, Remote, Target, server_name};
 use mvp_proxy::identity::{AuthenticateLayer, RemoteHeaders};
 use mvp_proxy::metrics::Metrics;
-use mvp_proxy::peers::{AnyMember, Health, Ourselves, Peers, Reachable};
+use mvp_proxy::peers::{AnyMember, Health, Instance, Peers, Reachable};
 use mvp_proxy::{LocalSlot, MixedVersionLayer};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
@@ -99,8 +98,6 @@ struct Gateway {
     writer: std::sync::Mutex<Option<control::SnapshotWriter>>,
     shutdown: Shutdown,
     share_port: bool,
-    /// Tells this process from all others.
-    instance: HeaderValue,
 }
 
 impl Gateway {
@@ -116,6 +113,7 @@ impl Gateway {
             local: local.as_ref().map(|local| Arc::clone(&local.id)),
             interval: config.refresh_interval,
             forget_after: config.peers.forget_after,
+            instance: Some(Instance::new(local.as_ref().map_or("", |local| &local.id))?),
             ..ControlSettings::default()
         };
         let clock = Clock::start();
@@ -154,7 +152,6 @@ impl Gateway {
             writer: std::sync::Mutex::new(Some(writer)),
             shutdown: Shutdown::new(config),
             share_port: config.share_port,
-            instance: HeaderValue::try_from(members::instance())?,
         })
     }
 
@@ -229,7 +226,11 @@ impl Gateway {
         let peers = peers.as_ref().map(|_| self.peers(&forwarder));
         let layer = MixedVersionLayer::new(self.reader.clone(), peers, slot, metrics);
         let layer = layer.with_local_state(self.local_state.clone());
-        (forwarder, layer.with_instance(self.instance.clone()))
+        let layer = match &self.settings.instance {
+            Some(instance) => layer.with_instance(instance),
+            None => layer,
+        };
+        (forwarder, layer)
     }
 
     fn peers(&self, forwarder: &Arc<Forwarder>) -> Peers {
@@ -302,11 +303,7 @@ impl Gateway {
             &self.reader,
             &self.shutdown.leaving,
         );
-        let handle = members.handle();
-        let found = Box::new(move |address: &Arc<str>| handle.leads_to_us(address));
-        let ourselves = Ourselves { instance: self.instance.clone(), found };
-        let peers = Some((forwarder, self.health.clone()));
-        let reach = Reachable { local, peers, ourselves: Some(Arc::new(ourselves)) };
+        let reach = Reachable { local, peers: Some((forwarder, self.health.clone())) };
         let writer = self.writer.lock().ok().and_then(|mut writer| writer.take());
         let writer = writer.context("the control loop runs once")?;
         // Both go on while the workers drain: requests that are under way need the one, and who
@@ -350,7 +347,8 @@ impl Gateway {
         let (metrics, beside) = (Arc::clone(&self.metrics), self.reload_metrics.clone());
         let merges = self.in_force.outbound_peers.is_some();
         let leaving = self.shutdown.leaving.clone();
-        let (membership, handle) = (members.checks(), members.handle());
+        let (membership, handle, conflicts) =
+            (members.checks(), members.handle(), members.handle());
         let reader = self.reader.clone();
         Admin {
             readiness: Arc::new(move || {
@@ -380,7 +378,9 @@ impl Gateway {
                 Ok(())
             }),
             metrics: Arc::new(move |text| metrics.encode_beside(text, &beside.registry)),
-            snapshot: Arc::new(move || inside::described(&snapshot.load(), snapshot.now())),
+            snapshot: Arc::new(move || {
+                inside::described(&snapshot.load(), snapshot.now(), &conflicts.conflicts())
+            }),
         }
     }
 }

@@ -119,6 +119,7 @@ pub(super) fn inputs(views: &[View]) -> Inputs {
         presence: Presence::Present,
         joined: Timestamp::default(),
         heard: NOW,
+        awaited: true,
         view: view.clone(),
     };
     Inputs {

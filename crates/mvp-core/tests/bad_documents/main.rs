@@ -75,6 +75,7 @@ fn check_cluster(name: &str, said: Option<GroupList>) {
         presence: Presence::Present,
         joined: NOW,
         heard: NOW,
+        awaited: true,
         view: View { api: Some(seen(GroupList::default())), apis, ..View::default() },
     };
     let other = GOOD.replace("good.io", "other.io");

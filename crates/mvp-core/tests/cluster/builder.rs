@@ -29,6 +29,7 @@ pub(crate) fn member(id: &str, release: &str, served: &[&str]) -> Member {
         presence: Presence::Present,
         joined: second(0),
         heard: second(NOW),
+        awaited: true,
         view: View {
             api: seen(Part::Api),
             apis: seen(Part::Apis),

@@ -105,10 +105,10 @@ fn server(id: &'static str) -> impl Strategy<Value = (Member, [Option<Age>; 2])>
     let kind = select(vec![MemberKind::Mvp, MemberKind::Bare]);
     let presence = prop_oneof![4 => Just(Presence::Present), 1 => Just(Presence::Left)];
     let address = option::weighted(0.85, Just(Arc::from("10.0.0.1:6443")));
-    let times = (ages(), ages());
+    let times = (ages(), ages(), prop::bool::weighted(0.85));
     let part = || option::weighted(0.85, (any::<Index>(), ages()));
     (kind, presence, address, times, [part(), part()], releases()).prop_map(
-        move |(kind, presence, address, (joined, heard), parts, release)| {
+        move |(kind, presence, address, (joined, heard, awaited), parts, release)| {
             let member = Member {
                 id: id.into(),
                 kind,
@@ -116,6 +116,7 @@ fn server(id: &'static str) -> impl Strategy<Value = (Member, [Option<Age>; 2])>
                 presence,
                 joined: at(NOW - joined),
                 heard: at(NOW - heard),
+                awaited,
                 view: View { release, ..View::default() },
             };
             (member, parts)
@@ -187,6 +188,7 @@ impl Cluster {
                 presence: Presence::Present,
                 joined: at(0),
                 heard: at(NOW),
+                awaited: true,
                 view,
             };
             Server { member, api: None, apis: None }
@@ -237,6 +239,7 @@ impl Cluster {
             let answered = member.view.part(part).map_or(member.joined, |seen| seen.confirmed);
             !self.is_local(server)
                 && server.reachable()
+                && (member.awaited || member.view.part(part).is_some())
                 && at(self.now).since(member.heard) <= policy.heard_within
                 && at(self.now).since(answered) <= policy.blocks_for
         })

@@ -18,6 +18,8 @@ use mvp_proxy::identity::Identity;
 use serde::Deserialize;
 use tokio::time::timeout;
 
+use crate::lasting::Lasting;
+
 /// An answer takes no longer, or there is none.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Lists of what members are made of are small.
@@ -47,8 +49,35 @@ impl fmt::Display for ApiError {
     }
 }
 
+/// What cannot be done with some objects, for how long, and what is said of it.
+#[derive(Debug, Default)]
+pub(crate) struct Trouble(Lasting);
+
+impl Trouble {
+    /// It failed again. What an operator has to mend, if it is that and it lasts; whatever lasts is
+    /// logged, once.
+    pub(crate) fn cannot(&mut self, verb: &str, what: &str, error: &ApiError) -> Option<String> {
+        let problem = explained(verb, what, error).filter(|_| self.0.failed());
+        if !self.0.is_news() {
+            tracing::debug!("we cannot {verb} {what}: {error}");
+        } else if let Some(problem) = &problem {
+            tracing::warn!("{problem}");
+        } else {
+            tracing::warn!("we cannot {verb} {what} for a while now, and go on trying: {error}");
+        }
+        problem
+    }
+
+    /// It works.
+    pub(crate) fn hears(&mut self, what: &str) {
+        if self.0.works() {
+            tracing::info!("{what}: all is well again");
+        }
+    }
+}
+
 /// What an operator has to mend, if it is that.
-pub(crate) fn explained(verb: &str, what: &str, error: &ApiError) -> Option<String> {
+fn explained(verb: &str, what: &str, error: &ApiError) -> Option<String> {
     let ApiError::Refused(status, said) = error else { return None };
     match *status {
         StatusCode::FORBIDDEN => Some(format!(
@@ -128,9 +157,12 @@ fn message(body: &[u8]) -> String {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Metadata {
+    pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) uid: String,
     pub(crate) resource_version: String,
+    /// Of a list that goes on.
+    pub(crate) r#continue: String,
     pub(crate) creation_timestamp: String,
     pub(crate) annotations: std::collections::BTreeMap<String, String>,
 }

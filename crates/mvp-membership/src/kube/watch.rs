@@ -3,7 +3,7 @@
 //!
 //! A watch that ends is taken up where it ended. What it missed for longer than the server
 //! remembers (410 Gone) is listed again; so is all after any other refusal. Whatever fails is tried
-//! again, at first soon and then less so.
+//! again, at first soon and then less so. An object that cannot be read is left out, and told.
 
 use std::time::Duration;
 
@@ -28,6 +28,9 @@ const SOON: Duration = Duration::from_millis(250);
 const LATE: Duration = Duration::from_secs(5);
 /// No event of ours comes near this.
 const MAX_EVENT: usize = 3 << 20;
+/// Lists come in pages of so many, and no more than so many in all.
+const PAGE: usize = 500;
+const MAX_OBJECTS: usize = 10_000;
 
 /// Some objects of a kind.
 #[derive(Debug, Clone)]
@@ -89,9 +92,8 @@ async fn follow<T: Object>(
         false => format!("{key}={}", encoded(selector)),
     };
     let path = format!("{}?{query}", collection.path);
-    let list: List<T> = call(ask, Method::GET, &path, None).await?;
-    let mut version = list.metadata.resource_version;
-    tell(Change::Listed(list.items.unwrap_or_default()));
+    let (objects, mut version) = list(ask, &path).await?;
+    tell(Change::Listed(objects));
     let mut wait = SOON;
     loop {
         let path = format!(
@@ -113,6 +115,43 @@ async fn follow<T: Object>(
         wait = if begun.elapsed() > LATE { SOON } else { (wait * 2).min(LATE) };
         sleep(wait).await;
     }
+}
+
+/// All objects, page by page, and the version of which they are.
+async fn list<T: Object>(ask: &impl Ask, path: &str) -> Result<(Vec<T>, String), ApiError> {
+    let mut objects = Vec::new();
+    let mut rest = String::new();
+    loop {
+        let page = format!("{path}&limit={PAGE}{rest}");
+        let page: List = call(ask, Method::GET, &page, None).await?;
+        let items = page.items.unwrap_or_default();
+        objects.extend(items.iter().filter_map(|item| object(item)));
+        let Metadata { resource_version, r#continue, .. } = page.metadata;
+        if r#continue.is_empty() {
+            return Ok((objects, resource_version));
+        }
+        if objects.len() >= MAX_OBJECTS {
+            tracing::warn!("{path} has more than {MAX_OBJECTS} objects; the others are left out");
+            return Ok((objects, resource_version));
+        }
+        rest = format!("&continue={}", encoded(&r#continue));
+    }
+}
+
+/// An object, if it can be read: whoever writes one that cannot hides no other.
+fn object<T: Object>(raw: &RawValue) -> Option<T> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Named {
+        metadata: Metadata,
+    }
+    let read = serde_json::from_str(raw.get());
+    let unreadable = |error: &serde_json::Error| {
+        let named: Named = serde_json::from_str(raw.get()).unwrap_or_default();
+        let Metadata { namespace, name, .. } = named.metadata;
+        tracing::warn!("{namespace}/{name} cannot be read and is left out: {error}");
+    };
+    read.inspect_err(unreadable).ok()
 }
 
 /// Reads events until there are no more.
@@ -154,7 +193,7 @@ fn event<T: Object>(
         *version = bookmark.metadata.resource_version;
         return Ok(());
     }
-    let object: T = serde_json::from_str(event.object.get()).map_err(unreadable)?;
+    let Some(object) = object::<T>(event.object) else { return Ok(()) };
     version.clone_from(&object.metadata().resource_version);
     match event.kind {
         "ADDED" | "MODIFIED" => tell(Change::Applied(object)),
@@ -165,10 +204,9 @@ fn event<T: Object>(
 }
 
 #[derive(Deserialize)]
-#[serde(bound = "T: Object")]
-struct List<T: Object> {
+struct List {
     metadata: Metadata,
-    items: Option<Vec<T>>,
+    items: Option<Vec<Box<RawValue>>>,
 }
 
 #[derive(Deserialize)]

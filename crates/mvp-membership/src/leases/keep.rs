@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Board, Lease, OBJECTS, OwnLease, PATH};
 use crate::heartbeat::HEARTBEAT;
-use crate::kube::{ApiError, Metadata, call, explained};
+use crate::kube::{ApiError, Metadata, Trouble, call};
 
 /// Whoever changes it again and again is not answered more often than this.
 const MEND_INTERVAL: Duration = Duration::from_millis(500);
@@ -38,25 +38,21 @@ pub async fn keep(
     let path = format!("{PATH}/{}", own.name);
     let mut last: Option<Metadata> = None;
     let mut collected = Instant::now();
+    let mut trouble = Trouble::default();
     while !leaving.is_cancelled() {
         match apply(&ask, &path, own.renewed(server_version())).await {
             Ok(lease) => {
-                if last.is_none() || problem.borrow().is_some() {
+                if last.is_none() {
                     tracing::info!(lease = own.name, "announced to the other members");
                 }
                 last = Some(lease.metadata);
+                trouble.hears("our Lease");
                 problem.send_replace(None);
             }
             Err(error) => {
-                let new = explained("keep", OBJECTS, &error);
-                if new.is_some() && new != *problem.borrow() {
-                    tracing::warn!("{}", new.as_deref().unwrap_or_default());
-                } else {
-                    tracing::debug!("our Lease is not renewed: {error}");
-                }
                 // What passes by itself leaves what does not.
-                if new.is_some() {
-                    problem.send_replace(new);
+                if let Some(new) = trouble.cannot("keep", OBJECTS, &error) {
+                    problem.send_replace(Some(new));
                 }
             }
         }
@@ -92,8 +88,7 @@ async fn leave(ask: &impl Ask, path: &str, own: &OwnLease, last: Metadata) {
         tracing::info!(lease = own.name, "another process goes on in our place");
         return;
     }
-    let preconditions = json!({ "uid": last.uid, "resourceVersion": last.resource_version });
-    match delete(ask, path, &preconditions).await {
+    match delete(ask, path, &last.uid, &last.resource_version).await {
         Ok(_) => tracing::info!(lease = own.name, "the other members know that we leave"),
         Err(error) if error.is(StatusCode::CONFLICT) => {
             tracing::info!(lease = own.name, "another process goes on in our place");
@@ -103,21 +98,24 @@ async fn leave(ask: &impl Ask, path: &str, own: &OwnLease, last: Metadata) {
 }
 
 async fn collect(ask: &impl Ask, board: &Board, clock: Clock) {
-    for name in board.lapsed(clock.now(), COLLECT_AFTER) {
-        match delete(ask, &format!("{PATH}/{name}"), &json!({})).await {
+    for (name, uid, version) in board.lapsed(clock.now(), COLLECT_AFTER) {
+        match delete(ask, &format!("{PATH}/{name}"), &uid, &version).await {
             Ok(_) => tracing::info!(lease = name, "a Lease that nobody renews is removed"),
             Err(error) => tracing::debug!(lease = name, "a Lease is not removed: {error}"),
         }
     }
 }
 
+/// Deletes a Lease, if it is still as it was seen.
 async fn delete(
     ask: &impl Ask,
     path: &str,
-    preconditions: &Value,
+    uid: &str,
+    version: &str,
 ) -> Result<serde::de::IgnoredAny, ApiError> {
     let options = json!({
-        "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions,
+        "apiVersion": "v1", "kind": "DeleteOptions",
+        "preconditions": { "uid": uid, "resourceVersion": version },
     });
     let body = ("application/json", Bytes::from(options.to_string()));
     call(ask, Method::DELETE, path, Some(body)).await

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use futures_util::future::{Either, join, join3, select};
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, USER_AGENT,
 };
-use http::{HeaderValue, Request, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use mvp_core::discovery::legacy::{ApiGroupList, ApiResourceList, ApiVersions};
 use mvp_core::discovery::{
@@ -28,10 +28,11 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::time::timeout;
 
-use super::Ask;
 use super::extensions::{self, Found};
+use super::{Ask, Who};
 use crate::body::Body;
 use crate::identity::Identity;
+use crate::peers::{Instance, who};
 
 /// Everything at once, of that server alone; failing that whatever is next best. Servers pass over
 /// parameters that they do not know, so that one header asks servers of every version.
@@ -70,6 +71,8 @@ pub(crate) struct Fetched {
     pub(crate) openapi: OpenApiOutcome,
     pub(crate) release: Option<Release>,
     pub(crate) extensions: Found,
+    /// Who answered, whatever it answered.
+    pub(crate) who: Option<Who>,
 }
 
 impl Fetched {
@@ -78,7 +81,8 @@ impl Fetched {
         let failed = || Outcome::Failed(problem.to_owned());
         let parts = [failed(), failed()];
         let openapi = OpenApiOutcome::Failed(problem.to_owned());
-        Fetched { parts, openapi, release: known.release, extensions: Found::Nothing }
+        let (release, extensions) = (known.release, Found::Nothing);
+        Fetched { parts, openapi, release, extensions, who: None }
     }
 
     /// Why a document could not be had.
@@ -114,13 +118,43 @@ pub(crate) enum OpenApiOutcome {
     Failed(String),
 }
 
-/// Asks a server what it serves, and where wanted which of it extension servers do.
+/// Asks a server what it serves, and where wanted which of it extension servers do. Who finds itself
+/// has nothing to say.
 pub(crate) async fn fetch(
     ask: &impl Ask,
     server: &str,
     known: &Known,
     with_extensions: bool,
+    own: Option<&Instance>,
 ) -> Fetched {
+    let noting = Noting { ask, own, who: Mutex::default() };
+    let fetched = fetch_all(&noting, server, known, with_extensions).await;
+    match noting.who.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(who) if who == Who::Ourselves => {
+            let fetched = Fetched::failed(known, "it leads back to this gateway");
+            Fetched { who: Some(who), ..fetched }
+        }
+        who => Fetched { who, ..fetched },
+    }
+}
+
+/// Notes who answers.
+struct Noting<'a, A> {
+    ask: &'a A,
+    own: Option<&'a Instance>,
+    who: Mutex<Option<Who>>,
+}
+
+impl<A: Ask> Ask for Noting<'_, A> {
+    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, String> {
+        let response = self.ask.ask(request).await?;
+        let who = who(response.headers(), self.own);
+        *self.who.lock().unwrap_or_else(PoisonError::into_inner) = Some(who);
+        Ok(response)
+    }
+}
+
+async fn fetch_all(ask: &impl Ask, server: &str, known: &Known, with_extensions: bool) -> Fetched {
     let [api, apis] = &known.etags;
     let extensions =
         async { if with_extensions { extensions::find(ask).await } else { Found::Nothing } };
@@ -140,7 +174,8 @@ pub(crate) async fn fetch(
         (OpenApiOutcome::Failed(problem), None, Found::Nothing)
     };
     let (openapi, release, extensions) = beside.unwrap_or_else(late);
-    Fetched { parts: [api, apis], openapi, release: release.or(known.release), extensions }
+    let release = release.or(known.release);
+    Fetched { parts: [api, apis], openapi, release, extensions, who: None }
 }
 
 async fn fetch_index(ask: &impl Ask, server: &str, known: Option<&KnownIndex>) -> OpenApiOutcome {

@@ -2,16 +2,19 @@
 //! when a request found it gone. Read on the request path without a lock. Entry items:
 //! [`LocalState`] and [`watch_local`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use http::header::USER_AGENT;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
+use mvp_core::Snapshot;
 use mvp_core::decide::LocalHealth;
-use mvp_core::member::{MemberKind, Presence};
+use mvp_core::member::{Member, MemberKind, Presence};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -35,7 +38,7 @@ const FORBIDS: Duration = Duration::from_secs(15);
 /// A server that answers PINGs is there, however long it thinks about its readiness.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_ANSWER: usize = 64 << 10;
-/// One that thinks for longer must not hold up the others.
+/// A peer that thinks for longer says nothing.
 const PEER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Whether the local server can be asked. Clones are the same.
@@ -150,39 +153,49 @@ pub async fn watch_members(
     health: Health,
     stop: CancellationToken,
 ) {
+    // One that thinks for long holds no other up: each is looked at by itself.
     let mut told: BTreeMap<Arc<str>, Told> = BTreeMap::new();
+    let mut looked_at: BTreeSet<Arc<str>> = BTreeSet::new();
+    let mut looks = FuturesUnordered::new();
+    let mut next = tokio::time::interval(INTERVAL);
     loop {
-        let snapshot = reader.load();
-        let local = snapshot.local().map(|local| Arc::clone(&local.id));
-        let bare = snapshot.members().filter(|member| {
-            member.kind == MemberKind::Bare
-                && member.presence == Presence::Present
-                && local.as_ref() != Some(&member.id)
-        });
-        let targets: Vec<Target> = bare.filter_map(target).collect();
-        told.retain(|id, _| targets.iter().any(|target| target.id == *id));
-        let looks = targets.iter().map(|target| async {
-            let found = timeout(PEER_TIMEOUT, look(&forwarder, target)).await.ok().flatten();
-            (Arc::clone(&target.id), found)
-        });
-        let looks = async { futures_util::future::join_all(looks).await };
-        let found = tokio::select! {
-            () = stop.cancelled() => return,
-            found = looks => found,
-        };
-        for (id, found) in found {
-            let Some(found) = found else { continue };
-            let told = told.entry(Arc::clone(&id)).or_default();
-            // Whether it can be reached, requests and the control loop find out.
-            if told.judge(found).0 == LocalHealth::Unready {
-                health.unready(&id);
-            }
-        }
         tokio::select! {
             () = stop.cancelled() => return,
-            () = sleep(INTERVAL) => {}
+            Some((id, found)) = looks.next() => {
+                looked_at.remove(&id);
+                let Some(found) = found else { continue };
+                // Whether it can be reached, requests and the control loop find out.
+                if told.entry(Arc::clone(&id)).or_default().judge(found).0 == LocalHealth::Unready {
+                    health.unready(&id);
+                }
+            }
+            _ = next.tick() => {
+                let targets = bare(&reader.load());
+                told.retain(|id, _| targets.iter().any(|target| target.id == *id));
+                for target in targets {
+                    if looked_at.insert(Arc::clone(&target.id)) {
+                        let forwarder = &forwarder;
+                        looks.push(async move {
+                            let look = timeout(PEER_TIMEOUT, look(forwarder, &target)).await;
+                            (target.id, look.ok().flatten())
+                        });
+                    }
+                }
+            }
         }
     }
+}
+
+/// Members with nothing before them that answered before: the others are the control loop's to find.
+fn bare(snapshot: &Snapshot) -> Vec<Target> {
+    let local = snapshot.local().map(|local| &local.id);
+    let is_bare = |member: &&Member| {
+        member.kind == MemberKind::Bare
+            && member.presence == Presence::Present
+            && member.view.apis.is_some()
+            && local != Some(&member.id)
+    };
+    snapshot.members().filter(is_bare).filter_map(target).collect()
 }
 
 /// What a look at the local server has shown.

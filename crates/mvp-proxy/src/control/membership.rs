@@ -18,6 +18,26 @@ pub trait Membership: Send + 'static {
 
     /// Ends when the members changed.
     fn changed(&mut self) -> impl Future<Output = ()> + Send;
+
+    /// Somebody answered at an address.
+    fn answered(&mut self, _address: &Arc<str>, _who: &Who) {}
+}
+
+/// Who answered at an address, over a connection that proved it to be one of the cluster's. Where it
+/// is, others may say; who it is, only itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Who {
+    /// This process itself, by whatever way.
+    Ourselves,
+    /// A gateway, or a server with the layer inside.
+    Gateway {
+        /// The ID of its server.
+        id: Arc<str>,
+        /// Tells its process from all others.
+        instance: Arc<str>,
+    },
+    /// A server with nothing before it, which does not say who it is.
+    Server,
 }
 
 /// What a source knows of a member.

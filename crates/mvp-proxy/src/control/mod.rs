@@ -4,6 +4,7 @@ mod extensions;
 mod fetch;
 mod health;
 mod membership;
+mod patience;
 mod publish;
 mod table;
 
@@ -22,15 +23,16 @@ use extensions::{Extensions, Found};
 use fetch::Fetched;
 pub(crate) use fetch::{get, gunzip};
 pub use health::{LocalState, watch_local, watch_members};
-pub use membership::{MemberRecord, Membership, StaticMembership, WatchedMembership};
+pub use membership::{MemberRecord, Membership, StaticMembership, WatchedMembership, Who};
 pub use publish::{Clock, SnapshotReader, SnapshotWriter, channel};
 use table::Table;
 
 use crate::body::Body;
 use crate::metrics::Metrics;
+use crate::peers::Instance;
 
 /// A server that can be asked what it serves.
-pub trait Ask: Send + Sync + 'static {
+pub trait Ask: Send + Sync {
     /// Asks it.
     fn ask(
         &self,
@@ -41,7 +43,7 @@ pub trait Ask: Send + Sync + 'static {
 /// Finds the way to a member: the local server, or a peer by its record.
 pub trait Reach: Send + 'static {
     /// How a member is asked.
-    type Ask: Ask + Clone;
+    type Ask: Ask + Clone + 'static;
 
     /// How this member is asked; nothing where it cannot be.
     fn reach(&self, id: &Arc<str>, record: Option<&MemberRecord>) -> Option<Self::Ask>;
@@ -61,6 +63,8 @@ pub struct ControlSettings {
     pub forget_after: Duration,
     /// How long what counts.
     pub policy: Policy,
+    /// What we tell peers of ourselves, by which we know ourselves; a test may have none.
+    pub instance: Option<Instance>,
 }
 
 impl Default for ControlSettings {
@@ -70,6 +74,7 @@ impl Default for ControlSettings {
             interval: Duration::from_secs(1),
             forget_after: Duration::from_secs(600),
             policy: Policy::default(),
+            instance: None,
         }
     }
 }
@@ -77,8 +82,7 @@ impl Default for ControlSettings {
 /// A member is not asked more often than this, whoever wants it.
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A member that cannot be asked yet, such as a local server that is still being put together, is
-/// looked for again after this.
+/// A local server that is still being put together is looked for again after this.
 const UNREACHABLE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The snapshot before anybody was asked: the local server is there, and nothing is known of it.
@@ -102,29 +106,41 @@ pub async fn run(
     let mut table = Table::default();
     let mut extensions = Extensions::default();
     let mut fetches = JoinSet::new();
+    let mut unknown_told = false;
     loop {
         let (records, complete) = (membership.members(), membership.complete());
+        let unknown = !complete && clock.now().since(started) > settings.policy.blocks_for;
+        if unknown && !std::mem::replace(&mut unknown_told, true) {
+            tracing::warn!(
+                "who the members are could not be found out for so long that whatever no known \
+                 member serves is 404 from now on; /readyz has the reason"
+            );
+        }
         let (local, now) = (settings.local.as_ref(), clock.now());
         let mut forgotten = table.update(&records, local, now, settings.forget_after);
         forgotten.extend(writer.to_forget().into_iter().filter(|id| table.forget(id)));
         for row in table.rows() {
-            let record = records.iter().find(|record| record.id == row.member.id);
             if row.asked.is_some() || row.due > clock.now() {
                 continue;
             }
+            let record = records.iter().find(|record| record.id == row.member.id);
             let Some(ask) = reach.reach(&row.member.id, record) else {
-                row.due = clock.now().after(settings.interval.min(UNREACHABLE_INTERVAL));
+                let is_local = local == Some(&row.member.id);
+                let soon = if is_local { UNREACHABLE_INTERVAL } else { settings.interval };
+                row.due = clock.now().after(settings.interval.min(soon));
                 continue;
             };
             row.begin(clock.now(), settings.interval);
             let (id, known) = (Arc::clone(&row.member.id), row.known.clone());
+            let (address, own) = (row.member.address.clone(), settings.instance.clone());
             // They are the cluster's: any one server knows them all.
             let with_extensions = local.is_none_or(|local| *local == id);
             fetches.spawn(async move {
                 // The local server of an embedder runs in here: a panic of its own is no answer.
-                let fetching = fetch::fetch(&ask, &id, &known, with_extensions);
+                let fetching = fetch::fetch(&ask, &id, &known, with_extensions, own.as_ref());
                 let fetched = AssertUnwindSafe(fetching).catch_unwind().await;
-                (id, fetched.unwrap_or_else(|_| Fetched::failed(&known, "the server panicked")))
+                let panicked = |_| Fetched::failed(&known, "the server panicked");
+                (id, address, fetched.unwrap_or_else(panicked))
             });
         }
         table.give_up(clock.now(), settings.local.as_ref(), settings.policy.blocks_for);
@@ -145,11 +161,14 @@ pub async fn run(
             () = stop.cancelled() => return,
             () = membership.changed() => {}
             () = writer.wanted() => table.want_all(clock.now(), MIN_INTERVAL),
-            Some(Ok((id, mut fetched))) = fetches.join_next() => {
+            Some(Ok((id, address, mut fetched))) = fetches.join_next() => {
+                if let (Some(address), Some(who)) = (&address, &fetched.who) {
+                    membership.answered(address, who);
+                }
                 let trouble = fetched.trouble();
                 let found = std::mem::replace(&mut fetched.extensions, Found::Nothing);
                 extensions.apply(found, trouble.is_none());
-                if table.apply(&id, fetched, &metrics) {
+                if table.apply(&id, address, fetched, &metrics) {
                     writer.note(id, trouble);
                 }
             }
@@ -218,7 +237,6 @@ mod tests {
         let (id, kind) = (Arc::from("a"), mvp_core::member::MemberKind::Bare);
         let record = MemberRecord { id: Arc::clone(&id), address: None, kind, heard: None };
         let members = tokio::sync::watch::Sender::new(vec![record]);
-        let forget_after = settings.forget_after;
         tokio::spawn(run(
             WatchedMembership::new(members.subscribe()),
             Graveyard(health.clone()),
@@ -238,11 +256,9 @@ mod tests {
         assert!(reader.trouble("a").is_some_and(|trouble| trouble.contains("nobody is there")));
         assert_eq!(named(), 3, "its age, that it was ejected, and that it is");
 
+        // It never said anything that would have to be remembered.
         members.send_replace(Vec::new());
-        tokio::time::sleep(forget_after - Duration::from_secs(1)).await;
-        assert!(reader.load().member_by_id("a").is_some(), "it is remembered for a while");
-        assert_eq!(named(), 3);
-        tokio::time::sleep(Duration::from_secs(5)).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(reader.load().member_by_id("a").is_none());
         assert_eq!((reader.trouble("a"), named()), (None, 0));
         assert!(!Arc::ptr_eq(&health.of(&id), &known), "it would begin anew");

@@ -11,7 +11,8 @@ use mvp_core::member::{Member, MemberKind, Presence, Seen, View};
 use mvp_core::openapi::Index;
 
 use super::fetch::{Fetched, Known, OpenApiOutcome, Outcome};
-use super::membership::MemberRecord;
+use super::membership::{MemberRecord, Who};
+use super::patience::Patience;
 use crate::metrics::Metrics;
 
 /// However soon a member that left is forgotten: one that is silent for less may be alive.
@@ -19,7 +20,10 @@ const SILENCE: Duration = Duration::from_secs(40);
 
 /// The members, by ID.
 #[derive(Debug, Default)]
-pub(crate) struct Table(BTreeMap<Arc<str>, Row>);
+pub(crate) struct Table {
+    rows: BTreeMap<Arc<str>, Row>,
+    patience: Patience,
+}
 
 /// A member, and where we are in asking it.
 #[derive(Debug)]
@@ -33,10 +37,21 @@ pub(crate) struct Row {
     /// When the last fetch was begun.
     begun: Option<Timestamp>,
     left: Option<Timestamp>,
+    /// Who answered last, and where.
+    answered: Option<(Arc<str>, Who)>,
+    /// Whether whoever named it vouches for it.
+    vouched: bool,
     failing: bool,
     schemas_fail: bool,
     /// Whether it was said that it holds nothing up any more.
     given_up: bool,
+}
+
+/// By what a member that goes by another name now is known again.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Whereabouts {
+    Address(Arc<str>),
+    Process(Arc<str>),
 }
 
 impl Table {
@@ -44,6 +59,7 @@ impl Table {
     ///
     /// A source with heartbeats may name a member long after its death. One that was heard of
     /// neither by it nor by us for as long as we remember is forgotten, whatever the source says.
+    /// Who left and never said anything, or is there by another name, need not be remembered.
     pub(crate) fn update(
         &mut self,
         records: &[MemberRecord],
@@ -57,7 +73,7 @@ impl Table {
         for record in records {
             // A source without heartbeats vouches for its members as long as it names them.
             let heard = record.heard.unwrap_or(now);
-            let row = match self.0.entry(Arc::clone(&record.id)) {
+            let row = match self.rows.entry(Arc::clone(&record.id)) {
                 Entry::Vacant(_) if record.heard.is_some_and(lapsed) => continue,
                 Entry::Vacant(entry) => entry.insert(Row::new(&record.id, now, heard)),
                 Entry::Occupied(entry) => entry.into_mut(),
@@ -69,48 +85,78 @@ impl Table {
             }
             named.insert(Arc::clone(&record.id));
             row.member.kind = record.kind;
+            row.vouched = record.heard.is_none();
             if row.member.address != record.address {
                 row.member.address.clone_from(&record.address);
                 row.due = now;
             }
         }
         if let Some(local) = local {
-            self.0.entry(Arc::clone(local)).or_insert_with(|| Row::new(local, now, now));
+            self.rows.entry(Arc::clone(local)).or_insert_with(|| Row::new(local, now, now));
             named.insert(Arc::clone(local));
         }
-        for (id, row) in &mut self.0 {
+        for (id, row) in &mut self.rows {
             row.left = if named.contains(id) { None } else { row.left.or(Some(now)) };
             let present = row.left.is_none();
             row.member.presence = if present { Presence::Present } else { Presence::Left };
         }
-        let is_over = |_: &Arc<str>, row: &mut Row| row.left.is_some_and(over);
-        self.0.extract_if(.., is_over).map(|(id, _)| id).collect()
+        self.await_strangers(local, now);
+        let here: BTreeSet<Whereabouts> = self
+            .rows
+            .values()
+            .filter(|row| row.left.is_none())
+            .flat_map(Row::whereabouts)
+            .collect();
+        let is_over = |_: &Arc<str>, row: &mut Row| {
+            row.left.is_some_and(over)
+                || (row.left.is_some() && (!row.was_seen() || row.is_among(&here)))
+        };
+        self.rows.extract_if(.., is_over).map(|(id, _)| id).collect()
+    }
+
+    /// Whoever never answered holds answers up all the same, for it may be a member; but all of them
+    /// together for no longer than our patience lasts.
+    fn await_strangers(&mut self, local: Option<&Arc<str>>, now: Timestamp) {
+        let is_stranger =
+            |row: &Row| !row.vouched && row.answered.is_none() && local != Some(&row.member.id);
+        let waits = |row: &Row| {
+            is_stranger(row)
+                && row.left.is_none()
+                && row.member.address.is_some()
+                && now.since(row.member.joined) <= self.patience.lasts
+                && now.since(row.member.heard) <= SILENCE
+        };
+        let any = self.rows.values().any(waits);
+        let patient = self.patience.wait(any, now);
+        for row in self.rows.values_mut() {
+            row.member.awaited = patient || !is_stranger(row);
+        }
     }
 
     /// Forgets a member that left. Whether there was one.
     pub(crate) fn forget(&mut self, id: &str) -> bool {
-        let left = self.0.get(id).is_some_and(|row| row.left.is_some());
-        left && self.0.remove(id).is_some()
+        let left = self.rows.get(id).is_some_and(|row| row.left.is_some());
+        left && self.rows.remove(id).is_some()
     }
 
     pub(crate) fn rows(&mut self) -> impl Iterator<Item = &mut Row> {
-        self.0.values_mut()
+        self.rows.values_mut()
     }
 
     pub(crate) fn members(&self) -> Vec<Member> {
-        self.0.values().map(|row| row.member.clone()).collect()
+        self.rows.values().map(|row| row.member.clone()).collect()
     }
 
     /// Has every member asked as soon as may be, even one that is being asked right now.
     pub(crate) fn want_all(&mut self, now: Timestamp, min_interval: Duration) {
-        for row in self.0.values_mut() {
+        for row in self.rows.values_mut() {
             row.due = row.begun.map_or(now, |begun| now.max(begun.after(min_interval)));
         }
     }
 
     /// Says so, once, when a member could not be asked for so long that it holds nothing up.
     pub(crate) fn give_up(&mut self, now: Timestamp, local: Option<&Arc<str>>, after: Duration) {
-        for row in self.0.values_mut().filter(|row| local != Some(&row.member.id)) {
+        for row in self.rows.values_mut().filter(|row| local != Some(&row.member.id)) {
             let oldest = Part::ALL
                 .into_iter()
                 .map(|part| row.member.view.part(part).map_or(row.member.joined, |s| s.confirmed))
@@ -126,15 +172,24 @@ impl Table {
 
     /// The earliest time at which a member is to be asked.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        let idle = self.0.values().filter(|row| row.asked.is_none() && row.left.is_none());
+        let idle = self.rows.values().filter(|row| row.asked.is_none() && row.left.is_none());
         idle.map(|row| row.due).min()
     }
 
     /// Takes over what a member answered. Whether it is still one: it may have been forgotten while
     /// it was asked.
-    pub(crate) fn apply(&mut self, id: &str, fetched: Fetched, metrics: &Metrics) -> bool {
-        let Some(row) = self.0.get_mut(id) else { return false };
+    pub(crate) fn apply(
+        &mut self,
+        id: &str,
+        address: Option<Arc<str>>,
+        mut fetched: Fetched,
+        metrics: &Metrics,
+    ) -> bool {
+        let Some(row) = self.rows.get_mut(id) else { return false };
         if let Some(asked) = row.asked.take() {
+            if let Some(who) = fetched.who.take() {
+                row.answered = address.map(|address| (address, who));
+            }
             row.apply(fetched, asked, metrics);
         }
         true
@@ -150,6 +205,7 @@ impl Row {
             presence: Presence::Present,
             joined: now,
             heard,
+            awaited: true,
             view: View::default(),
         };
         Row {
@@ -159,10 +215,33 @@ impl Row {
             asked: None,
             begun: None,
             left: None,
+            answered: None,
+            vouched: false,
             failing: false,
             schemas_fail: false,
             given_up: false,
         }
+    }
+
+    fn was_seen(&self) -> bool {
+        let view = &self.member.view;
+        view.api.is_some() || view.apis.is_some()
+    }
+
+    /// Where and as what it answers now.
+    fn whereabouts(&self) -> impl Iterator<Item = Whereabouts> + use<> {
+        let here =
+            self.answered.as_ref().filter(|(at, _)| Some(at) == self.member.address.as_ref());
+        let process = here.and_then(|(_, who)| match who {
+            Who::Gateway { instance, .. } => Some(Whereabouts::Process(Arc::clone(instance))),
+            Who::Ourselves | Who::Server => None,
+        });
+        let place = here.map(|(address, _)| Whereabouts::Address(Arc::clone(address)));
+        place.into_iter().chain(process)
+    }
+
+    fn is_among(&self, here: &BTreeSet<Whereabouts>) -> bool {
+        self.whereabouts().any(|whereabouts| here.contains(&whereabouts))
     }
 
     /// A fetch is begun; the next is due after the interval.
@@ -274,6 +353,11 @@ mod tests {
     /// What the table says of the member, and whether that holds 404s up.
     fn shown(table: &Table, now: u64) -> Option<(Presence, bool)> {
         let member = table.members().into_iter().find(|member| &*member.id == "b")?;
+        Some((member.presence, blocks(table, now)))
+    }
+
+    /// Whether anybody holds 404s up.
+    fn blocks(table: &Table, now: u64) -> bool {
         let inputs = Inputs {
             members_known: true,
             members: table.members(),
@@ -284,7 +368,7 @@ mod tests {
             policy: Policy::default(),
         };
         let snapshot = Snapshot::build(inputs, None);
-        Some((member.presence, snapshot.blocking(Part::Apis).next().is_some()))
+        snapshot.blocking(Part::Apis).next().is_some()
     }
 
     fn update(table: &mut Table, records: &[MemberRecord], now: u64) -> usize {
@@ -303,7 +387,7 @@ mod tests {
             } else {
                 assert_eq!(shown(&silent, now), None, "{now}: nobody has heard of it for so long");
             }
-            assert_eq!(shown(&beating, now), Some((Presence::Present, now <= 300)), "{now}");
+            assert_eq!(shown(&beating, now), Some((Presence::Present, now < 300)), "{now}");
         }
     }
 
@@ -326,6 +410,7 @@ mod tests {
         let mut table = Table::default();
         update(&mut table, &[record("a:1", None)], 0);
         assert!(!table.forget("b"), "it is there");
+        table.rows().for_each(|row| row.member.view = view());
         update(&mut table, &[], 10);
         assert_eq!(shown(&table, 10), Some((Presence::Left, false)));
         assert_eq!(update(&mut table, &[], 609), 0);
@@ -335,8 +420,86 @@ mod tests {
         update(&mut table, &[], 620);
         assert!(table.forget("b") && !table.forget("b") && !table.forget("own"));
         update(&mut table, &[record("a:2", None)], 630);
+        table.rows().for_each(|row| row.member.view = view());
         update(&mut table, &[], 640);
+        assert_eq!(update(&mut table, &[], 1239), 0);
         assert_eq!(update(&mut table, &[], 1240), 1);
+        // Who never said anything left nothing to be remembered.
+        update(&mut table, &[record("a:2", None)], 1250);
+        assert_eq!(update(&mut table, &[], 1251), 1);
+    }
+
+    fn view() -> View {
+        View { apis: Some(Seen { list: Arc::default(), confirmed: at(0) }), ..View::default() }
+    }
+
+    fn answers(table: &mut Table, id: &str, who: &Who) {
+        for row in table.rows().filter(|row| &*row.member.id == id) {
+            row.member.view = view();
+            row.answered = row.member.address.clone().map(|address| (address, who.clone()));
+        }
+    }
+
+    /// Its name, its address, or both may change. It is remembered only as long as it is not there.
+    #[test]
+    fn who_goes_by_another_name_now_did_not_leave() {
+        let gateway = |instance: &str| Who::Gateway { id: "b".into(), instance: instance.into() };
+        let named =
+            |id: &str, address: &str| MemberRecord { id: id.into(), ..record(address, None) };
+        for (before, after, who, known_again) in [
+            // At the same address, once something answers there.
+            (named("b@a:1", "a:1"), named("b", "a:1"), Some(Who::Server), true),
+            (named("b@a:1", "a:1"), named("b", "a:1"), None, false),
+            // The same process, at another address.
+            (named("b@a:1", "a:1"), named("b", "a:2"), Some(gateway("1")), true),
+            (named("b@a:1", "a:1"), named("b", "a:2"), Some(gateway("2")), false),
+            (named("b@a:1", "a:1"), named("b", "a:2"), Some(Who::Server), false),
+        ] {
+            let mut table = Table::default();
+            update(&mut table, std::slice::from_ref(&before), 0);
+            answers(&mut table, "b@a:1", &gateway("1"));
+            assert_eq!(update(&mut table, std::slice::from_ref(&after), 1), 0, "nobody knows yet");
+            if let Some(who) = &who {
+                answers(&mut table, "b", who);
+            }
+            let forgotten = update(&mut table, std::slice::from_ref(&after), 2);
+            assert_eq!(forgotten, usize::from(known_again), "{after:?} {who:?}");
+        }
+    }
+
+    /// A new one every minute, each of which beats and never answers.
+    #[test]
+    fn strangers_together_hold_404s_up_for_no_longer_than_one_alone() {
+        let mut table = Table::default();
+        let mut held_up = Vec::new();
+        for now in 0..3600 {
+            let forged = format!("forged-{}", now / 60);
+            let stranger = MemberRecord { id: forged.into(), ..record("a:6", Some(now)) };
+            let known = MemberRecord { id: "known".into(), ..record("a:2", Some(now)) };
+            update(&mut table, &[stranger, known], now);
+            let answered = Seen { list: Arc::default(), confirmed: at(now) };
+            for row in table.rows().filter(|row| ["own", "known"].contains(&&*row.member.id)) {
+                row.answered = Some(("a:2".into(), Who::Server));
+                (row.member.view.api, row.member.view.apis) =
+                    (Some(answered.clone()), Some(answered.clone()));
+            }
+            if blocks(&table, now) {
+                held_up.push(now);
+            }
+        }
+        assert_eq!(held_up, (0..300).collect::<Vec<_>>());
+        // One that somebody wrote down is waited for all the same; one that answered, too.
+        update(&mut table, &[record("a:3", None)], 3600);
+        assert!(blocks(&table, 3600));
+        update(&mut table, &[], 3601);
+        assert!(!blocks(&table, 3601));
+        update(&mut table, &[record("a:3", Some(3602))], 3602);
+        assert!(!blocks(&table, 3602), "nobody knows it");
+        for row in table.rows().filter(|row| &*row.member.id == "b") {
+            row.answered = Some(("a:3".into(), Who::Server));
+        }
+        update(&mut table, &[record("a:3", Some(3603))], 3603);
+        assert!(blocks(&table, 3603), "it answers, and does not say what it serves");
     }
 
     /// However short the memory: a heartbeat that is a little late is nobody's end.

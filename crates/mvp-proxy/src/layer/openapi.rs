@@ -256,7 +256,7 @@ impl Exchange<'_> {
             return said;
         }
         let id = snapshot.local().map(|local| (Arc::clone(&local.id), self.shared.local.clone()));
-        let reach = Reachable { local: id, peers: Some(peers.ways()), ourselves: None };
+        let reach = Reachable { local: id, peers: Some(peers.ways()) };
         let reach = |member: &Member| reach.reach_member(member);
         let metrics = &self.shared.metrics;
         match schemas.v2(format, snapshot, || reader.now(), reach, metrics).await {

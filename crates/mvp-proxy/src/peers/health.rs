@@ -26,7 +26,7 @@ const TRIAL: Duration = Duration::from_secs(3);
 /// Over so long times to the head are averaged; what is older counts for less and less.
 const LATENCY_WINDOW: Duration = Duration::from_secs(10);
 /// More members than any cluster has: beyond it what is known is dropped, and found out anew.
-const MAX_MEMBERS: usize = 256;
+const MAX_MEMBERS: usize = 1024;
 
 /// How members do. Clones are the same.
 #[derive(Debug, Clone)]

@@ -75,6 +75,7 @@ mod tests {
             presence: Presence::Present,
             joined: Timestamp::default(),
             heard: Timestamp::default(),
+            awaited: true,
             view,
         }
     }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use http::{HeaderValue, Request, Response};
+use http::{Request, Response};
 use mvp_core::member::Member;
 
 use super::health::{Answered, Health};
-use super::{INSTANCE, refused_by};
+use super::refused_by;
 use crate::body::Body;
 use crate::control::{Ask, MemberRecord, Reach};
 use crate::data::{Forwarder, Target, server_name};
@@ -21,24 +21,6 @@ pub struct Reachable {
     pub local: Option<(Arc<str>, LocalSlot)>,
     /// Connections to peers, and how those do; without them only the local server is asked.
     pub peers: Option<(Arc<Forwarder>, Health)>,
-    /// How to know ourselves, by whatever way a member leads to us.
-    pub ourselves: Option<Arc<Ourselves>>,
-}
-
-/// This process, as peers know it.
-pub struct Ourselves {
-    /// What it tells peers of itself.
-    pub instance: HeaderValue,
-    /// Is told the address of a member that turned out to be this process.
-    pub found: Box<Found>,
-}
-
-type Found = dyn Fn(&Arc<str>) + Send + Sync;
-
-impl std::fmt::Debug for Ourselves {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Ourselves").field(&self.instance).finish()
-    }
 }
 
 impl Reachable {
@@ -60,22 +42,16 @@ pub enum Reached {
     /// The local server.
     Local(SharedLocal),
     /// A peer.
-    Peer(Arc<Forwarder>, Health, Arc<Target>, Option<Arc<Ourselves>>),
+    Peer(Arc<Forwarder>, Health, Arc<Target>),
 }
 
 impl Ask for Reached {
     async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, String> {
-        let (forwarder, health, target, ourselves) = match self {
+        let (forwarder, health, target) = match self {
             Reached::Local(local) => return local.ask(request).await,
-            Reached::Peer(forwarder, health, target, us) => (forwarder, health, target, us),
+            Reached::Peer(forwarder, health, target) => (forwarder, health, target),
         };
         let sent = forwarder.send(target, request).await;
-        if let (Ok(response), Some(ourselves)) = (&sent, ourselves)
-            && response.headers().get(INSTANCE) == Some(&ourselves.instance)
-        {
-            (ourselves.found)(&target.address);
-            return Err("it leads back to this gateway".to_owned());
-        }
         let member = health.of(&target.id);
         match &sent {
             Ok(response) if refused_by(target.kind, response).is_some_and(|by| by.is_down()) => {
@@ -110,8 +86,7 @@ impl Reach for Reachable {
             local: false,
         };
         let (forwarder, health) = self.peers.as_ref()?;
-        let (forwarder, ourselves) = (Arc::clone(forwarder), self.ourselves.clone());
-        Some(Reached::Peer(forwarder, health.clone(), Arc::new(target), ourselves))
+        Some(Reached::Peer(Arc::clone(forwarder), health.clone(), Arc::new(target)))
     }
 
     fn forget(&self, id: &str) {

@@ -205,11 +205,7 @@ impl Plan {
             let forwarder = Arc::clone(&forwarder);
             tokio::spawn(control::watch_local(forwarder, target, state.clone(), stop.clone()));
         }
-        let reach = Reachable {
-            local: Some((id, slot)),
-            peers: Some((forwarder, health)),
-            ourselves: None,
-        };
+        let reach = Reachable { local: Some((id, slot)), peers: Some((forwarder, health)) };
         let membership = StaticMembership::new(self.members);
         let counted = Arc::clone(&metrics);
         tokio::spawn(control::run(membership, reach, settings, writer, counted, stop.clone()));

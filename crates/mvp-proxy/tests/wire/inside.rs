@@ -46,11 +46,7 @@ pub fn layer(id: &str, peers: Vec<MemberRecord>) -> (MixedVersionLayer, Snapshot
         slot.clone(),
         Arc::clone(&metrics),
     );
-    let reach = Reachable {
-        local: Some((id.into(), slot)),
-        peers: Some((forwarder, health)),
-        ourselves: None,
-    };
+    let reach = Reachable { local: Some((id.into(), slot)), peers: Some((forwarder, health)) };
     let stop = CancellationToken::new();
     let membership = StaticMembership::new(peers);
     tokio::spawn(control::run(membership, reach, settings, writer, metrics, stop.clone()));

@@ -133,7 +133,27 @@ async fn a_watch_that_ends_is_taken_up_where_it_ended() {
     .await;
     assert_eq!(told, ["all a", "hears", "+b", "hears", "-b", "hears", "hears"]);
     let from: Vec<_> = asked.iter().map(|path| path.rsplit('=').next().unwrap()).collect();
-    assert_eq!(from, ["a%3Db", "10", "11", "12", "20", "21"]);
+    assert_eq!(from, ["500", "10", "11", "12", "20", "21"]);
+    assert!(asked.iter().all(|path| path.starts_with("/things?labelSelector=a%3Db&")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_come_in_pages_and_what_cannot_be_read_hides_nothing() {
+    let page = |version: &str, rest: Option<&str>, items: serde_json::Value| {
+        let metadata = json!({"resourceVersion": version, "continue": rest.unwrap_or_default()});
+        Does::Says(200, json!({"metadata": metadata, "items": items}).to_string())
+    };
+    let named = |name: &str| json!({"metadata": {"name": name}});
+    let odd =
+        json!({"type": "ADDED", "object": {"metadata": {"name": ["odd"]}}}).to_string() + "\n";
+    let (told, asked) = told([
+        page("10", Some("a/b="), json!([named("a"), {"metadata": 3}, named("b")])),
+        page("10", None, json!([named("c"), null, {"metadata": {"annotations": {"x": 1}}}])),
+        Does::Streams(vec![odd, event("ADDED", "d", "11")], End::Silent),
+    ])
+    .await;
+    assert_eq!(told, ["all a,b,c", "hears", "+d"]);
+    assert_eq!(asked.get(1).unwrap(), "/things?labelSelector=a%3Db&limit=500&continue=a%2Fb%3D");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,260 @@
+//! From claims to members. Entry item: [`merge`].
+//!
+//! Whoever is at an address is a member, whatever it is called; so that nobody is lost to whoever
+//! takes its name or its place. Two addresses are one member only where what answers there says so
+//! itself: the same process, or a gateway that says to stand before the server of that ID.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mvp_core::Timestamp;
+use mvp_core::member::MemberKind;
+use mvp_proxy::control::{MemberRecord, Who};
+
+use super::{Conflict, Own};
+use crate::claim::{Claim, Claims};
+use crate::heartbeat::HEARTBEAT;
+
+/// Who was not heard of for so long has no claim to an ID that somebody else claims, too. Nor has
+/// who was claimed for so long and never answered.
+const LAPSES: Duration = Duration::from_secs(3 * HEARTBEAT.as_secs());
+
+/// What is known beside the claims.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Known<'a> {
+    pub(super) own: &'a Own,
+    pub(super) answered: &'a BTreeMap<Arc<str>, Who>,
+    pub(super) forgotten: &'a BTreeMap<Arc<str>, Timestamp>,
+    pub(super) now: Timestamp,
+}
+
+/// What became of all claims.
+#[derive(Debug, Default)]
+pub(super) struct Merged {
+    pub(super) members: Vec<Candidate>,
+    pub(super) conflicts: BTreeSet<Conflict>,
+}
+
+/// Somebody who may be a member.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    pub(super) record: MemberRecord,
+    /// Neither did it ever answer, nor does its source vouch for it.
+    pub(super) is_stranger: bool,
+    /// The least is asked first.
+    pub(super) seniority: (usize, Timestamp, Arc<str>),
+}
+
+/// Makes members of claims.
+pub(super) fn merge(sources: &[Claims], known: &Known<'_>) -> Merged {
+    let mut places: BTreeMap<&Arc<str>, Vec<Ranked<'_>>> = BTreeMap::new();
+    let mut homeless: BTreeMap<&Arc<str>, Ranked<'_>> = BTreeMap::new();
+    for (place, source) in sources.iter().enumerate() {
+        for claim in &source.claims {
+            let heard = claim.heard.map(|heard| not_deaf(heard, source.deaf_since, known.now));
+            let alive = heard.is_none_or(|heard| known.now.since(heard) <= LAPSES);
+            let ranked = Ranked { place, claim, heard, alive };
+            match (&claim.address, &claim.id) {
+                _ if known.forgets(claim) => {}
+                (Some(address), _) if known.is_ours(address) => {}
+                (Some(address), _) => places.entry(address).or_default().push(ranked),
+                (None, Some(id)) => {
+                    let first = homeless.entry(id).or_insert(ranked);
+                    if ranked.rank() < first.rank() {
+                        *first = ranked;
+                    }
+                }
+                (None, None) => {}
+            }
+        }
+    }
+    let sites =
+        places.into_iter().filter_map(|(address, claims)| Site::new(address, &claims, known));
+    let mut by_id: BTreeMap<&Arc<str>, Vec<Site<'_>>> = BTreeMap::new();
+    let mut merged = Merged::default();
+    for site in one_of_each_process(sites) {
+        match &site.first.claim.id {
+            Some(id) => by_id.entry(id).or_default().push(site),
+            None => merged.members.push(site.candidate(Arc::clone(site.address))),
+        }
+    }
+    for (id, ranked) in homeless {
+        if !by_id.contains_key(id) && known.own.id.as_ref() != Some(id) {
+            merged.members.push(ranked.candidate(Arc::clone(id), ranked.heard, true));
+        }
+    }
+    for (id, sites) in by_id {
+        merged.add(id, sites, known);
+    }
+    merged
+}
+
+impl Known<'_> {
+    fn is_ours(&self, address: &Arc<str>) -> bool {
+        self.own.addresses.contains(address) || self.answered.get(address) == Some(&Who::Ourselves)
+    }
+
+    fn forgets(&self, claim: &Claim) -> bool {
+        let until =
+            self.forgotten.iter().filter(|(name, _)| claim.is_named(name)).map(|(_, at)| at);
+        until.max().is_some_and(|until| claim.heard.is_some_and(|heard| heard <= *until))
+    }
+}
+
+impl Merged {
+    /// All who are claimed to go by one ID. One of them has it; the others go by their address, too.
+    fn add(&mut self, id: &Arc<str>, mut sites: Vec<Site<'_>>, known: &Known<'_>) {
+        sites.sort_by_cached_key(Site::rank);
+        let mut sites = sites.into_iter();
+        let is_own = known.own.id.as_ref() == Some(id);
+        let holder = if is_own { None } else { sites.next() };
+        if let Some(holder) = &holder {
+            self.members.push(holder.candidate(Arc::clone(id)));
+        }
+        for site in sites {
+            let is_rival = site.first.claim.announced && site.first.alive;
+            let counts = match &holder {
+                // Whatever else is said of us is our own server, or what we left behind.
+                None => is_rival,
+                Some(holder) => site.counts_beside(holder, known.now),
+            };
+            if !counts {
+                continue;
+            }
+            // Of what two sources say, the one that is believed more counts: that is no conflict.
+            let same_source = |holder: &Site<'_>| holder.first.place == site.first.place;
+            if is_rival && holder.as_ref().is_none_or(same_source) {
+                let has = holder.as_ref().map(|holder| Arc::clone(holder.address));
+                let (id, claims) = (Arc::clone(id), Arc::clone(site.address));
+                self.conflicts.insert(Conflict { id, has, claims });
+            }
+            self.members.push(site.candidate(format!("{id}@{}", site.address).into()));
+        }
+    }
+}
+
+/// Of the addresses at which one process answers, the one that is believed most.
+fn one_of_each_process<'a>(
+    sites: impl Iterator<Item = Site<'a>>,
+) -> impl Iterator<Item = Site<'a>> {
+    let mut known: BTreeMap<&Arc<str>, Site<'a>> = BTreeMap::new();
+    let mut others = Vec::new();
+    for site in sites {
+        let Some(Who::Gateway { instance, .. }) = site.answered else {
+            others.push(site);
+            continue;
+        };
+        match known.get_mut(instance) {
+            Some(first) if site.first.rank() < first.first.rank() => *first = site,
+            Some(_) => {}
+            None => {
+                known.insert(instance, site);
+            }
+        }
+    }
+    known.into_values().chain(others)
+}
+
+/// An address, and what counts of all that is said of it.
+#[derive(Debug)]
+struct Site<'a> {
+    address: &'a Arc<str>,
+    answered: Option<&'a Who>,
+    first: Ranked<'a>,
+    /// When it was last heard of, by whichever claim.
+    heard: Option<Timestamp>,
+}
+
+impl<'a> Site<'a> {
+    fn new(address: &'a Arc<str>, claims: &[Ranked<'a>], known: &Known<'a>) -> Option<Site<'a>> {
+        let answered = known.answered.get(address);
+        // What it says of itself counts more than what is said of it.
+        let says = |claim: &Claim| matches!((answered, &claim.id), (Some(Who::Gateway { id, .. }), Some(claimed)) if id == claimed);
+        let first = claims
+            .iter()
+            .min_by_key(|ranked| (ranked.claim.id.is_none(), !says(ranked.claim), ranked.rank()))?;
+        let last = claims.iter().filter_map(|ranked| ranked.heard).max();
+        Some(Site { address, answered, first: *first, heard: first.heard.and(last) })
+    }
+
+    /// Whether what answers there is what it is claimed to be, as far as can be known.
+    fn is_proved(&self) -> bool {
+        match self.first.claim.kind {
+            MemberKind::Mvp => self.is_gateway(),
+            MemberKind::Bare => self.answered.is_some(),
+        }
+    }
+
+    /// Whether a gateway answers there, and says to stand before the server of the claimed ID.
+    fn is_gateway(&self) -> bool {
+        let claimed = self.first.claim.id.as_ref();
+        matches!(self.answered, Some(Who::Gateway { id, .. }) if Some(id) == claimed)
+    }
+
+    /// The least has the ID: proved, alive, of the source that is believed more, senior.
+    fn rank(&self) -> impl Ord + use<> {
+        (Reverse(self.is_proved()), self.first.rank(), Arc::clone(self.address))
+    }
+
+    /// Whether it counts as somebody else, beside who has its ID.
+    fn counts_beside(&self, holder: &Site<'_>, now: Timestamp) -> bool {
+        let Claim { announced, .. } = *self.first.claim;
+        if holder.is_proved() {
+            // It moved; or a gateway speaks for its server.
+            let speaks = holder.is_gateway() && holder.first.alive && !announced;
+            return self.first.alive && !speaks;
+        }
+        // At the start nobody has answered yet: a server whose gateway is about to is not asked too.
+        let young = now.since(holder.first.claim.since) <= LAPSES;
+        announced || !young || self.first.place <= holder.first.place
+    }
+
+    fn candidate(&self, name: Arc<str>) -> Candidate {
+        let vouched = self.first.claim.heard.is_none();
+        let is_known = self.answered.is_some() || vouched;
+        let mut candidate = self.first.candidate(name, self.heard, is_known);
+        // Of what nobody vouches for, what answers says what it is.
+        match self.answered {
+            Some(Who::Gateway { .. }) if !vouched => candidate.record.kind = MemberKind::Mvp,
+            Some(Who::Server) if !vouched => candidate.record.kind = MemberKind::Bare,
+            _ => {}
+        }
+        candidate
+    }
+}
+
+/// A claim, and how far it is believed.
+#[derive(Debug, Clone, Copy)]
+struct Ranked<'a> {
+    place: usize,
+    claim: &'a Claim,
+    heard: Option<Timestamp>,
+    alive: bool,
+}
+
+impl Ranked<'_> {
+    /// The least counts.
+    fn rank(&self) -> impl Ord + use<> {
+        let Claim { since, seniority, .. } = self.claim;
+        (!self.alive, self.place, *since, Arc::clone(seniority))
+    }
+
+    fn candidate(&self, id: Arc<str>, heard: Option<Timestamp>, is_known: bool) -> Candidate {
+        let Claim { address, kind, since, seniority, .. } = self.claim;
+        Candidate {
+            record: MemberRecord { id, address: address.clone(), kind: *kind, heard },
+            is_stranger: !is_known,
+            seniority: (self.place, *since, Arc::clone(seniority)),
+        }
+    }
+}
+
+/// Who was alive when its source went deaf is taken to be so still.
+fn not_deaf(heard: Timestamp, deaf_since: Option<Timestamp>, now: Timestamp) -> Timestamp {
+    match deaf_since {
+        Some(since) => heard.after(now.since(since.max(heard))).min(now),
+        None => heard,
+    }
+}
