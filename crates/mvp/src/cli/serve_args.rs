@@ -60,13 +60,12 @@ pub(crate) struct ServeArgs {
     #[arg(value_parser = values::shutdown_grace)]
     pub shutdown_grace_period: Duration,
 
-    /// The API server to stand beside, as https://HOST:PORT (this, --servers or
-    /// --membership=endpoints is required).
+    /// The API server to stand beside, as https://HOST:PORT (required, unless it stands before all).
     #[arg(long, value_name = "URL", value_parser = url::server_url, help_heading = LOCAL)]
     pub local_server: Option<ServerUrl>,
     /// The API servers to stand before, as https://HOST:PORT, separated by commas: a load balancer
-    /// that knows what each of them serves, and is no member itself [default with
-    /// --membership=endpoints: those that are found at KUBERNETES_SERVICE_HOST].
+    /// that knows what each of them serves, and is no member itself. With endpoints among the sources
+    /// of members one is enough, and in a pod none need be given.
     #[arg(long, value_name = "URLS", value_delimiter = ',', help_heading = LOCAL)]
     #[arg(action = ArgAction::Append, value_parser = url::server_url)]
     pub servers: Vec<ServerUrl>,
