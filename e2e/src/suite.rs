@@ -31,7 +31,7 @@ pub(crate) struct Case {
 /// When a case is run. One that is named is run in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
-    /// At every change: all of these together take ten minutes at the most.
+    /// At every change: all of these together take a quarter of an hour at the most.
     Default,
     /// With `--full` only.
     Full,

@@ -101,6 +101,8 @@ pub(crate) struct Check {
     pub name: String,
     /// Why it fails; nothing when it passes.
     pub problem: Option<String>,
+    /// What should be known even so.
+    pub remark: Option<String>,
 }
 
 const INDEX: &str = "mvp, the Mixed Version Proxy for Kubernetes
@@ -129,11 +131,12 @@ async fn readyz(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Respon
         return text(StatusCode::OK, "ok");
     }
     let mut body = String::new();
-    for Check { name, problem } in &checks {
+    for Check { name, problem, remark } in &checks {
         // Writing to a string does not fail.
-        let _ = match problem {
-            None => writeln!(body, "[+]{name} ok"),
-            Some(problem) => writeln!(body, "[-]{name} failed: {problem}"),
+        let _ = match (problem, remark) {
+            (None, None) => writeln!(body, "[+]{name} ok"),
+            (None, Some(remark)) => writeln!(body, "[+]{name} ok, but {remark}"),
+            (Some(problem), _) => writeln!(body, "[-]{name} failed: {problem}"),
         };
     }
     let (status, verdict) = match ready {
@@ -224,6 +227,7 @@ mod tests {
         let check = |name: &str, problem: Option<&str>| Check {
             name: name.to_owned(),
             problem: problem.map(str::to_owned),
+            remark: None,
         };
         Admin {
             readiness: Arc::new(move || vec![check("listener", None), check("local", problem)]),

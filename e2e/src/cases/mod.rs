@@ -231,6 +231,24 @@ pub(crate) fn all() -> Vec<Case> {
         ),
         case!(
             Mixed,
+            "membership/tls-of-etcd",
+            membership::etcd_tls,
+            "etcd with client certificates: what is wrong with them is told, and mended by new files"
+        ),
+        case!(
+            Mixed,
+            "membership/rights-in-etcd",
+            membership::etcd_auth,
+            "a user of etcd without rights: told, nobody lost, mended by a grant"
+        ),
+        case!(
+            Mixed,
+            "membership/past-of-etcd",
+            membership::etcd_compaction,
+            "what changed is seen although etcd has forgotten it; a deleted key is written again"
+        ),
+        case!(
+            Mixed,
             "before/rolling",
             before::rolling,
             "one gateway before three servers, each restarted and one upgraded under load"
@@ -285,6 +303,12 @@ pub(crate) fn all() -> Vec<Case> {
         ),
         case!(
             full Rolling,
+            "upgrade/nodes-and-back",
+            rolling::nodes_restart_and_back,
+            "as whole nodes restart, gateways known by their Leases alone: no read fails"
+        ),
+        case!(
+            full Rolling,
             "upgrade/gateways-too",
             rolling::gateways_restart,
             "the same, each gateway restarting with its server"
@@ -294,6 +318,12 @@ pub(crate) fn all() -> Vec<Case> {
             "upgrade/without-mvp",
             rolling::without_mvp,
             "the harm: the same behind a load balancer that knows nothing of versions"
+        ),
+        case!(
+            Rolling,
+            "upgrade/nodes",
+            rolling::nodes_restart,
+            "the way up as whole nodes restart, gateways known by their Leases alone: no read fails"
         ),
         case!(
             Mixed,
@@ -348,6 +378,18 @@ pub(crate) fn all() -> Vec<Case> {
             "membership/endpoints",
             membership::endpoints,
             "servers are members by the EndpointSlices that they keep themselves"
+        ),
+        case!(
+            Cable,
+            "before/endpoints",
+            before::endpoints,
+            "one gateway before servers that it finds by their EndpointSlices"
+        ),
+        case!(
+            Cable,
+            "membership/ipv6",
+            membership::by_ipv6,
+            "gateways whose addresses are of IPv6 find each other and send each other requests"
         ),
         case!(
             Native,
