@@ -190,7 +190,7 @@ async fn not_found() -> Response {
 }
 
 async fn method_not_allowed() -> Response {
-    text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered here\n")
+    text(StatusCode::METHOD_NOT_ALLOWED, "not answered with this method; see / for what is here\n")
 }
 
 fn text(status: StatusCode, body: impl Into<String>) -> Response {
@@ -333,7 +333,10 @@ mod tests {
         let (code, _, text) = ask(admin(None), Method::GET, "/healthz/").await;
         assert_eq!((code.as_u16(), text.as_str()), (404, "not found; see / for what is here\n"));
         let (code, response, text) = ask(admin(None), Method::POST, "/livez").await;
-        assert_eq!((code.as_u16(), text.as_str()), (405, "only GET and HEAD are answered here\n"));
+        assert_eq!(
+            (code.as_u16(), text.as_str()),
+            (405, "not answered with this method; see / for what is here\n")
+        );
         assert_eq!(response.headers()["allow"], "GET,HEAD");
         let (code, _, text) = ask(admin(None), Method::HEAD, "/readyz").await;
         assert_eq!((code, text.as_str()), (StatusCode::OK, ""));

@@ -126,14 +126,14 @@ pub async fn run(
             if row.asked.is_some() || row.due > clock.now() {
                 continue;
             }
-            let record = records.iter().find(|record| record.id == row.member.id);
-            let Some(ask) = reach.reach(&row.member.id, record) else {
+            let Some(ask) = reach.reach(&row.member.id, row.record().as_ref()) else {
                 let is_local = local == Some(&row.member.id);
                 let soon = if is_local { UNREACHABLE_INTERVAL } else { settings.interval };
                 row.due = clock.now().after(settings.interval.min(soon));
                 continue;
             };
-            row.begin(clock.now(), settings.interval);
+            let begun = clock.now();
+            row.begin(begun, settings.interval);
             let (id, known) = (Arc::clone(&row.member.id), row.known.clone());
             let (address, own) = (row.member.address.clone(), settings.instance.clone());
             // They are the cluster's: any one server knows them all.
@@ -143,7 +143,7 @@ pub async fn run(
                 let fetching = fetch::fetch(&ask, &id, &known, with_extensions, own.as_ref());
                 let fetched = AssertUnwindSafe(fetching).catch_unwind().await;
                 let panicked = |_| Fetched::failed(&known, "the server panicked");
-                (id, address, fetched.unwrap_or_else(panicked))
+                (id, (address, begun), fetched.unwrap_or_else(panicked))
             });
         }
         table.give_up(clock.now(), settings.local.as_ref(), settings.policy.blocks_for);
@@ -172,14 +172,14 @@ pub async fn run(
                 let mut next = Some(joined);
                 while let Some(joined) = next {
                     next = fetches.try_join_next();
-                    let Ok((id, address, mut fetched)) = joined else { continue };
-                    if let (Some(address), Some(who)) = (&address, &fetched.who) {
+                    let Ok((id, asked, mut fetched)) = joined else { continue };
+                    if let ((Some(address), _), Some(who)) = (&asked, &fetched.who) {
                         membership.answered(address, who);
                     }
                     let trouble = fetched.trouble();
                     let found = std::mem::replace(&mut fetched.extensions, Found::Nothing);
                     extensions.apply(found, trouble.is_none());
-                    if table.apply(&id, address, fetched, &metrics) {
+                    if table.apply(&id, asked, fetched, &metrics) {
                         writer.note(id, trouble);
                     }
                 }
