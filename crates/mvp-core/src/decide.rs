@@ -401,7 +401,10 @@ impl<'a> Case<'a> {
         Decision { action, on_not_found, reason, listed: false }
     }
 
-    /// Whether it is written down that somebody serves it who cannot be asked.
+    /// Whether it is written down that somebody serves it who cannot be asked. Kept out of the way of
+    /// what is decided for nearly every request.
+    #[cold]
+    #[inline(never)]
     fn is_recorded(&self) -> bool {
         self.snapshot.recorded(self.request).next().is_some()
     }
