@@ -22,6 +22,9 @@ pub(crate) fn is_settled(snapshot: &Snapshot) -> bool {
     Part::ALL.into_iter().all(|part| !snapshot.is_incomplete_start(part))
 }
 
+/// More of them are counted, not named.
+const MAX_NAMED: usize = 10;
+
 /// Ready when the local server and every member that is alive were seen once, and the local server
 /// is well: while it is not, others can serve its clients without a detour.
 pub(crate) fn readiness(reader: &SnapshotReader, state: &LocalState) -> Vec<Check> {
@@ -59,7 +62,13 @@ pub(crate) fn readiness(reader: &SnapshotReader, state: &LocalState) -> Vec<Chec
             })
         })
         .collect();
-    let members = (!unseen.is_empty()).then(|| format!("not seen yet: {}", unseen.join(", ")));
+    let more = unseen.len().saturating_sub(MAX_NAMED);
+    let named = unseen.get(..MAX_NAMED).unwrap_or(&unseen).join(", ");
+    let members = match (unseen.is_empty(), more) {
+        (true, _) => None,
+        (false, 0) => Some(format!("not seen yet: {named}")),
+        (false, more) => Some(format!("not seen yet: {named} and {more} more")),
+    };
     let check = |name: &str, problem| Check { name: name.to_owned(), problem, remark: None };
     vec![check(if beside { "local-server" } else { "servers" }, local), check("members", members)]
 }

@@ -1,6 +1,7 @@
 //! Members that find each other: gateways beside the servers of a cluster, with nothing written down.
 
 mod etcd;
+mod flood;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,6 +22,7 @@ use crate::process::{Process, until};
 
 pub(super) use etcd::{auth as etcd_auth, compaction as etcd_compaction};
 pub(super) use etcd::{outages as etcd, tls as etcd_tls};
+pub(super) use flood::flood;
 
 /// What is waited for comes within seconds; a machine with other work takes longer.
 const SOON: Duration = Duration::from_secs(60);

@@ -225,6 +225,12 @@ pub(crate) fn all() -> Vec<Case> {
         ),
         case!(
             Mixed,
+            "membership/flood",
+            membership::flood,
+            "nor does a flood of them hide a member from a gateway that starts"
+        ),
+        case!(
+            Mixed,
             "membership/etcd",
             membership::etcd,
             "by an etcd of three: one of it killed, then all of it"

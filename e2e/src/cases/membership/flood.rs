@@ -1,0 +1,107 @@
+//! More Leases than any cluster has, each of somebody who is not there, before a gateway starts.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use futures_util::StreamExt;
+use futures_util::stream;
+use serde_json::json;
+
+use super::{Finder, LEASES, allow, found, objects};
+use crate::client::plain;
+use crate::cluster::Cluster;
+
+const FORGED: usize = 600;
+
+pub(in crate::cases) async fn flood(cluster: &mut Cluster) -> anyhow::Result<String> {
+    allow(cluster).await?;
+    let flags = ["--membership=leases".to_owned()];
+    let a = Finder::start(cluster, "a", 16743, &flags)?;
+    let b = Finder::start(cluster, "b", 16743, &flags)?;
+    let c = Finder::start(cluster, "c", 16743, &flags)?;
+    let mut all = [a, b, c];
+    found(cluster, &mut all).await?;
+    let [_a, mut b, _c] = all;
+
+    let cluster = &*cluster;
+    // Names that come before all others, and IDs of members among them.
+    let at = cluster.server("a")?.direct();
+    let made: Vec<anyhow::Result<()>> = stream::iter(0..FORGED)
+        .map(|number| async move {
+            let id = match number {
+                0 => "finder-a".to_owned(),
+                1 => "finder-c".to_owned(),
+                _ => format!("forged-{number}"),
+            };
+            let address = format!("127.66.{}.{}:9", number / 200, number % 200 + 1);
+            let lease = json!({
+                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                "metadata": {
+                    "name": format!("a-forged-{number}"), "namespace": "kube-system",
+                    "labels": {"mixed-version-proxy/member": "true"},
+                    "annotations": {
+                        "mixed-version-proxy/id": id, "mixed-version-proxy/address": address,
+                    },
+                },
+                "spec": {"holderIdentity": id, "renewTime": "2099-01-01T00:00:00.000000Z"},
+            });
+            cluster.admin.create(at, LEASES, &lease).await?.expect(201).map(drop)
+        })
+        .buffer_unordered(8)
+        .collect()
+        .await;
+    made.into_iter().collect::<anyhow::Result<()>>()?;
+
+    // A gateway that starts into it: what only others serve is there, or not known yet.
+    b.process.kill();
+    let mut b = Finder::start(cluster, "b", 16743, &flags)?;
+    let begun = Instant::now();
+    let job = objects::job("default", "x");
+    let nowhere = "/apis/example.org/v1/nothings";
+    let mut reads: BTreeMap<u16, usize> = BTreeMap::new();
+    let (mut served, mut truth) = (None, None);
+    while served.is_none() || truth.is_none() {
+        ensure!(begun.elapsed() < Duration::from_secs(150), "404s are held up for good: {reads:?}");
+        b.process.check()?;
+        // It may not listen yet.
+        let Ok(answer) = cluster.admin.get(b.through, &job.collection).await else { continue };
+        *reads.entry(answer.status.as_u16()).or_default() += 1;
+        match answer.status.as_u16() {
+            200 => served = served.or(Some(begun.elapsed())),
+            503 => {}
+            _ => anyhow::bail!("a job that a and c serve: {answer}"),
+        }
+        let answer = cluster.admin.get(b.through, nowhere).await?;
+        match answer.status.as_u16() {
+            404 => truth = truth.or(Some(begun.elapsed())),
+            503 => {}
+            _ => anyhow::bail!("{answer}"),
+        }
+    }
+    ensure!(served <= truth, "a 404 was true before it was known who the members are");
+    b.ready().await?;
+    let snapshot = plain(b.admin, "/debug/snapshot").await?.json();
+    let members = snapshot["members"].as_array().map_or(0, Vec::len);
+    ensure!(members < 200, "{members} members are asked at a time");
+    let path = format!("{LEASES}?labelSelector=mixed-version-proxy/member%3Dtrue");
+    let forged = cluster.admin.get(at, &path).await?.expect(200)?;
+    for lease in forged["items"].as_array().into_iter().flatten() {
+        let name = lease["metadata"]["name"].as_str().unwrap_or_default();
+        if name.starts_with("a-forged-") {
+            cluster.admin.delete(at, &format!("{LEASES}/{name}")).await?.expect(200)?;
+        }
+    }
+    let seconds = |after: Option<Duration>| after.unwrap_or_default().as_secs_f64();
+    Ok(format!(
+        "a gateway starts into {FORGED} forged Leases: reads of what only others serve {}, the first \
+         200 after {:.1} s; a true 404 after {:.0} s",
+        reads
+            .iter()
+            .map(|(code, count)| format!("{count} × {code}"))
+            .collect::<Vec<_>>()
+            .join(", "),
+        seconds(served),
+        seconds(truth)
+    ))
+}
