@@ -168,7 +168,10 @@ impl<'a> Case<'a> {
 
         // Rows 4 and 9: served here; or perhaps, by a server that is down and was never seen.
         let unseen = self.local_is_unseen(part);
-        if exact.local_serves() || (unseen && asked.local == LocalHealth::Unreachable) {
+        let local_lists = exact.local_lists();
+        if (local_lists && exact.believes_local())
+            || (unseen && asked.local == LocalHealth::Unreachable)
+        {
             let local = Decision {
                 action: Action::Local { nopeer: false },
                 on_not_found: unless_opaque(OnNotFound::RefreshIfRouting),
@@ -186,7 +189,7 @@ impl<'a> Case<'a> {
         }
         // A server that is older than local would erase what it does not know of an object.
         let exact = match snapshot.local() {
-            Some(local) if exact.local_lists() && !request.verb.is_read() => {
+            Some(local) if local_lists && !request.verb.is_read() => {
                 exact.not_older_than(local.view.release)
             }
             _ => exact,

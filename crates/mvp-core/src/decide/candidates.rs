@@ -54,7 +54,12 @@ impl<'a> Candidates<'a> {
 
     /// Whether the local server lists it and is to be believed.
     pub(super) fn local_serves(&self) -> bool {
-        self.local_lists() && self.snapshot.local().is_some_and(|local| !self.denied(local))
+        self.local_lists() && self.believes_local()
+    }
+
+    /// Whether the local server is to be believed where it lists it.
+    pub(super) fn believes_local(&self) -> bool {
+        self.snapshot.local().is_some_and(|local| !self.denied(local))
     }
 
     /// Whether the local server lists it.
