@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt, future, stream};
+use futures_util::{FutureExt, Stream, StreamExt, future, stream};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::pki::Pki;
 
-type Body = UnsyncBoxBody<Bytes, Infallible>;
+pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// What stands before the moment, in nanoseconds, at which an event was sent.
 pub(crate) const SENT: &str = "\"sent\":\"";
@@ -53,29 +53,45 @@ pub(crate) async fn serve(
     peer: SocketAddr,
     groups: usize,
 ) -> anyhow::Result<()> {
-    let _ = rlimit::increase_nofile_limit(u64::MAX);
-    let (certificate, front) = (pki.pair("server"), std::fs::read(pki.front_proxy_ca())?);
-    let trust = ClientTrust::new(Some(&std::fs::read(pki.ca())?), Some(&front), Vec::new())?;
-    let (chain, key) = (std::fs::read(certificate.certificate)?, std::fs::read(certificate.key)?);
-    let tls = ReloadableTls::new(ServerTls::new(&chain, &key, trust)?);
     let state = Arc::new(State::new(groups));
-    let limits = Limits { idle_timeout: Duration::from_secs(600), ..Limits::default() };
+    let tls = tls(pki)?;
     let serve = |address, has_batch| {
-        let (state, tls, limits) = (Arc::clone(&state), tls.clone(), limits.clone());
-        async move {
-            let listener = mvp_net::bind(address, false).context("cannot listen")?;
-            let listener = tokio::net::TcpListener::from_std(listener)?;
-            let service = tower::service_fn(move |request: Request<Incoming>| {
-                future::ready(Ok(state.answer(&request, has_batch)))
-            });
-            mvp_net::serve(listener, tls, limits, service, CancellationToken::new()).await;
-            anyhow::Ok(())
-        }
+        let state = Arc::clone(&state);
+        serve_at(address, tls.clone(), move |request| {
+            future::ready(state.answer(&request, has_batch))
+        })
     };
     future::try_join(serve(lacking, false), serve(peer, true)).await.map(drop)
 }
 
-struct State {
+/// How a server of the bench shows itself, and whom it believes.
+pub(crate) fn tls(pki: &Pki) -> anyhow::Result<ReloadableTls> {
+    let (certificate, front) = (pki.pair("server"), std::fs::read(pki.front_proxy_ca())?);
+    let trust = ClientTrust::new(Some(&std::fs::read(pki.ca())?), Some(&front), Vec::new())?;
+    let (chain, key) = (std::fs::read(certificate.certificate)?, std::fs::read(certificate.key)?);
+    Ok(ReloadableTls::new(ServerTls::new(&chain, &key, trust)?))
+}
+
+/// Answers at an address until the process is killed.
+pub(crate) async fn serve_at<F>(
+    address: SocketAddr,
+    tls: ReloadableTls,
+    mut answer: impl FnMut(Request<Incoming>) -> F + Clone + Send + 'static,
+) -> anyhow::Result<()>
+where
+    F: Future<Output = Response<Body>> + Send,
+{
+    let _ = rlimit::increase_nofile_limit(u64::MAX);
+    let listener = mvp_net::bind(address, false).context("cannot listen")?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let limits = Limits { idle_timeout: Duration::from_secs(600), ..Limits::default() };
+    let service = tower::service_fn(move |request| answer(request).map(Ok));
+    mvp_net::serve(listener, tls, limits, service, CancellationToken::new()).await;
+    Ok(())
+}
+
+/// What it answers.
+pub(crate) struct State {
     /// Milliseconds between the events of a watch; 0: none.
     pause: watch::Sender<u64>,
     watches: AtomicU64,
@@ -85,7 +101,7 @@ struct State {
 }
 
 impl State {
-    fn new(groups: usize) -> State {
+    pub(crate) fn new(groups: usize) -> State {
         let item = r#"{"metadata":{"name":"example","namespace":"default","uid":"0"},"spec":{}},"#;
         let filler: String = item.chars().cycle().take(1 << 20).collect();
         let documents = [(true, false), (false, false), (false, true)]
@@ -124,7 +140,7 @@ impl State {
     }
 
     /// `…/size-BYTES/…` gives so many bytes; `/bench/events/N` changes the pace of watches.
-    fn list(&self, path: &str) -> Response<Body> {
+    pub(crate) fn list(&self, path: &str) -> Response<Body> {
         if let Some(pause) = path.strip_prefix("/bench/events/") {
             self.pause.send_replace(pause.parse().unwrap_or_default());
             return answer(StatusCode::OK, None, "ok".into());
@@ -189,7 +205,7 @@ fn event() -> Bytes {
     (text + "\n").into()
 }
 
-const JSON: &str = "application/json";
+pub(crate) const JSON: &str = "application/json";
 /// The ETag of discovery of the server that lacks `batch/v1`.
 pub(crate) const ETAG_OF_LACKING: &str = "\"lacking\"";
 pub(crate) const AGGREGATED: &str =
@@ -216,11 +232,19 @@ fn discovery(core: bool, has_batch: bool, groups: usize) -> Value {
         "metadata": {}, "items": items})
 }
 
-fn answer(status: StatusCode, content_type: Option<&'static str>, body: Bytes) -> Response<Body> {
+pub(crate) fn answer(
+    status: StatusCode,
+    content_type: Option<&'static str>,
+    body: Bytes,
+) -> Response<Body> {
     response(status, content_type, Full::new(body).boxed_unsync())
 }
 
-fn response(status: StatusCode, content_type: Option<&'static str>, body: Body) -> Response<Body> {
+pub(crate) fn response(
+    status: StatusCode,
+    content_type: Option<&'static str>,
+    body: Body,
+) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     if let Some(content_type) = content_type {

@@ -5,6 +5,7 @@ mod backend;
 mod client;
 mod load;
 mod machine;
+mod members;
 mod pki;
 mod plan;
 mod process;
@@ -36,15 +37,16 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
     args_conflicts_with_subcommands = true,
     after_help = "\
 Examples:
-  cargo run --release -p bench -- --quick                  three minutes, and the build of mvp
+  cargo run --release -p bench -- --quick                  four minutes, and the build of mvp
   cargo run --release -p bench -- --full                   all; writes docs/performance.md
   cargo run --release -p bench -- --quick --only requests  one scenario
 
-Scenarios: requests, latency, handshakes, watches, discovery, kube. The last one needs the programs of
-`cargo run -p e2e -- programs`. MVP_TEST_BINARY=PATH measures that mvp instead of the one of this tree."
+Scenarios: requests, latency, handshakes, watches, discovery, members, kube. The last one needs the
+programs of `cargo run -p e2e -- programs`. MVP_TEST_BINARY=PATH measures that mvp instead of the one of this
+tree."
 )]
 struct Arguments {
-    /// A few cases, for three minutes
+    /// A few cases, for four minutes
     #[arg(long, conflicts_with = "full")]
     quick: bool,
     /// Every case, five rounds; writes docs/performance.md and bench/results
@@ -77,6 +79,9 @@ enum Command {
     /// The process of the server behind
     #[command(hide = true)]
     Backend { pki: PathBuf, lacking: SocketAddr, peer: SocketAddr, groups: usize },
+    /// The process of many members
+    #[command(hide = true)]
+    Members { pki: PathBuf, count: usize },
     /// The process of the load
     #[command(hide = true)]
     Load { order: String },
@@ -102,6 +107,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Some(Command::Backend { pki, lacking, peer, groups }) => {
             backend::serve(&Pki::at(pki), *lacking, *peer, *groups).await
         }
+        Some(Command::Members { pki, count }) => members::serve(&Pki::at(pki), *count).await,
         Some(Command::Load { order }) => load::run(order).await,
         None => bench(arguments).await,
     }
@@ -128,7 +134,7 @@ async fn measure(arguments: &Arguments, workspace: &Path) -> anyhow::Result<Resu
     let mut plan = match (arguments.quick, arguments.full) {
         (_, true) => Plan::full(),
         (true, false) => Plan::quick(),
-        _ => bail!("say --quick (three minutes) or --full (all)"),
+        _ => bail!("say --quick (four minutes) or --full (all)"),
     };
     plan.rounds = arguments.rounds.unwrap_or(plan.rounds).max(1);
     let mut machine = machine::Machine::look(workspace);

@@ -38,6 +38,20 @@ impl Results {
         median(self.values(scenario, case, target, name))
     }
 
+    /// The median, the least and the most of a figure over the rounds.
+    pub(crate) fn spread(
+        &self,
+        scenario: &str,
+        case: &str,
+        target: &str,
+        name: &str,
+    ) -> Option<Ratio> {
+        let values = self.values(scenario, case, target, name);
+        let least = values.iter().copied().reduce(f64::min)?;
+        let most = values.iter().copied().reduce(f64::max)?;
+        Some(Ratio { median: median(values)?, least, most })
+    }
+
     /// The ratio of two targets: the median of the ratios of each round, as both were measured
     /// within seconds of each other and share the noise of that moment.
     pub(crate) fn ratio(

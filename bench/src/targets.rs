@@ -223,6 +223,13 @@ pub(crate) fn mvp_arguments(
     local: SocketAddr,
     peer: SocketAddr,
 ) -> Vec<String> {
+    let mut arguments = mvp_with_local(pki, listen, local);
+    arguments.push(format!("--peer=peer=https://{peer},kind=bare"));
+    arguments
+}
+
+/// `mvp serve` before one server.
+pub(crate) fn mvp_with_local(pki: &Pki, listen: SocketAddr, local: SocketAddr) -> Vec<String> {
     let (server, proxy) = (pki.pair("server"), pki.pair("front-proxy-client"));
     vec![
         "serve".to_owned(),
@@ -231,7 +238,6 @@ pub(crate) fn mvp_arguments(
         format!("--admin-bind-address={}:6480", listen.ip()),
         format!("--local-server=https://{local}"),
         "--server-id=lacking".to_owned(),
-        format!("--peer=peer=https://{peer},kind=bare"),
         format!("--tls-cert-file={}", server.certificate.display()),
         format!("--tls-private-key-file={}", server.key.display()),
         format!("--client-ca-file={}", pki.ca().display()),

@@ -7,6 +7,8 @@ use std::path::Path;
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Usage {
     pub(crate) cpu_seconds: f64,
+    /// That of the main threads alone: in `mvp` the control loop's.
+    pub(crate) main_seconds: f64,
     /// Ready to run, but the core was another's.
     pub(crate) waited_seconds: f64,
     pub(crate) resident_bytes: f64,
@@ -18,26 +20,26 @@ impl Usage {
         let mut sum = Usage::default();
         for process in processes {
             let folder = format!("/proc/{process}");
-            let [ran, waited] = seconds(Path::new(&folder));
-            sum.cpu_seconds += ran;
-            sum.waited_seconds += waited;
+            for thread in fs::read_dir(format!("{folder}/task")).into_iter().flatten().flatten() {
+                let [ran, waited] = seconds(&thread.path());
+                sum.cpu_seconds += ran;
+                sum.waited_seconds += waited;
+                if thread.file_name().to_str() == Some(process.to_string().as_str()) {
+                    sum.main_seconds += ran;
+                }
+            }
             sum.resident_bytes += resident_bytes(&read(&format!("{folder}/status")));
         }
         sum
     }
 }
 
-/// The time of every thread on a core, and of waiting for one. In nanoseconds: `stat` has it in
+/// The time of a thread on a core, and of waiting for one. In nanoseconds: `stat` has it in
 /// hundredths of a second.
-fn seconds(process: &Path) -> [f64; 2] {
-    let mut sums = [0.0; 2];
-    for thread in fs::read_dir(process.join("task")).into_iter().flatten().flatten() {
-        let text = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
-        for (sum, field) in sums.iter_mut().zip(text.split_whitespace()) {
-            *sum += field.parse::<f64>().unwrap_or_default() / 1e9;
-        }
-    }
-    sums
+fn seconds(thread: &Path) -> [f64; 2] {
+    let text = fs::read_to_string(thread.join("schedstat")).unwrap_or_default();
+    let mut fields = text.split_whitespace().map(|field| field.parse::<f64>().unwrap_or_default());
+    [fields.next(), fields.next()].map(|nanoseconds| nanoseconds.unwrap_or_default() / 1e9)
 }
 
 fn resident_bytes(status: &str) -> f64 {

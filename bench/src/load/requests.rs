@@ -89,6 +89,7 @@ pub(super) async fn run(order: &Order) -> anyhow::Result<Figures> {
         ("cpu_us_per_request".to_owned(), cpu * 1e6 / done.max(1.0)),
         ("cpu_seconds_per_gb".to_owned(), cpu * 1e9 / figure(all.body_bytes).max(1.0)),
         ("cpu_share".to_owned(), cpu / seconds),
+        ("main_cpu_share".to_owned(), (after.main_seconds - before.main_seconds) / seconds),
         ("waited_share".to_owned(), (after.waited_seconds - before.waited_seconds) / seconds),
         ("rss_mib".to_owned(), after.resident_bytes / f64::from(1 << 20)),
     ]);

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::results::Results;
 use crate::scenarios::{
-    DISCOVERY, HANDSHAKES, KUBE, LATENCY, NATIVE, PASSED_ON, REQUESTS, WATCHES,
+    CALM, DISCOVERY, HANDSHAKES, KUBE, LATENCY, MEMBERS, NATIVE, PASSED_ON, REQUESTS, WATCHES,
 };
 
 /// A column: its heading, the figure, what to multiply it with, and its decimals.
@@ -20,7 +20,7 @@ struct Table {
     columns: &'static [Column],
 }
 
-const TABLES: [Table; 6] = [
+const TABLES: [Table; 7] = [
     Table {
         scenario: REQUESTS,
         title: "As many requests as each can answer",
@@ -86,6 +86,29 @@ const TABLES: [Table; 6] = [
             ("CPU a request, µs", "cpu_us_per_request", 1.0, 1),
             ("requests/s", "requests_per_second", 1.0, 0),
             ("MB/s", "body_bytes_per_second", 1e-6, 0),
+            ("RSS, MiB", "rss_mib", 1.0, 1),
+        ],
+    },
+    Table {
+        scenario: MEMBERS,
+        title: "Many members, and many changes",
+        base: CALM,
+        ratios: &[
+            ("control loop", "control_cpu_percent"),
+            ("CPU a request", "cpu_us_per_request"),
+            ("p99 local", "p99_us"),
+            ("p99 peer", "peer_p99_us"),
+        ],
+        columns: &[
+            ("control loop, % of a core", "control_cpu_percent", 1.0, 2),
+            ("CPU a request, µs", "cpu_us_per_request", 1.0, 1),
+            ("p99 local, µs", "p99_us", 1.0, 0),
+            ("p99 peer, µs", "peer_p99_us", 1.0, 0),
+            ("changes/min", "changes_per_minute", 1.0, 0),
+            ("discovery asked/s", "asked_per_second", 1.0, 0),
+            ("documents/min", "documents_per_minute", 1.0, 0),
+            ("failed", "failures", 1.0, 0),
+            ("late by over 1 s", "unanswered", 1.0, 0),
             ("RSS, MiB", "rss_mib", 1.0, 1),
         ],
     },

@@ -5,6 +5,7 @@ mod discovery;
 mod handshakes;
 mod kube;
 mod latency;
+mod members;
 mod requests;
 mod watches;
 
@@ -19,6 +20,7 @@ use crate::targets::{Bench, Programs, Target};
 pub(crate) use discovery::{KNOWN, MERGED, PASSED_ON};
 pub(crate) use handshakes::{FULL, RESUMED};
 pub(crate) use kube::{KubePrograms, NATIVE};
+pub(crate) use members::{CALM, CASE as MEMBERS_CASE, CHANGING};
 
 /// Their names, in the order of a run.
 pub(crate) const REQUESTS: &str = "requests";
@@ -26,8 +28,10 @@ pub(crate) const LATENCY: &str = "latency";
 pub(crate) const HANDSHAKES: &str = "handshakes";
 pub(crate) const WATCHES: &str = "watches";
 pub(crate) const DISCOVERY: &str = "discovery";
+pub(crate) const MEMBERS: &str = "members";
 pub(crate) const KUBE: &str = "kube";
-pub(crate) const ALL: [&str; 6] = [REQUESTS, LATENCY, HANDSHAKES, WATCHES, DISCOVERY, KUBE];
+pub(crate) const ALL: [&str; 7] =
+    [REQUESTS, LATENCY, HANDSHAKES, WATCHES, DISCOVERY, MEMBERS, KUBE];
 
 /// Measures what is wanted; what fails is said and left out.
 pub(crate) async fn run(
@@ -60,6 +64,10 @@ pub(crate) async fn run(
     if is_wanted(DISCOVERY) {
         let outcome = discovery::run(&mut run, plan, programs, folder).await;
         run.ended(DISCOVERY, outcome);
+    }
+    if is_wanted(MEMBERS) {
+        let outcome = members::run(&mut run, plan, programs, folder).await;
+        run.ended(MEMBERS, outcome);
     }
     if let Some(kube) = kube.filter(|_| is_wanted(KUBE)) {
         let outcome = kube::run(&mut run, plan, programs, kube, folder).await;
@@ -119,6 +127,7 @@ impl Run {
 /// What a line on the terminal shows of a measurement.
 fn shown(figures: &Figures) -> String {
     let names = [
+        ("control_cpu_percent", "% of a core for the control loop"),
         ("requests_per_second", "requests/s"),
         ("connections_per_second", "connections/s"),
         ("events_per_second", "events/s"),

@@ -1,0 +1,267 @@
+//! Many members and the API server beside the gateway, in a process of their own: what the gateway
+//! finds its members by, and what it asks them. Entry item: [`serve`].
+//!
+//! Each member renews its Lease as a gateway does, and changes when the list of [`changes`] says so:
+//! it leaves and returns, moves, is upgraded or downgraded, serves a group more or less.
+
+mod changes;
+mod leases;
+mod views;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future;
+use http::header::{ETAG, IF_NONE_MATCH};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use crate::backend::{self, AGGREGATED, Body, JSON, answer, serve_at};
+use crate::pki::Pki;
+use changes::{Change, Changes};
+use leases::Leases;
+use views::{Release, View};
+
+/// As gateways do.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+const SEED: u64 = 9;
+
+/// The API server beside the gateway. It lacks `batch/v1`, which every member has.
+pub(crate) const LOCAL: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(127, 78, 0, 10)), 6443);
+
+/// Has so many changes a minute made from now on.
+pub(crate) fn control_path(changes_a_minute: usize) -> String {
+    format!("/bench/changes/{changes_a_minute}")
+}
+
+/// What happened so far, as JSON.
+pub(crate) const TALLY_PATH: &str = "/bench/tally";
+
+/// Serves until it is killed.
+pub(crate) async fn serve(pki: &Pki, count: usize) -> anyhow::Result<()> {
+    let crowd = Arc::new(Crowd::new(count)?);
+    let tls = backend::tls(pki)?;
+    let mut servers = Vec::new();
+    for index in 0..count {
+        for place in 0..PLACES {
+            let crowd = Arc::clone(&crowd);
+            let member = move |request| future::ready(crowd.answer(&request, Some(index)));
+            servers.push(tokio::spawn(serve_at(address(index, place), tls.clone(), member)));
+        }
+    }
+    let local = Arc::clone(&crowd);
+    let local = move |request| {
+        let crowd = Arc::clone(&local);
+        async move { crowd.answer_local(request).await }
+    };
+    servers.push(tokio::spawn(serve_at(LOCAL, tls, local)));
+    tokio::spawn(beat(Arc::clone(&crowd)));
+    tokio::spawn(change(crowd));
+    for server in servers {
+        server.await??;
+    }
+    Ok(())
+}
+
+/// A member moves between so many addresses.
+const PLACES: u8 = 2;
+
+fn address(member: usize, place: u8) -> SocketAddr {
+    let host = u8::try_from(member + 1).unwrap_or(u8::MAX);
+    (Ipv4Addr::new(127, 78, 1 + place, host), 6443).into()
+}
+
+struct Crowd {
+    releases: [Release; 2],
+    members: Vec<Mutex<Member>>,
+    /// What the local server serves.
+    local: View,
+    leases: Leases,
+    lists: backend::State,
+    changes_a_minute: watch::Sender<usize>,
+    changed: AtomicUsize,
+    asked: AtomicUsize,
+    /// Documents of discovery that were sent whole.
+    sent: AtomicUsize,
+}
+
+struct Member {
+    place: u8,
+    present: bool,
+    release: usize,
+    /// Groups of custom resources, as bits.
+    groups: u8,
+    view: Arc<View>,
+    was_asked: bool,
+}
+
+impl Crowd {
+    fn new(count: usize) -> anyhow::Result<Crowd> {
+        let releases = Release::recorded()?;
+        let member = |index: usize| {
+            let release = index % releases.len();
+            let view = Arc::new(views::of(&releases, release, 0)?);
+            let member =
+                Member { place: 0, present: true, release, groups: 0, view, was_asked: false };
+            anyhow::Ok(Mutex::new(member))
+        };
+        let members = (0..count).map(member).collect::<anyhow::Result<Vec<_>>>()?;
+        let leases = Leases::default();
+        for index in 0..count {
+            leases.renew(index, address(index, 0));
+        }
+        let [old, _] = &releases;
+        Ok(Crowd {
+            local: old.view(0, Some("batch"))?,
+            releases,
+            members,
+            leases,
+            lists: backend::State::new(0),
+            changes_a_minute: watch::Sender::new(0),
+            changed: AtomicUsize::new(0),
+            asked: AtomicUsize::new(0),
+            sent: AtomicUsize::new(0),
+        })
+    }
+
+    /// The answer of a member, or of the local server.
+    fn answer(&self, request: &Request<Incoming>, member: Option<usize>) -> Response<Body> {
+        let path = request.uri().path();
+        let member = member.and_then(|index| self.members.get(index));
+        let view = member.map(|member| {
+            let mut member = member.lock().unwrap_or_else(PoisonError::into_inner);
+            member.was_asked |= path == "/apis";
+            Arc::clone(&member.view)
+        });
+        let view = view.as_deref().unwrap_or(&self.local);
+        match path {
+            "/api" | "/apis" => {
+                self.asked.fetch_add(1, Ordering::Relaxed);
+                let document = if path == "/api" { &view.api } else { &view.apis };
+                if request.headers().get(IF_NONE_MATCH) == Some(&document.etag) {
+                    return with_etag(StatusCode::NOT_MODIFIED, Bytes::new(), &document.etag);
+                }
+                self.sent.fetch_add(1, Ordering::Relaxed);
+                with_etag(StatusCode::OK, document.body.clone(), &document.etag)
+            }
+            "/openapi/v3" => answer(StatusCode::OK, Some(JSON), view.openapi.clone()),
+            "/version" => answer(StatusCode::OK, Some(JSON), view.version.clone()),
+            "/readyz" => answer(StatusCode::OK, None, "ok".into()),
+            "/apis/apiregistration.k8s.io/v1/apiservices" => {
+                answer(StatusCode::OK, Some(JSON), r#"{"items":[]}"#.into())
+            }
+            _ => self.lists.list(path),
+        }
+    }
+
+    /// The local server has Leases, too, and the bench's own paths.
+    async fn answer_local(&self, request: Request<Incoming>) -> Response<Body> {
+        let path = request.uri().path().to_owned();
+        if let Some(changes) = path.strip_prefix("/bench/changes/") {
+            self.changes_a_minute.send_replace(changes.parse().unwrap_or_default());
+            return answer(StatusCode::OK, None, "ok".into());
+        }
+        if path == TALLY_PATH {
+            return answer(StatusCode::OK, Some(JSON), self.tally());
+        }
+        let Some(rest) = path.strip_prefix(leases::PATH) else {
+            return self.answer(&request, None);
+        };
+        if *request.method() != Method::PATCH {
+            return self.leases.get(request.uri().query().unwrap_or_default());
+        }
+        let name = rest.trim_start_matches('/').to_owned();
+        let body = request.into_body().collect().await.map(|body| body.to_bytes());
+        self.leases.apply(&name, &body.unwrap_or_default())
+    }
+
+    fn tally(&self) -> Bytes {
+        let of = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+        let was_asked = |member: &&Mutex<Member>| {
+            member.lock().unwrap_or_else(PoisonError::into_inner).was_asked
+        };
+        let members = self.members.iter().filter(was_asked).count();
+        let tally = json!({"members": members, "changes": of(&self.changed),
+            "asked": of(&self.asked), "sent": of(&self.sent)});
+        tally.to_string().into()
+    }
+
+    fn renew(&self, index: usize) {
+        let Some(member) = self.members.get(index) else { return };
+        let member = member.lock().unwrap_or_else(PoisonError::into_inner);
+        if member.present {
+            self.leases.renew(index, address(index, member.place));
+        }
+    }
+
+    fn make(&self, change: Change) -> anyhow::Result<()> {
+        let Some(member) = self.members.get(change.member()) else { return Ok(()) };
+        let mut member = member.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = |member: &Member, index| address(index, member.place);
+        match change {
+            Change::Leaves(index) => {
+                member.present = false;
+                self.leases.remove(at(&member, index));
+            }
+            Change::Returns(index) => {
+                member.present = true;
+                self.leases.renew(index, at(&member, index));
+            }
+            Change::Moves(index) => {
+                self.leases.remove(at(&member, index));
+                member.place = (member.place + 1) % PLACES;
+                self.leases.renew(index, at(&member, index));
+            }
+            Change::Upgrades(_) => member.release = (member.release + 1) % self.releases.len(),
+            Change::Serves(_, group) => member.groups ^= 1 << group,
+        }
+        if matches!(change, Change::Upgrades(_) | Change::Serves(..)) {
+            member.view = Arc::new(views::of(&self.releases, member.release, member.groups)?);
+        }
+        self.changed.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+fn with_etag(status: StatusCode, body: Bytes, etag: &HeaderValue) -> Response<Body> {
+    let mut response = answer(status, Some(AGGREGATED), body);
+    response.headers_mut().insert(ETAG, etag.clone());
+    response
+}
+
+/// Renews every member's Lease, one after the other, so that they are spread over the time.
+async fn beat(crowd: Arc<Crowd>) {
+    let pause = HEARTBEAT.div_f64(views::figure(crowd.members.len().max(1)));
+    let mut due = Instant::now();
+    for index in (0..crowd.members.len()).cycle() {
+        due += pause;
+        sleep_until(due).await;
+        crowd.renew(index);
+    }
+}
+
+/// Makes changes at the pace that was told last.
+async fn change(crowd: Arc<Crowd>) -> anyhow::Result<()> {
+    let mut changes = Changes::new(SEED, crowd.members.len());
+    let mut pace = crowd.changes_a_minute.subscribe();
+    let mut due = Instant::now();
+    loop {
+        let a_minute = *pace.borrow_and_update();
+        if a_minute == 0 {
+            pace.changed().await?;
+            due = Instant::now();
+            continue;
+        }
+        due += Duration::from_secs(60).div_f64(views::figure(a_minute));
+        sleep_until(due).await;
+        crowd.make(changes.next())?;
+    }
+}

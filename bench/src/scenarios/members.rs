@@ -1,0 +1,159 @@
+//! What the control loop costs, and whether the data path feels it: few members, many, and many that
+//! come, go, move and change all the time, each beside requests for what the local server has and
+//! for what only members have.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use futures_util::future::try_join;
+use serde::Deserialize;
+
+use super::{LOAD, MEMBERS, Run};
+use crate::backend::{local_path, peer_path};
+use crate::client::ask;
+use crate::load::{Figures, Kind, Order, Protocol};
+use crate::members::{LOCAL, TALLY_PATH, control_path};
+use crate::pki::Pki;
+use crate::plan::Plan;
+use crate::process::{Cores, Process};
+use crate::targets::{Programs, mvp_with_local};
+
+pub(crate) const CASE: &str = "1,000 requests/s, half of them local";
+pub(crate) const FEW: &str = "3 members";
+pub(crate) const CALM: &str = "50 members";
+pub(crate) const CHANGING: &str = "50 members, 500 changes a minute";
+
+/// Their number, and changes a minute.
+const TARGETS: [(&str, usize, usize); 3] = [(FEW, 3, 0), (CALM, 50, 0), (CHANGING, 50, 500)];
+
+/// Requests a second of each kind: the control loop has to share its core, but not to fight for it.
+const RATE: f64 = 500.0;
+const STARTUP: Duration = Duration::from_secs(30);
+
+pub(super) async fn run(
+    run: &mut Run,
+    plan: &Plan,
+    programs: &Programs,
+    folder: &Path,
+) -> anyhow::Result<()> {
+    let folder = folder.join("members");
+    let pki = Pki::make(&folder.join("pki"))?;
+    for round in 0..plan.members_rounds {
+        for (target, members, changes) in TARGETS {
+            let cluster = Cluster::start(programs, &pki, &folder, members).await?;
+            let outcome = cluster.measure(plan, changes).await;
+            run.note(MEMBERS, CASE, target, round, outcome);
+        }
+    }
+    Ok(())
+}
+
+/// Members, an API server, and `mvp` beside that.
+struct Cluster<'a> {
+    pki: &'a Pki,
+    _members: Process,
+    mvp: Process,
+}
+
+/// What happened at the members.
+#[derive(Debug, Clone, Copy, Deserialize)]
+struct Tally {
+    /// Those that were asked for what they serve.
+    members: usize,
+    changes: f64,
+    asked: f64,
+    sent: f64,
+}
+
+impl<'a> Cluster<'a> {
+    async fn start(
+        programs: &Programs,
+        pki: &'a Pki,
+        folder: &Path,
+        count: usize,
+    ) -> anyhow::Result<Cluster<'a>> {
+        let this = std::env::current_exe()?;
+        let arguments =
+            ["members".to_owned(), pki.folder().display().to_string(), count.to_string()];
+        let log = folder.join("members.log");
+        let mut members = Process::start("the members", &log, &this, LOAD, arguments)?;
+        members.ready(STARTUP, async || tally(pki).await.map(drop)).await?;
+
+        let mut arguments = mvp_with_local(pki, MVP, LOCAL);
+        arguments.extend([
+            "--workers=1".to_owned(),
+            "--membership=leases".to_owned(),
+            format!("--peer-advertise-ip={}", MVP.ip()),
+        ]);
+        let log = folder.join("mvp.log");
+        let mut mvp = Process::start("mvp", &log, &programs.mvp, Cores::Proxy, arguments)?;
+        let all_known = async || {
+            let seen = tally(pki).await?.members;
+            ensure!(seen == count, "{seen} of {count} members were asked");
+            let answer = ask(pki, MVP, "GET", &peer_path(100), None).await?;
+            ensure!(answer.status == 200, "{}: {}", answer.status, answer.body);
+            Ok(())
+        };
+        mvp.ready(STARTUP, all_known).await?;
+        Ok(Cluster { pki, _members: members, mvp })
+    }
+
+    /// The main thread is the control loop's, the others serve requests.
+    async fn measure(&self, plan: &Plan, changes: usize) -> anyhow::Result<Figures> {
+        ask(self.pki, LOCAL, "POST", &control_path(changes), None).await?;
+        let (before, started) = (tally(self.pki).await?, Instant::now());
+        let (local, peer) =
+            (self.order(plan, local_path(2_000)), self.order(plan, peer_path(2_000)));
+        let (mut figures, peer) = try_join(local.carry_out(LOAD), peer.carry_out(LOAD)).await?;
+        let (after, seconds) = (tally(self.pki).await?, started.elapsed().as_secs_f64());
+
+        let of = |name: &str| [&figures, &peer].map(|half| half.get(name).copied().unwrap_or(0.0));
+        let sum = |name: &str| of(name).iter().sum::<f64>();
+        // Both loads saw the whole process.
+        let mean = |name: &str| sum(name) / 2.0;
+        let control = mean("main_cpu_share");
+        let requests = sum("requests_per_second");
+        let workers = (mean("cpu_share") - control) * 1e6 / requests.max(1.0);
+        let (failures, unanswered) = (sum("failures"), sum("unanswered"));
+        let [_, peer_p99] = of("p99_us");
+        figures.extend([
+            ("control_cpu_percent".to_owned(), control * 100.0),
+            ("cpu_us_per_request".to_owned(), workers),
+            ("requests_per_second".to_owned(), requests),
+            ("failures".to_owned(), failures),
+            ("unanswered".to_owned(), unanswered),
+            ("peer_p99_us".to_owned(), peer_p99),
+            ("changes_per_minute".to_owned(), (after.changes - before.changes) * 60.0 / seconds),
+            ("asked_per_second".to_owned(), (after.asked - before.asked) / seconds),
+            ("documents_per_minute".to_owned(), (after.sent - before.sent) * 60.0 / seconds),
+        ]);
+        Ok(figures)
+    }
+
+    fn order(&self, plan: &Plan, path: String) -> Order {
+        Order {
+            to: MVP,
+            path,
+            accept: "application/json".to_owned(),
+            etag: None,
+            protocol: Protocol::Http2,
+            connections: 16,
+            streams: 4,
+            // Members that were asked for the first time are over with it.
+            warm_up_seconds: 3.0,
+            seconds: plan.members_seconds,
+            processes: vec![self.mvp.id()],
+            pki: self.pki.folder().to_owned(),
+            kind: Kind::Paced { rate: RATE },
+        }
+    }
+}
+
+async fn tally(pki: &Pki) -> anyhow::Result<Tally> {
+    let answer = ask(pki, LOCAL, "GET", TALLY_PATH, None).await?;
+    Ok(serde_json::from_str(&answer.body)?)
+}
+
+const MVP: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(127, 78, 0, 11)), 6443);
