@@ -20,7 +20,7 @@ use super::{Group, GroupList};
 
 /// Merges what servers say; they come in the order of their IDs.
 pub fn merge<'a>(lists: impl IntoIterator<Item = &'a GroupList>) -> GroupList {
-    let mut groups: HashMap<&str, Arc<Group>> = HashMap::new();
+    let mut groups: HashMap<&str, Merging> = HashMap::new();
     let mut orders: Vec<Vec<&str>> = Vec::new();
     let mut unknown: Vec<(String, String)> = Vec::new();
     let mut known: HashSet<&str> = HashSet::new();
@@ -29,12 +29,9 @@ pub fn merge<'a>(lists: impl IntoIterator<Item = &'a GroupList>) -> GroupList {
         for group in &list.groups {
             match groups.entry(&group.name) {
                 Entry::Vacant(entry) => {
-                    entry.insert(Arc::clone(group));
+                    entry.insert(Merging { merged: Arc::clone(group), steps: Vec::new() });
                 }
-                Entry::Occupied(mut entry) => {
-                    let merged = merge_groups(entry.get(), group);
-                    entry.insert(merged);
-                }
+                Entry::Occupied(mut entry) => entry.get_mut().add(group),
             }
         }
         for (key, value) in &list.unknown {
@@ -44,14 +41,50 @@ pub fn merge<'a>(lists: impl IntoIterator<Item = &'a GroupList>) -> GroupList {
         }
     }
     let order = merge_order(&orders);
-    let groups = order.iter().filter_map(|name| groups.remove(name)).collect();
-    GroupList { groups, etag: None, unknown }
+    let groups = order.iter().filter_map(|name| groups.remove(name)).map(|group| group.merged);
+    GroupList { groups: groups.collect(), etag: None, unknown }
+}
+
+/// A group that is being merged. Servers of one version say the same: what came of it the first time
+/// comes of it each time.
+struct Merging {
+    merged: Arc<Group>,
+    /// What there was, what was added, and what came of it.
+    steps: Vec<[Arc<Group>; 3]>,
+}
+
+impl Merging {
+    fn add(&mut self, group: &Arc<Group>) {
+        if says_the_same(&self.merged, group) {
+            return;
+        }
+        let known = self.steps.iter().find(|[before, added, _]| {
+            before.raw == self.merged.raw
+                && before.legacy == self.merged.legacy
+                && added.raw == group.raw
+                && added.legacy == group.legacy
+        });
+        let after = match known {
+            Some([.., after]) => Arc::clone(after),
+            None => {
+                let after = merge_groups(&self.merged, group);
+                let step = [Arc::clone(&self.merged), Arc::clone(group), Arc::clone(&after)];
+                self.steps.push(step);
+                after
+            }
+        };
+        self.merged = after;
+    }
+}
+
+/// Whether the second has nothing to add.
+fn says_the_same(first: &Group, second: &Group) -> bool {
+    first.raw == second.raw && (second.legacy.is_none() || first.legacy == second.legacy)
 }
 
 /// Merges what two servers say of one group. Servers mostly agree: then nothing is copied.
 pub(super) fn merge_groups(first: &Arc<Group>, second: &Arc<Group>) -> Arc<Group> {
-    let same_legacy = second.legacy.is_none() || first.legacy == second.legacy;
-    if first.raw == second.raw && same_legacy {
+    if says_the_same(first, second) {
         return Arc::clone(first);
     }
     // Both were read before, so both can be taken apart and the outcome can be read again.
@@ -245,4 +278,40 @@ fn united_verbs(first: &Object<'_>, second: &Object<'_>) -> Outcome {
         return Ok("null".to_owned());
     }
     Ok(json::quoted_list(verbs.iter().map(String::as_str)))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::discovery::{Limits, Part, Source};
+
+    /// A server that has `jobs` and its status, with these verbs and that kind.
+    fn server(verb: &str, kind: &str) -> GroupList {
+        let text = format!(
+            r#"{{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[
+            {{"metadata":{{"name":"batch"}},"versions":[{{"version":"v1","resources":[
+            {{"resource":"jobs","scope":"Namespaced","verbs":["{verb}"],"subresources":[
+            {{"subresource":"status","responseKind":{{"kind":"{kind}"}},"verbs":["get"]}}]}}]}}]}}]}}"#
+        );
+        let source = Source { server: "a", document: "/apis" };
+        let parsed = GroupList::parse(source, Part::Apis, Bytes::from(text), &Limits::default());
+        parsed.expect("a document").value
+    }
+
+    /// Of a subresource the last server's entry stands: what came of two is changed by the first
+    /// one said again.
+    #[test]
+    fn what_was_merged_before_is_merged_the_same_again() {
+        let (one, other) = (server("get", "One"), server("list", "Other"));
+        let third = server("watch", "One");
+        let said = [&one, &other, &one, &other, &third, &one, &one, &other, &third];
+        for count in 1..=said.len() {
+            let all = merge(said.iter().copied().take(count));
+            let step_by_step =
+                said.iter().copied().take(count).cloned().reduce(|a, b| merge([&a, &b]));
+            assert_eq!(Some(all), step_by_step, "{count}");
+        }
+    }
 }
