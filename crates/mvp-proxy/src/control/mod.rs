@@ -161,15 +161,21 @@ pub async fn run(
             () = stop.cancelled() => return,
             () = membership.changed() => {}
             () = writer.wanted() => table.want_all(clock.now(), MIN_INTERVAL),
-            Some(Ok((id, address, mut fetched))) = fetches.join_next() => {
-                if let (Some(address), Some(who)) = (&address, &fetched.who) {
-                    membership.answered(address, who);
-                }
-                let trouble = fetched.trouble();
-                let found = std::mem::replace(&mut fetched.extensions, Found::Nothing);
-                extensions.apply(found, trouble.is_none());
-                if table.apply(&id, address, fetched, &metrics) {
-                    writer.note(id, trouble);
+            Some(joined) = fetches.join_next() => {
+                // Of a round in which all are asked at once, many come at once: one snapshot has them.
+                let mut next = Some(joined);
+                while let Some(joined) = next {
+                    next = fetches.try_join_next();
+                    let Ok((id, address, mut fetched)) = joined else { continue };
+                    if let (Some(address), Some(who)) = (&address, &fetched.who) {
+                        membership.answered(address, who);
+                    }
+                    let trouble = fetched.trouble();
+                    let found = std::mem::replace(&mut fetched.extensions, Found::Nothing);
+                    extensions.apply(found, trouble.is_none());
+                    if table.apply(&id, address, fetched, &metrics) {
+                        writer.note(id, trouble);
+                    }
                 }
             }
             () = tokio::time::sleep(next.max(Duration::from_millis(5))) => {}
