@@ -24,7 +24,8 @@ pub fn channel(clock: Clock, first: Snapshot) -> (SnapshotWriter, SnapshotReader
         to_forget: Mutex::default(),
         schemas: Schemas::default(),
     });
-    (SnapshotWriter(Arc::clone(&shared)), SnapshotReader(shared))
+    let writer = SnapshotWriter { shared: Arc::clone(&shared), replaced: Vec::new() };
+    (writer, SnapshotReader(shared))
 }
 
 #[derive(Debug)]
@@ -43,29 +44,36 @@ struct Shared {
 
 /// Publishes snapshots. There is one.
 #[derive(Debug)]
-pub struct SnapshotWriter(Arc<Shared>);
+pub struct SnapshotWriter {
+    shared: Arc<Shared>,
+    /// Those that were replaced while a request had them.
+    replaced: Vec<Arc<Snapshot>>,
+}
 
 impl SnapshotWriter {
     /// Makes a snapshot the current one.
     pub fn publish(&mut self, snapshot: Snapshot) {
         let snapshot = Arc::new(snapshot);
-        self.0.current.store(Arc::clone(&snapshot));
-        self.0.published.send_replace(snapshot);
+        self.replaced.push(self.shared.current.swap(Arc::clone(&snapshot)));
+        self.shared.published.send_replace(snapshot);
+        // Thousands of routes and documents are freed here, and not by the request that happens to
+        // be the last to have them. Nobody can get hold of one that was replaced any more.
+        self.replaced.retain(|replaced| Arc::strong_count(replaced) > 1);
     }
 
     /// The current snapshot.
     pub fn current(&self) -> Arc<Snapshot> {
-        self.0.current.load_full()
+        self.shared.current.load_full()
     }
 
     /// The clock of every timestamp in it.
     pub fn clock(&self) -> Clock {
-        self.0.clock
+        self.shared.clock
     }
 
     /// Notes why a member could not be asked, or that it could.
     pub(crate) fn note(&self, id: Arc<str>, trouble: Option<String>) {
-        let mut troubles = self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut troubles = self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         match trouble {
             Some(trouble) => troubles.insert(id, trouble),
             None => troubles.remove(&id),
@@ -74,12 +82,12 @@ impl SnapshotWriter {
 
     /// Members that are to be forgotten.
     pub(crate) fn to_forget(&self) -> Vec<Arc<str>> {
-        std::mem::take(&mut *self.0.to_forget.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.shared.to_forget.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Ends when a reader wants the views to be refreshed.
     pub async fn wanted(&self) {
-        self.0.wanted.notified().await;
+        self.shared.wanted.notified().await;
     }
 }
 
@@ -166,5 +174,28 @@ impl Clock {
     /// The time.
     pub fn now(&self) -> Timestamp {
         Timestamp::after_start(self.0.elapsed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::{ControlSettings, first_snapshot};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_snapshot_is_never_freed_by_whoever_reads_it() {
+        let clock = Clock::start();
+        let snapshot = || first_snapshot(&ControlSettings::default(), clock);
+        let (mut writer, reader) = channel(clock, snapshot());
+        let (pinned, other) = (reader.load(), reader.load());
+        let freed = Arc::downgrade(&pinned);
+        writer.publish(snapshot());
+        drop(pinned);
+        writer.publish(snapshot());
+        drop(other);
+        assert!(freed.upgrade().is_some(), "its last reader is done with it");
+        writer.publish(snapshot());
+        assert!(freed.upgrade().is_none());
+        assert!(writer.replaced.is_empty());
     }
 }
