@@ -53,7 +53,13 @@ pub(crate) async fn serve(pki: &Pki, count: usize) -> anyhow::Result<()> {
     for index in 0..count {
         for place in 0..PLACES {
             let crowd = Arc::clone(&crowd);
-            let member = move |request| future::ready(crowd.answer(&request, Some(index)));
+            let instance = HeaderValue::try_from(leases::holder(index, address(index, place)))?;
+            let member = move |request| {
+                let mut response = crowd.answer(&request, Some(index));
+                // A gateway says who it is.
+                response.headers_mut().insert("x-mvp-instance", instance.clone());
+                future::ready(response)
+            };
             servers.push(tokio::spawn(serve_at(address(index, place), tls.clone(), member)));
         }
     }

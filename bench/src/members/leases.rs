@@ -37,19 +37,18 @@ impl Leases {
     /// A member gives a sign of life at this address.
     pub(super) fn renew(&self, member: usize, address: SocketAddr) {
         self.put(name(address), |count, lease| {
-            let id = format!("apiserver-{member:02}");
             json!({
                 "metadata": {
                     "labels": {"mixed-version-proxy/member": "true"},
                     "annotations": {
-                        "mixed-version-proxy/id": id,
+                        "mixed-version-proxy/id": id(member),
                         "mixed-version-proxy/address": address.to_string(),
                         "mixed-version-proxy/version": "0.1.0",
                         "mixed-version-proxy/server-version": "1.36.4",
                     },
                 },
                 "spec": {
-                    "holderIdentity": format!("{id}_1"),
+                    "holderIdentity": holder(member, address),
                     "leaseDurationSeconds": 40,
                     "acquireTime": lease.pointer("/spec/acquireTime").unwrap_or(&moment(count)),
                     "renewTime": moment(count),
@@ -137,6 +136,15 @@ impl Leases {
         all.events.push(line.into());
         self.version.send_replace(all.events.len());
     }
+}
+
+fn id(member: usize) -> String {
+    format!("apiserver-{member:02}")
+}
+
+/// The process of a member: another one at each address.
+pub(super) fn holder(member: usize, address: SocketAddr) -> String {
+    format!("{}_{}", id(member), name(address))
 }
 
 fn name(address: SocketAddr) -> String {
