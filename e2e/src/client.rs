@@ -278,13 +278,32 @@ fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
 
 /// A GET without TLS.
 pub(crate) async fn plain(to: SocketAddr, path: &str) -> anyhow::Result<Answer> {
+    let request = Request::get(path).body(Full::default())?;
+    plainly(to, request).await.with_context(|| format!("GET {path} at {to}"))
+}
+
+/// A POST of JSON without TLS, by whoever has this token.
+pub(crate) async fn plain_post(
+    to: SocketAddr,
+    path: &str,
+    token: Option<&str>,
+    body: &Value,
+) -> anyhow::Result<Answer> {
+    let mut request = Request::post(path);
+    if let Some(token) = token {
+        request = request.header(http::header::AUTHORIZATION, token);
+    }
+    let request = request.body(Full::new(Bytes::from(serde_json::to_vec(body)?)))?;
+    plainly(to, request).await.with_context(|| format!("POST {path} at {to}"))
+}
+
+async fn plainly(to: SocketAddr, mut request: Request<Full<Bytes>>) -> anyhow::Result<Answer> {
+    request.headers_mut().insert(http::header::HOST, HeaderValue::from_str(&to.to_string())?);
     let exchange = async {
         let stream = tokio::net::TcpStream::connect(to).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
-        let request = Request::get(path).header(http::header::HOST, to.to_string());
-        whole(sender.send_request(request.body(Full::<Bytes>::default())?).await?).await
+        whole(sender.send_request(request).await?).await
     };
-    let outcome = timeout(DEADLINE, exchange).await;
-    outcome.unwrap_or_else(|_| bail!("no answer")).with_context(|| format!("GET {path} at {to}"))
+    timeout(DEADLINE, exchange).await.unwrap_or_else(|_| bail!("no answer"))
 }

@@ -44,6 +44,8 @@ pub(crate) struct Cluster {
     pub(crate) admin: Client,
     /// The way to the last server, where it can be cut.
     pub(crate) cable: Option<Cable>,
+    /// Whether gateways are told of each other by flags; else they find each other by Leases.
+    listed: bool,
     folder: PathBuf,
     place: Place,
     etcd: Process,
@@ -65,6 +67,7 @@ impl Cluster {
             None => None,
         };
         addresses.extend((0..spec.servers.len()).map(|index| place.behind(index)));
+        addresses.extend((0..spec.servers.len()).map(Place::second));
         let pki = Pki::new(&folder.join("pki"), &addresses)?;
         let admin = pki.user("admin", &["system:masters"])?;
         let admin = Client::with_certificate(&pki.ca(), &admin)?;
@@ -78,6 +81,7 @@ impl Cluster {
             pki,
             admin,
             cable,
+            listed: true,
             place,
         };
         for (index, server) in spec.servers.iter().enumerate() {
@@ -125,9 +129,17 @@ impl Cluster {
 
     /// Starts a gateway that does not run.
     pub(crate) fn start_gateway(&mut self, index: usize) -> anyhow::Result<()> {
-        let all = self.members();
+        let all = self.listed.then(|| self.members());
         let server = self.servers.get_mut(index).context("no such server")?;
-        server.start_gateway(&self.programs, &self.pki, &self.folder, &all)
+        server.start_gateway(&self.programs, &self.pki, &self.folder, all.as_deref())
+    }
+
+    /// From their next start on, gateways are told of each other or are not.
+    pub(crate) fn list_members(&mut self, listed: bool) {
+        if self.listed != listed {
+            self.servers.iter_mut().for_each(Server::kill_gateway);
+        }
+        self.listed = listed;
     }
 
     /// One more gateway beside a server, with other flags, until it is dropped.
@@ -138,7 +150,8 @@ impl Cluster {
     ) -> anyhow::Result<(Process, SocketAddr)> {
         let server = self.server(beside)?;
         let (port, admin_port) = (7443, 7480);
-        let mut arguments = server.gateway_arguments(&self.pki, &self.members(), port, admin_port);
+        let mut arguments =
+            server.gateway_arguments(&self.pki, Some(&self.members()), port, admin_port);
         change(&mut arguments);
         let log = self.folder.join(format!("{beside}.another.mvp.log"));
         let process = Process::start("mvp-another", &log, &self.programs.mvp, arguments)?;
@@ -149,8 +162,17 @@ impl Cluster {
         self.servers.iter().map(|server| (server.id(), server.as_peer())).collect()
     }
 
-    /// Waits until every gateway tells the same of the cluster.
+    /// Waits until every gateway knows every other, and tells the same of the cluster.
     pub(crate) async fn agreed(&self) -> anyhow::Result<()> {
+        until("the gateways know each other", Duration::from_secs(30), async || {
+            for (server, other) in self.pairs() {
+                let known = server.knows(other.through()).await?;
+                let present = known.get("present").is_some_and(|present| present == true);
+                ensure!(present, "{} of {}: {known}", server.name(), other.name());
+            }
+            Ok(Some(()))
+        })
+        .await?;
         let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
         until("the gateways agree on /apis", Duration::from_secs(30), async || {
             let mut seen = Vec::new();
@@ -162,6 +184,16 @@ impl Cluster {
             Ok(seen.windows(2).all(|pair| matches!(pair, [a, b] if a == b)).then_some(()))
         })
         .await
+    }
+
+    /// Each gateway, with each other one.
+    fn pairs(&self) -> impl Iterator<Item = (&Server, &Server)> {
+        let gateways = || self.servers.iter().filter(|server| !server.spec.bare);
+        let others = move |one: &Server| {
+            let name = one.name();
+            gateways().filter(move |other| other.name() != name)
+        };
+        gateways().flat_map(move |one| others(one).map(move |other| (one, other)))
     }
 
     /// The server of that name.
@@ -188,6 +220,11 @@ impl Cluster {
     /// An address that certificates of servers are good for, and that no server has.
     pub(crate) fn spare_address(&self) -> IpAddr {
         self.place.etcd().ip()
+    }
+
+    /// An address of IPv6 that certificates of servers are good for, and that no interface has yet.
+    pub(crate) fn second_address(&self, index: usize) -> IpAddr {
+        Place::second(index)
     }
 
     /// Where an extension server of a case can listen.

@@ -1,24 +1,38 @@
 //! A load balancer that knows nothing of versions: it passes bytes on, each connection to the next
-//! target that takes it. Entry item: [`Relay::start`].
+//! target that takes it, of those that are ready if it asks. Entry item: [`Relay::start`].
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use anyhow::Context;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::client::plain;
+
+const HEALTH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A load balancer that is running.
 pub(crate) struct Relay {
     address: SocketAddr,
-    targets: watch::Sender<Vec<SocketAddr>>,
-    task: JoinHandle<()>,
+    targets: watch::Sender<Targets>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// Where it leads.
+#[derive(Clone)]
+struct Targets {
+    all: Vec<SocketAddr>,
+    /// Changes when what is open is to be cut.
+    generation: u32,
 }
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        self.task.abort();
+        self.tasks.iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -26,8 +40,9 @@ impl Relay {
     pub(crate) async fn start(at: IpAddr, targets: &[SocketAddr]) -> anyhow::Result<Relay> {
         let listener = TcpListener::bind((at, 0)).await.context("cannot listen")?;
         let address = listener.local_addr()?;
-        let (sender, receiver) = watch::channel(targets.to_vec());
-        Ok(Relay { address, targets: sender, task: tokio::spawn(serve(listener, receiver)) })
+        let targets = Targets { all: targets.to_vec(), generation: 0 };
+        let (targets, receiver) = watch::channel(targets);
+        Ok(Relay { address, targets, tasks: vec![tokio::spawn(serve(listener, receiver))] })
     }
 
     /// Where clients find it.
@@ -37,11 +52,33 @@ impl Relay {
 
     /// Leads elsewhere from now on. What is open is cut, as when an address moves to another host.
     pub(crate) fn lead_to(&self, target: SocketAddr) {
-        self.targets.send_replace(vec![target]);
+        self.targets.send_modify(|targets| {
+            targets.all = vec![target];
+            targets.generation += 1;
+        });
+    }
+
+    /// From now on new connections go to those targets only that say to be ready, over plain HTTP at
+    /// the other address of each.
+    pub(crate) fn ask_whether_ready(&mut self, targets: Vec<(SocketAddr, SocketAddr)>) {
+        let leads = self.targets.clone();
+        self.tasks.push(tokio::spawn(async move {
+            loop {
+                let mut ready = Vec::new();
+                for (target, admin) in &targets {
+                    let said = timeout(Duration::from_secs(1), plain(*admin, "/readyz")).await;
+                    if said.is_ok_and(|said| said.is_ok_and(|said| said.status == 200)) {
+                        ready.push(*target);
+                    }
+                }
+                leads.send_modify(|leads| leads.all = ready);
+                sleep(HEALTH_INTERVAL).await;
+            }
+        }));
     }
 }
 
-async fn serve(listener: TcpListener, targets: watch::Receiver<Vec<SocketAddr>>) {
+async fn serve(listener: TcpListener, targets: watch::Receiver<Targets>) {
     let mut turn = 0;
     while let Ok((client, _)) = listener.accept().await {
         tokio::spawn(pass(client, turn, targets.clone()));
@@ -50,8 +87,8 @@ async fn serve(listener: TcpListener, targets: watch::Receiver<Vec<SocketAddr>>)
 }
 
 /// Passes bytes on until one side ends, the targets change, or the relay is gone.
-async fn pass(mut client: TcpStream, turn: usize, mut targets: watch::Receiver<Vec<SocketAddr>>) {
-    let all = targets.borrow_and_update().clone();
+async fn pass(mut client: TcpStream, turn: usize, mut targets: watch::Receiver<Targets>) {
+    let Targets { all, generation } = targets.borrow().clone();
     let connected = async {
         for target in all.iter().cycle().skip(turn % all.len().max(1)).take(all.len()) {
             if let Ok(server) = TcpStream::connect(target).await {
@@ -67,6 +104,6 @@ async fn pass(mut client: TcpStream, turn: usize, mut targets: watch::Receiver<V
     };
     tokio::select! {
         () = passed => {}
-        _ = targets.changed() => {}
+        _ = targets.wait_for(|now| now.generation != generation) => {}
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct Case {
 /// When a case is run. One that is named is run in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
-    /// At every change: all of these together take ten minutes at the most.
+    /// At every change: all of these together take a quarter of an hour at the most.
     Default,
     /// With `--full` only.
     Full,
@@ -68,17 +68,21 @@ pub(crate) enum Setting {
     /// Kubernetes' own proxy on in every server; one has no gateway, another is known to it by its
     /// gateway. Each has what no other has.
     Interop,
+    /// Two servers that record what they serve in StorageVersions; the new one says to nobody where
+    /// it is.
+    Recorded,
     /// Servers of four versions, from the newest to the oldest that can be had.
     Versions,
 }
 
 impl Setting {
-    const ALL: [Setting; 6] = [
+    const ALL: [Setting; 7] = [
         Setting::Mixed,
         Setting::Rolling,
         Setting::Cable,
         Setting::Native,
         Setting::Interop,
+        Setting::Recorded,
         Setting::Versions,
     ];
 
@@ -132,6 +136,21 @@ impl Setting {
                 let c = ServerSpec::new("c", Minor::V1_36, "batch/v1=false,policy/v1=false");
                 let servers = vec![a, b, c];
                 ClusterSpec { name: "interop", servers, native_proxy: true, cable: false }
+            }
+            Setting::Recorded => {
+                let (api, gates) = (
+                    "internal.apiserver.k8s.io/v1alpha1=true",
+                    "--feature-gates=APIServerIdentity=true,StorageVersionAPI=true",
+                );
+                let mut a = ServerSpec::new("a", Minor::V1_34, api);
+                a.flags.push(gates.to_owned());
+                let more = format!("{api},scheduling.k8s.io/v1alpha2=true");
+                let mut b = ServerSpec::new("b", Minor::V1_36, &more);
+                let more = "GenericWorkload=true,UnknownVersionInteroperabilityProxy=false";
+                b.flags.push(format!("{gates},{more}"));
+                b.bare = true;
+                let servers = vec![a, b];
+                ClusterSpec { name: "recorded", servers, native_proxy: false, cable: false }
             }
             Setting::Versions => {
                 let none = "flowcontrol.apiserver.k8s.io/v1=false";

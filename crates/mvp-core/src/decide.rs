@@ -122,7 +122,7 @@ pub fn decide<'a>(
     snapshot: &'a Snapshot,
     asked: Asked<'a>,
 ) -> Decision<'a> {
-    let case = Case { snapshot, asked };
+    let case = Case { request, snapshot, asked };
     if snapshot.local().is_none() && asked.origin != Origin::Client {
         return refuse(Reason::NotPassedOn);
     }
@@ -135,6 +135,7 @@ pub fn decide<'a>(
 }
 
 struct Case<'a> {
+    request: &'a RequestInfo<'a>,
     snapshot: &'a Snapshot,
     asked: Asked<'a>,
 }
@@ -246,6 +247,9 @@ impl<'a> Case<'a> {
         if opaque && unconfirmed {
             return refuse(Reason::Unconfirmed);
         }
+        if opaque && self.is_recorded() {
+            return refuse(Reason::Recorded);
+        }
         self.unlisted(part, unlisted_not_found)
     }
 
@@ -308,6 +312,9 @@ impl<'a> Case<'a> {
         let mut unconfirmed = self.snapshot.unconfirmed(part, asked.arrived);
         if self.snapshot.awaits_members() || unconfirmed.next().is_some() {
             return refuse(Reason::Unconfirmed);
+        }
+        if self.is_recorded() {
+            return refuse(Reason::Recorded);
         }
         Decision {
             action: Action::PassNotFound,
@@ -392,6 +399,14 @@ impl<'a> Case<'a> {
             (Some(_), _) => Action::AskLocal,
         };
         Decision { action, on_not_found, reason, listed: false }
+    }
+
+    /// Whether it is written down that somebody serves it who cannot be asked. Kept out of the way of
+    /// what is decided for nearly every request.
+    #[cold]
+    #[inline(never)]
+    fn is_recorded(&self) -> bool {
+        self.snapshot.recorded(self.request).next().is_some()
     }
 
     fn local_is_unseen(&self, part: Part) -> bool {

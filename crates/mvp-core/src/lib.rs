@@ -11,6 +11,7 @@ pub mod discovery;
 pub mod member;
 pub mod not_found;
 pub mod openapi;
+pub mod recorded;
 pub mod request;
 pub mod snapshot;
 mod time;

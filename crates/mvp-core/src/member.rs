@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::Timestamp;
 use crate::discovery::{GroupList, Part};
 use crate::openapi::Index;
+use crate::recorded::Recorded;
 
 /// A server of the cluster.
 #[derive(Debug, Clone)]
@@ -58,6 +59,8 @@ pub struct View {
     pub openapi: Option<Arc<Index>>,
     /// What `/version` said.
     pub release: Option<Release>,
+    /// What is written down somewhere that it serves: a witness as long as itself was not heard.
+    pub recorded: Option<Arc<Recorded>>,
 }
 
 /// A document of a member, and when it was last true.

@@ -16,7 +16,8 @@ use crate::discovery::Part;
 use crate::discovery::negotiate::Form;
 use crate::member::{Member, Presence, ViewState};
 use crate::openapi::OpenApi;
-use crate::request::{DiscoveryPath, ResourceRequest};
+use crate::recorded::Recorded;
+use crate::request::{DiscoveryPath, OpenApiPath, RequestInfo, ResourceRequest};
 use documents::MergedPart;
 use routes::Routes;
 
@@ -213,6 +214,53 @@ impl Snapshot {
                 *entry.accountable.of(part) && !confirmed_since(entry, part, since)
             })
             .map(|entry| &entry.member)
+    }
+
+    /// The members that are recorded to serve what a request is for, which nobody lists, and whose
+    /// own word on that half of the API surface was never heard. A record knows no subresources: of
+    /// a resource that somebody lists it says nothing new.
+    pub fn recorded(&self, request: &RequestInfo<'_>) -> impl Iterator<Item = &Member> {
+        let part = match request {
+            RequestInfo::Resource(request) => Part::of_group(&request.group),
+            RequestInfo::Discovery(path) => path.part(),
+            RequestInfo::OpenApi(OpenApiPath::V3Document(key)) if !key.starts_with("apis/") => {
+                Part::Api
+            }
+            _ => Part::Apis,
+        };
+        let says = move |recorded: &Recorded| match request {
+            RequestInfo::Resource(request) => {
+                recorded.has(&request.group, &request.version, &request.resource)
+                    && self.route(request).is_none()
+            }
+            RequestInfo::Discovery(DiscoveryPath::Group(group)) => recorded.has_group(group),
+            RequestInfo::Discovery(DiscoveryPath::GroupVersion(group, version)) => {
+                recorded.has_version(group, version)
+            }
+            RequestInfo::OpenApi(OpenApiPath::V3Document(key)) => match key.split_once('/') {
+                Some(("apis", group_version)) => group_version
+                    .split_once('/')
+                    .is_some_and(|(group, version)| recorded.has_version(group, version)),
+                Some(("api", version)) => recorded.has_version("", version),
+                _ => false,
+            },
+            _ => false,
+        };
+        self.members().filter(move |member| {
+            member.view.part(part).is_none() && member.view.recorded.as_deref().is_some_and(says)
+        })
+    }
+
+    /// The members that list a resource, the newest first.
+    pub fn listing(
+        &self,
+        group: &str,
+        version: &str,
+        resource: &str,
+    ) -> impl Iterator<Item = &Member> {
+        let route = self.routes.find(group, version, resource);
+        let providers = route.into_iter().flat_map(|route| route.providers(""));
+        providers.filter_map(|provider| self.member(provider.member as usize))
     }
 
     /// A merged discovery document. Nothing where no member serves what it would describe, or

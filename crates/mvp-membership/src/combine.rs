@@ -18,6 +18,19 @@ use turns::Turns;
 /// Heartbeats and the passing of time are looked at so often; all else at once.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
+/// So long it is known who answered at an address, claimed or not: whoever takes away the claim of a
+/// member for a moment does not make a stranger of it.
+const KNOWN_FOR: Duration = Duration::from_secs(600);
+/// No cluster comes near this.
+const MAX_KNOWN: usize = 4096;
+
+/// Who answered at an address, and when it last did.
+#[derive(Debug)]
+struct Answer {
+    who: Who,
+    at: Timestamp,
+}
+
 /// Ourselves, who are nobody's peer.
 #[derive(Debug, Clone, Default)]
 pub struct Own {
@@ -75,11 +88,20 @@ struct State {
     /// Until when what was heard of a member counts for nothing.
     forgotten: BTreeMap<Arc<str>, Timestamp>,
     conflicts: BTreeSet<Conflict>,
-    /// Who answered at an address that somebody claims.
-    answered: BTreeMap<Arc<str>, Who>,
+    /// Who answered at which address.
+    answered: BTreeMap<Arc<str>, Answer>,
     turns: Turns,
-    /// The members, and when they were looked at; nothing after a change.
-    looked: Option<(Timestamp, Vec<MemberRecord>)>,
+    /// What came of the last look; nothing after a change.
+    looked: Option<Looked>,
+}
+
+/// Who the members were at one moment.
+#[derive(Debug)]
+struct Looked {
+    at: Timestamp,
+    members: Vec<MemberRecord>,
+    /// Whether these are all.
+    complete: bool,
 }
 
 /// A hold on a [`Combined`] that went to the control loop.
@@ -100,15 +122,11 @@ impl Combined {
         Handle { sources: self.sources.clone(), shared: Arc::clone(&self.shared) }
     }
 
-    fn look(&self, state: &mut State, now: Timestamp) -> Vec<MemberRecord> {
+    fn look(&self, state: &mut State, now: Timestamp) -> Looked {
         let all: Vec<Claims> =
             self.sources.iter().map(|source| source.claims.borrow().clone()).collect();
         let claims = || all.iter().flat_map(|source| &source.claims);
-        if !state.answered.is_empty() {
-            let claimed: BTreeSet<_> =
-                claims().filter_map(|claim| claim.address.as_ref()).collect();
-            state.answered.retain(|address, _| claimed.contains(address));
-        }
+        state.answered.retain(|_, answer| now.since(answer.at) <= KNOWN_FOR);
         state.forgotten.retain(|name, _| claims().any(|claim| claim.is_named(name)));
         let (own, answered, forgotten) = (&self.shared.own, &state.answered, &state.forgotten);
         let Merged { members, conflicts } = merge(&all, &Known { own, answered, forgotten, now });
@@ -116,27 +134,33 @@ impl Combined {
             tracing::error!("{conflict}");
         }
         state.conflicts = conflicts;
-        state.turns.choose(members, now)
+        let members = state.turns.choose(members, now);
+        let complete = all.iter().all(|source| source.read) && !state.turns.are_due();
+        Looked { at: now, members, complete }
+    }
+
+    /// What came of the last look, or of one now.
+    fn looked<T>(&self, take: impl FnOnce(&Looked) -> T) -> T {
+        let now = self.shared.clock.now();
+        let mut state = self.shared.state();
+        if let Some(looked) = &state.looked
+            && now.since(looked.at) < LOOK_INTERVAL
+        {
+            return take(looked);
+        }
+        let looked = self.look(&mut state, now);
+        take(state.looked.insert(looked))
     }
 }
 
 impl Membership for Combined {
     fn members(&self) -> Vec<MemberRecord> {
-        let now = self.shared.clock.now();
-        let mut state = self.shared.state();
-        match &state.looked {
-            Some((at, members)) if now.since(*at) < LOOK_INTERVAL => members.clone(),
-            _ => {
-                let members = self.look(&mut state, now);
-                state.looked = Some((now, members.clone()));
-                members
-            }
-        }
+        self.looked(|looked| looked.members.clone())
     }
 
+    /// Of the same look as the members, if that was a moment ago.
     fn complete(&self) -> bool {
-        self.sources.iter().all(|source| source.claims.borrow().read)
-            && !self.shared.state().turns.are_due()
+        self.looked(|looked| looked.complete)
     }
 
     async fn changed(&mut self) {
@@ -157,13 +181,19 @@ impl Membership for Combined {
     }
 
     fn answered(&mut self, address: &Arc<str>, who: &Who) {
+        let at = self.shared.clock.now();
         let mut state = self.shared.state();
-        if state.answered.get(address) != Some(who) {
-            if *who == Who::Ourselves {
-                tracing::warn!("a member at {address} is this gateway itself, and nobody's peer");
+        let full = state.answered.len() >= MAX_KNOWN;
+        match state.answered.get_mut(address) {
+            Some(answer) if answer.who == *who => answer.at = at,
+            None if full => {}
+            _ => {
+                if *who == Who::Ourselves {
+                    tracing::warn!("a member at {address} is this gateway itself, nobody's peer");
+                }
+                state.answered.insert(Arc::clone(address), Answer { who: who.clone(), at });
+                state.looked = None;
             }
-            state.answered.insert(Arc::clone(address), who.clone());
-            state.looked = None;
         }
     }
 }

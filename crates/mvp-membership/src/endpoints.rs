@@ -41,8 +41,8 @@ struct Known {
 impl Known {
     fn take(&mut self, change: Change<Slice>, now: Timestamp) -> Claims {
         match change {
-            Change::Listed(slices) => {
-                self.read = true;
+            Change::Listed(slices, is_all) => {
+                self.read |= is_all;
                 let named = |slice: &Slice| (slice.metadata.name.clone(), slice.addresses());
                 self.slices = slices.iter().map(named).collect();
             }
@@ -58,7 +58,8 @@ impl Known {
             }
             Change::Deaf(error) => {
                 self.deaf_since.get_or_insert(now);
-                self.problem = self.trouble.cannot("read", OBJECTS, &error);
+                let problem = self.trouble.cannot("read", OBJECTS, &error);
+                self.problem = problem.or(self.problem.take());
             }
         }
         let before = std::mem::take(&mut self.since);
@@ -191,7 +192,7 @@ mod tests {
             (["10.0.0.1:6443"].map(str::to_owned), ["10.0.0.2:6443"].map(str::to_owned));
         let both = [&one[..], &two[..]].concat();
         let listed = vec![slice("a", &["10.0.0.2", "10.0.0.1", "127.0.0.1", "x"], None)];
-        assert_eq!(take(Change::Listed(listed)), (both.clone(), false, None));
+        assert_eq!(take(Change::Listed(listed, true)), (both.clone(), false, None));
         let six = slice("b", &["fd00::1"], Some(true));
         assert_eq!(take(Change::Applied(six)).0.last().unwrap(), "[fd00::1]:6443");
         let gone = slice("b", &[], None);
@@ -205,7 +206,7 @@ mod tests {
         assert!(problem.unwrap().contains("EndpointSlices"));
         let unready = slice("a", &["10.0.0.1"], Some(false));
         assert_eq!(take(Change::Applied(unready)).0, [""; 0]);
-        assert_eq!(take(Change::Listed(vec![slice("a", &["10.0.0.1"], None)])).0, one);
+        assert_eq!(take(Change::Listed(vec![slice("a", &["10.0.0.1"], None)], true)).0, one);
         assert_eq!(take(Change::Hears).2, None);
     }
 }

@@ -8,12 +8,14 @@ mod connect;
 mod keep;
 mod read;
 mod stored;
+#[cfg(test)]
+mod tests;
+mod trouble;
 
-pub use connect::{Etcd, TlsSource};
+pub use connect::{Etcd, Tls};
 pub use keep::announce;
 pub use read::read;
-
-use tonic::Code;
+pub use trouble::Trouble;
 
 /// What the compiler makes of the protocols.
 #[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::unwrap_used)]
@@ -30,16 +32,3 @@ mod proto {
 const OWN: &str = "mixed-version-proxy";
 /// Where kube-apiservers keep theirs.
 const SERVERS: &str = "peerserverleases";
-
-/// What an operator has to mend, if it is that.
-fn explained(status: &tonic::Status) -> Option<String> {
-    let denied = matches!(status.code(), Code::PermissionDenied | Code::Unauthenticated)
-        // Of a server that verifies certificates itself.
-        || status.message().contains("permission denied");
-    denied.then(|| {
-        format!(
-            "etcd does not let us in ({}); see --etcd-certfile and what its user may do",
-            status.message()
-        )
-    })
-}

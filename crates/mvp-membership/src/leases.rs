@@ -35,9 +35,6 @@ const ADDRESS: &str = "mixed-version-proxy/address";
 const IDENTITY: &str = "apiserver.kubernetes.io/identity=kube-apiserver";
 const PEER_ADDRESS: &str = "kubernetes.io/peer-advertise-address";
 
-/// No cluster comes near this. Of more the eldest count, by the time that the API server gave them.
-const MAX_LEASES: usize = 2000;
-
 /// What was seen of Leases, by their names.
 #[derive(Debug, Clone, Default)]
 pub struct Board(Arc<Mutex<Noted>>);
@@ -46,7 +43,6 @@ pub struct Board(Arc<Mutex<Noted>>);
 struct Noted {
     beats: Heartbeats<Seen>,
     trouble: Trouble,
-    too_many: bool,
 }
 
 /// A Lease that was seen.
@@ -118,7 +114,7 @@ impl Board {
         claims: &watch::Sender<Claims>,
     ) {
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Noted { beats, trouble, too_many } = &mut *noted;
+        let Noted { beats, trouble } = &mut *noted;
         let (mut problem, mut read) = {
             let claims = claims.borrow();
             (claims.problem.clone(), claims.read)
@@ -135,8 +131,8 @@ impl Board {
             beats.see(&name, &lease.spec.renew_time, seen, now);
         };
         match change {
-            Change::Listed(leases) => {
-                read = true;
+            Change::Listed(leases, is_all) => {
+                read |= is_all;
                 let names: BTreeSet<&str> =
                     leases.iter().map(|lease| lease.metadata.name.as_str()).collect();
                 beats.retain(|name| names.contains(name));
@@ -167,18 +163,7 @@ impl Board {
                 seniority: Arc::clone(&said.seniority),
             })
         });
-        let mut all: Vec<Claim> = all.collect();
-        let before = std::mem::replace(too_many, all.len() > MAX_LEASES);
-        if *too_many {
-            if !before {
-                let count = all.len();
-                tracing::warn!(
-                    "there are {count} Leases of members; the {MAX_LEASES} eldest count"
-                );
-            }
-            all.sort_by(|a, b| a.seniority.cmp(&b.seniority));
-            all.truncate(MAX_LEASES);
-        }
+        let all = all.collect();
         publish(claims, Claims { claims: all, read, deaf_since: beats.deaf_since(), problem });
     }
 

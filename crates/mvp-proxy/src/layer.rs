@@ -19,6 +19,7 @@ use http_body::Body as HttpBody;
 use mvp_core::decide::{Action, Asked, Decision, Denial, LocalHealth, OnNotFound, Origin, Reason};
 use mvp_core::discovery::Part;
 use mvp_core::discovery::negotiate::{Form, asks_nopeer};
+use mvp_core::member::Member;
 use mvp_core::request::DiscoveryPath;
 use mvp_core::{RequestInfo, Snapshot, Timestamp, decide};
 use tower_layer::Layer;
@@ -238,6 +239,7 @@ impl Exchange<'_> {
                 Action::Refuse => {
                     let named = match decision.reason {
                         Reason::Unconfirmed => self.quiet(&info, &snapshot),
+                        Reason::Recorded => ids(snapshot.recorded(&info)),
                         _ => denied.names(),
                     };
                     let mut response = self.refuse(&info, &decision, &named);
@@ -349,8 +351,7 @@ impl Exchange<'_> {
             RequestInfo::Discovery(DiscoveryPath::GroupVersion(group, _)) => Part::of_group(group),
             _ => Part::Apis,
         };
-        let members = snapshot.unconfirmed(part, self.arrived);
-        members.map(|member| member.id.to_string()).collect()
+        ids(snapshot.unconfirmed(part, self.arrived))
     }
 
     fn resolve(&self) -> RequestInfo<'_> {
@@ -465,6 +466,10 @@ impl Exchange<'_> {
         let outcome = Outcome { info, decision, member, status, arrived: self.arrived, parts };
         self.shared.metrics.record(&outcome, self.shared.reader.now());
     }
+}
+
+fn ids<'a>(members: impl Iterator<Item = &'a Member>) -> Vec<String> {
+    members.map(|member| member.id.to_string()).collect()
 }
 
 /// The response of a service that is ready to be called.

@@ -101,6 +101,8 @@ pub(crate) struct Check {
     pub name: String,
     /// Why it fails; nothing when it passes.
     pub problem: Option<String>,
+    /// What should be known even so.
+    pub remark: Option<String>,
 }
 
 const INDEX: &str = "mvp, the Mixed Version Proxy for Kubernetes
@@ -129,11 +131,12 @@ async fn readyz(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Respon
         return text(StatusCode::OK, "ok");
     }
     let mut body = String::new();
-    for Check { name, problem } in &checks {
+    for Check { name, problem, remark } in &checks {
         // Writing to a string does not fail.
-        let _ = match problem {
-            None => writeln!(body, "[+]{name} ok"),
-            Some(problem) => writeln!(body, "[-]{name} failed: {problem}"),
+        let _ = match (problem, remark) {
+            (None, None) => writeln!(body, "[+]{name} ok"),
+            (None, Some(remark)) => writeln!(body, "[+]{name} ok, but {remark}"),
+            (Some(problem), _) => writeln!(body, "[-]{name} failed: {problem}"),
         };
     }
     let (status, verdict) = match ready {
@@ -187,7 +190,7 @@ async fn not_found() -> Response {
 }
 
 async fn method_not_allowed() -> Response {
-    text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered here\n")
+    text(StatusCode::METHOD_NOT_ALLOWED, "not answered with this method; see / for what is here\n")
 }
 
 fn text(status: StatusCode, body: impl Into<String>) -> Response {
@@ -224,6 +227,7 @@ mod tests {
         let check = |name: &str, problem: Option<&str>| Check {
             name: name.to_owned(),
             problem: problem.map(str::to_owned),
+            remark: None,
         };
         Admin {
             readiness: Arc::new(move || vec![check("listener", None), check("local", problem)]),
@@ -329,7 +333,10 @@ mod tests {
         let (code, _, text) = ask(admin(None), Method::GET, "/healthz/").await;
         assert_eq!((code.as_u16(), text.as_str()), (404, "not found; see / for what is here\n"));
         let (code, response, text) = ask(admin(None), Method::POST, "/livez").await;
-        assert_eq!((code.as_u16(), text.as_str()), (405, "only GET and HEAD are answered here\n"));
+        assert_eq!(
+            (code.as_u16(), text.as_str()),
+            (405, "not answered with this method; see / for what is here\n")
+        );
         assert_eq!(response.headers()["allow"], "GET,HEAD");
         let (code, _, text) = ask(admin(None), Method::HEAD, "/readyz").await;
         assert_eq!((code, text.as_str()), (StatusCode::OK, ""));

@@ -9,6 +9,7 @@ mod etcd;
 pub(crate) mod peers_file;
 pub(crate) mod pem;
 mod server_id;
+mod service;
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
@@ -90,6 +91,8 @@ pub(crate) struct Peers {
     pub membership: Vec<MembershipSource>,
     /// The servers that a load balancer stands before.
     pub servers: Vec<ServerUrl>,
+    /// Where one is asked for them, if none of them is named.
+    pub seed: Option<ServerUrl>,
     /// Those that flags name; IDs differ from each other and from ours.
     pub named: Vec<Peer>,
     /// Those that a file names, which may change.
@@ -151,15 +154,28 @@ impl ServeConfig {
         }
         let peer_ca = files.authorities("peer-ca-file", args.peer_ca_file)?;
         let local_ca = files.authorities("local-ca-file", args.local_ca_file)?;
+        let finds_servers = args.membership.contains(&MembershipSource::Endpoints);
+        let mut seed = None;
         let local = match (args.local_server, args.servers.is_empty()) {
             (Some(_), false) => {
                 let sentence = "given with --local-server; stand beside one server, or before all";
                 return Err(Mistake::usage(origins.name("servers"), sentence));
             }
-            (None, true) => {
+            (None, true) if !finds_servers => {
                 let what = "the API server to stand beside, as https://HOST:PORT, or --servers to \
                             stand before";
                 return Err(required("local-server", what));
+            }
+            (None, _) if peer_ca.is_none() => {
+                return Err(required("peer-ca-file", "the CAs to verify the servers with"));
+            }
+            (None, true) => {
+                let found = service::of_environment(&|name| std::env::var(name).ok());
+                seed = Some(found.map_err(|missing| {
+                    let what = format!("a server by which the others are found: {missing}");
+                    required("servers", &what)
+                })?);
+                None
             }
             (Some(url), true) => {
                 let ca = local_ca.or_else(|| peer_ca.clone()).ok_or_else(|| {
@@ -167,9 +183,6 @@ impl ServeConfig {
                 })?;
                 let id = args.server_id.map_or_else(server_id::of_this_host, Ok)?;
                 Some(LocalServer { id, url, ca })
-            }
-            (None, false) if peer_ca.is_none() => {
-                return Err(required("peer-ca-file", "the CAs to verify the --servers with"));
             }
             (None, false) => None,
         };
@@ -212,6 +225,9 @@ impl ServeConfig {
         let named = !args.peer.is_empty() || peers_file.is_some() || local.is_none();
         let membership = match (&*args.membership, interoperability && peer_ca.is_some()) {
             (_, false) => Vec::new(),
+            ([], true) if named && etcd.is_some() => {
+                vec![MembershipSource::Static, MembershipSource::Etcd]
+            }
             ([], true) if named => vec![MembershipSource::Static],
             ([], true) if etcd.is_some() => vec![MembershipSource::Etcd],
             ([], true) => vec![MembershipSource::Leases],
@@ -231,7 +247,8 @@ impl ServeConfig {
             if local.is_none() {
                 let sentence = "who stands before all servers is no member, and announces itself \
                                 nowhere; use static, endpoints or both";
-                return Err(Mistake::usage(origins.name("membership"), sentence));
+                let key = if args.membership.is_empty() { "etcd-servers" } else { "membership" };
+                return Err(Mistake::usage(origins.name(key), sentence));
             }
             let given = args.peer_advertise_ip.is_some() || args.advertise_address.is_some();
             address::announced(advertise, given, origins)?;
@@ -248,6 +265,7 @@ impl ServeConfig {
                 ca: peer_ca,
                 membership,
                 servers: args.servers,
+                seed,
                 named: args.peer,
                 file: peers_file,
                 forget_after: args.forget_after,
@@ -319,6 +337,11 @@ impl ServeConfig {
                 "no --peer-ca-file: the local server's APIs only, nothing is merged or sent to \
                  peers{ignored}"
             ));
+        }
+        if self.peers.etcd.is_some() && !self.peers.membership.contains(&MembershipSource::Etcd) {
+            self.warnings.push(
+                "--etcd-servers is not used: add etcd to --membership, or leave it out".to_owned(),
+            );
         }
         if !self.admin.ip().is_loopback() {
             self.warnings.push(format!(

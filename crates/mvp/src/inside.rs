@@ -14,7 +14,7 @@ use crate::admin::Check;
 /// Fails from the signal to end on, whatever else there is to say.
 pub(crate) fn shutdown(leaving: bool) -> Check {
     let problem = leaving.then(|| "the process is shutting down".to_owned());
-    Check { name: "shutdown".to_owned(), problem }
+    Check { name: "shutdown".to_owned(), problem, remark: None }
 }
 
 /// Whether no member has to be seen for the first time any more.
@@ -60,10 +60,8 @@ pub(crate) fn readiness(reader: &SnapshotReader, state: &LocalState) -> Vec<Chec
         })
         .collect();
     let members = (!unseen.is_empty()).then(|| format!("not seen yet: {}", unseen.join(", ")));
-    vec![
-        Check { name: if beside { "local-server" } else { "servers" }.to_owned(), problem: local },
-        Check { name: "members".to_owned(), problem: members },
-    ]
+    let check = |name: &str, problem| Check { name: name.to_owned(), problem, remark: None };
+    vec![check(if beside { "local-server" } else { "servers" }, local), check("members", members)]
 }
 
 /// The snapshot, for people who want to know why.
@@ -88,6 +86,11 @@ pub(crate) fn described(snapshot: &Snapshot, now: Timestamp, conflicts: &[Confli
                     })
                 })
             };
+            let recorded = member.view.recorded.as_deref().map(|recorded| {
+                let resources =
+                    recorded.iter().map(|(g, v, resource)| format!("{g}/{v}/{resource}"));
+                resources.collect::<Vec<_>>()
+            });
             let state = match snapshot.view_state(&member.id) {
                 Some(ViewState::Fresh) => json!("Fresh"),
                 Some(ViewState::Stale(age)) => json!({ "Stale": age.as_secs_f64() }),
@@ -104,6 +107,7 @@ pub(crate) fn described(snapshot: &Snapshot, now: Timestamp, conflicts: &[Confli
                 "view": state,
                 "api": part(Part::Api),
                 "apis": part(Part::Apis),
+                "recorded": recorded,
             })
         })
         .collect();

@@ -1,12 +1,14 @@
 //! From configuration to members: the sources that were asked for, as one. Entry: [`start`].
 
+mod witness;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mvp_core::Snapshot;
 use mvp_core::discovery::Part;
-use mvp_membership::etcd::{self, Etcd};
+use mvp_membership::etcd::{self, Etcd, Tls, Trouble};
 use mvp_membership::leases::{self, Announcement, Board, OwnLease};
 use mvp_membership::{Claims, Combined, Handle, Own, Source, endpoints};
 use mvp_proxy::LocalSlot;
@@ -18,6 +20,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::Check;
 use crate::config::{MembershipSource, ServeConfig};
+
+pub(crate) use witness::{Seed, Witness};
 
 /// How long the end waits until the others know of it.
 const LEAVES_WITHIN: Duration = Duration::from_secs(3);
@@ -32,11 +36,13 @@ pub(crate) struct Standing {
     own: Own,
     sources: Vec<MembershipSource>,
     etcd: Option<Etcd>,
+    /// Where a first server is looked for.
+    seed: Option<Arc<str>>,
 }
 
 impl Standing {
     /// `listen` is where the listener is, whatever port was asked for.
-    pub(crate) fn new(config: &ServeConfig, listen: SocketAddr) -> Standing {
+    pub(crate) fn new(config: &ServeConfig, listen: SocketAddr, etcd: Tls) -> Standing {
         let id: Option<Arc<str>> = config.local.as_ref().map(|local| local.id.as_str().into());
         let advertise = config.advertise.map(|mut address| {
             if address.port() == 0 {
@@ -48,8 +54,14 @@ impl Standing {
         addresses.extend(config.local.iter().map(|local| local.url.authority().into()));
         addresses.extend(advertise.map(|address| address.to_string().into()));
         let own = Own { id: id.clone(), addresses };
-        let etcd = config.peers.etcd.as_ref().map(|etcd| etcd.etcd());
-        Standing { id, advertise, own, sources: config.peers.membership.clone(), etcd }
+        let etcd = config.peers.etcd.as_ref().map(|config| config.etcd(etcd));
+        let seed = config.peers.seed.as_ref().map(|seed| seed.authority().into());
+        Standing { id, advertise, own, sources: config.peers.membership.clone(), etcd, seed }
+    }
+
+    /// Where a first server is looked for, if none is named.
+    pub(crate) fn seed(&self) -> Option<&Arc<str>> {
+        self.seed.as_ref()
     }
 
     /// Where peers reach us.
@@ -75,11 +87,12 @@ impl Standing {
 }
 
 /// Starts the sources. `written` are the members that flags and the peers file name; the local
-/// server is asked through `local`.
+/// server is asked through `local`, and whoever knows where servers are is `witness`.
 pub(crate) fn start(
     standing: &Standing,
     written: watch::Receiver<Claims>,
     local: LocalSlot,
+    witness: Witness,
     reader: &SnapshotReader,
     leaving: &CancellationToken,
 ) -> (Combined, Members) {
@@ -88,21 +101,25 @@ pub(crate) fn start(
     // Servers that a gateway may stand before: whoever knows the gateway is believed more.
     let mut bare = Vec::new();
     let mut announced = Vec::new();
+    let mut keepers = Vec::new();
+    let mut troubles = Vec::new();
     let by_etcd = standing.announcement(MembershipSource::Etcd);
     if let (Some(announcement), Some(etcd)) = (by_etcd, standing.etcd.clone()) {
         let ((gateways, source), (servers, server)) = (Source::new("etcd"), Source::new("etcd"));
         sources.push(source);
         bare.push(server);
         let one_host = announcement.address.ip().to_canonical().is_loopback();
-        tokio::spawn(etcd::read(etcd.clone(), clock, one_host, gateways, servers));
-        let (problems, problem) = watch::channel(None);
+        let (reading, read) = watch::channel(Trouble::default());
+        tokio::spawn(etcd::read(etcd.clone(), clock, one_host, gateways, servers, reading));
+        let (keeping, kept) = watch::channel(Trouble::default());
+        troubles.extend([read, kept]);
         let (reader, leaving) = (reader.clone(), leaving.clone());
         let keep = async move {
             if served(&reader, &leaving).await {
-                etcd::announce(etcd, announcement, problems, leaving).await;
+                etcd::announce(etcd, announcement, keeping, leaving).await;
             }
         };
-        announced.push((problem, tokio::spawn(keep)));
+        keepers.push(tokio::spawn(keep));
     }
     if let Some(announcement) = standing.announcement(MembershipSource::Leases) {
         let one_host = announcement.address.ip().to_canonical().is_loopback();
@@ -123,18 +140,21 @@ pub(crate) fn start(
                 leases::keep(local, clock, own, board, version, problems, leaving).await;
             }
         };
-        announced.push((problem, tokio::spawn(keep)));
+        announced.push(problem);
+        keepers.push(tokio::spawn(keep));
     }
     if standing.uses(MembershipSource::Endpoints) {
         let (claims, source) = Source::new("endpoints");
         bare.push(source);
-        tokio::spawn(endpoints::read(local, clock, claims));
+        if let Witness::Members(_, Some(seed)) = &witness {
+            troubles.push(seed.trouble());
+        }
+        tokio::spawn(endpoints::read(witness, clock, claims));
     }
     sources.append(&mut bare);
     let combined = Combined::new(standing.own.clone(), clock, sources);
-    let (problems, keepers) = announced.into_iter().unzip();
-    let members = Members { handle: combined.handle(), problems, keepers };
-    (combined, members)
+    let checks = Checks { handle: combined.handle(), announced, troubles };
+    (combined, Members { checks, keepers })
 }
 
 /// Waits until the local server was seen: who comes to us for what it serves has to find it. Whether
@@ -152,21 +172,19 @@ async fn served(reader: &SnapshotReader, leaving: &CancellationToken) -> bool {
 
 /// A hold on the sources.
 pub(crate) struct Members {
-    handle: Handle,
-    /// Why we are not announced, by whichever source.
-    problems: Vec<watch::Receiver<Option<String>>>,
+    checks: Checks,
     keepers: Vec<JoinHandle<()>>,
 }
 
 impl Members {
     /// Whether each source can be used, and we are announced.
     pub(crate) fn checks(&self) -> Checks {
-        Checks { handle: self.handle.clone(), problems: self.problems.clone() }
+        self.checks.clone()
     }
 
     /// What ends the memory of a member.
     pub(crate) fn handle(&self) -> Handle {
-        self.handle.clone()
+        self.checks.handle.clone()
     }
 
     /// Waits until the others know that we are gone, but not for long.
@@ -182,19 +200,30 @@ impl Members {
 #[derive(Debug, Clone)]
 pub(crate) struct Checks {
     handle: Handle,
-    problems: Vec<watch::Receiver<Option<String>>>,
+    /// Why we are not announced by a Lease.
+    announced: Vec<watch::Receiver<Option<String>>>,
+    /// Why etcd, or whoever is asked for a first server, cannot be used.
+    troubles: Vec<watch::Receiver<Trouble>>,
 }
 
 impl Checks {
-    /// One for all sources but what is written down, which cannot fail.
+    /// One for all sources but what is written down, which cannot fail. What may pass by itself is no
+    /// failure: whoever is known stays, and all gateways would fail at once.
     pub(crate) fn get(&self) -> Option<Check> {
         let read = self.handle.problems();
         if read.len() < 2 {
             return None;
         }
-        let unread = self.handle.unread().map(|name| format!("{name} were not read yet"));
-        let announced = self.problems.iter().find_map(|problem| problem.borrow().clone());
-        let problem = read.into_iter().find_map(|(_, problem)| problem).or(announced).or(unread);
-        Some(Check { name: "membership".to_owned(), problem })
+        let troubles: Vec<Trouble> = self.troubles.iter().map(|one| one.borrow().clone()).collect();
+        let remark = troubles.iter().find_map(|trouble| trouble.lasting.clone());
+        let mended = troubles.into_iter().find_map(|trouble| trouble.problem);
+        let unread = self.handle.unread().map(|name| {
+            let why = remark.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+            format!("members by {name} were not read yet{why}")
+        });
+        let announced = self.announced.iter().find_map(|problem| problem.borrow().clone());
+        let problem = read.into_iter().find_map(|(_, problem)| problem);
+        let problem = problem.or(mended).or(announced).or(unread);
+        Some(Check { name: "membership".to_owned(), problem, remark })
     }
 }

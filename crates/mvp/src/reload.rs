@@ -25,6 +25,7 @@ use mvp_core::member::MemberKind;
 use mvp_membership::{Claim, Claims};
 use mvp_net::ReloadableTls;
 use mvp_proxy::data::ReloadableOutbound;
+use rustls::ClientConfig;
 use tokio::sync::watch;
 
 use crate::config::pem::{Files, Read};
@@ -50,6 +51,8 @@ pub(crate) struct InForce {
     pub(crate) outbound_peers: Option<ReloadableOutbound>,
     /// Those that flags and the peers file name.
     pub(crate) members: watch::Sender<Claims>,
+    /// What there is to connect to etcd with.
+    pub(crate) etcd: watch::Sender<Option<Arc<ClientConfig>>>,
 }
 
 /// Looks at the files, and replaces what is in force.
@@ -123,6 +126,7 @@ impl Reloader {
         self.reload_serving(&mut files);
         self.reload_clients(&mut files);
         self.reload_outbound(&mut files);
+        self.reload_etcd(&mut files);
         self.reload_peers(&read);
     }
 
@@ -240,6 +244,38 @@ impl Reloader {
         }
     }
 
+    /// What etcd sees of us, and which we believe. There is a new connection at once.
+    fn reload_etcd(&mut self, files: &mut Files<'_>) {
+        let Some(etcd) = &mut self.config.peers.etcd else { return };
+        let old = (etcd.ca.clone(), etcd.client.clone());
+        let mut keys = Vec::new();
+        if let Some(ca) = &mut etcd.ca
+            && let Some(new) = self.report.take(ca.key, new_authorities(files, ca))
+        {
+            keys.push(ca.key);
+            *ca = new;
+        }
+        if let Some(client) = &mut etcd.client
+            && let Some(new) = self.report.take(client.chain.key, new_pair(files, client))
+        {
+            keys.push(client.chain.key);
+            *client = new;
+        }
+        if keys.is_empty() {
+            return;
+        }
+        match etcd.tls() {
+            Ok(tls) => {
+                self.in_force.etcd.send_replace(tls);
+                self.report.replaced(&keys);
+            }
+            Err(error) => {
+                (etcd.ca, etcd.client) = old;
+                self.report.failed(&keys, &format!("{error:#}"));
+            }
+        }
+    }
+
     /// Who the other members are.
     fn reload_peers(&mut self, read: &Read) {
         let Peers { file, named, .. } = &self.config.peers;
@@ -308,7 +344,9 @@ fn in_use(config: &ServeConfig) -> Seen {
     for file in certificates(config) {
         add(&file.path, &file.pem);
     }
-    for pair in [Some(&config.serving), config.proxy_client.as_ref()].into_iter().flatten() {
+    let etcd = config.peers.etcd.as_ref().and_then(|etcd| etcd.client.as_ref());
+    let pairs = [Some(&config.serving), config.proxy_client.as_ref(), etcd];
+    for pair in pairs.into_iter().flatten() {
         add(&pair.key.path, &pair.key.pem);
     }
     if let Some(file) = &config.peers.file {
@@ -319,12 +357,18 @@ fn in_use(config: &ServeConfig) -> Seen {
 
 /// Every file with certificates: chains first, then bundles.
 fn certificates(config: &ServeConfig) -> impl Iterator<Item = &CertificateFile> {
-    let chains = [Some(&config.serving.chain), config.proxy_client.as_ref().map(|p| &p.chain)];
+    let etcd = config.peers.etcd.as_ref();
+    let chains = [
+        Some(&config.serving.chain),
+        config.proxy_client.as_ref().map(|pair| &pair.chain),
+        etcd.and_then(|etcd| etcd.client.as_ref()).map(|pair| &pair.chain),
+    ];
     let bundles = [
         config.client_ca.as_ref(),
         config.request_header.ca.as_ref(),
         config.local.as_ref().map(|local| &local.ca),
         config.peers.ca.as_ref(),
+        etcd.and_then(|etcd| etcd.ca.as_ref()),
     ];
     chains.into_iter().chain(bundles).flatten()
 }

@@ -27,7 +27,7 @@ use tower_layer::Layer;
 use crate::admin::{self, Admin};
 use crate::config::ServeConfig;
 use crate::inside;
-use crate::members::{self, Members, Standing};
+use crate::members::{self, Members, Seed, Standing, Witness};
 use crate::reload::{self, InForce, ReloadMetrics, Reloader};
 use crate::shutdown::Shutdown;
 use crate::signals::Signals;
@@ -60,7 +60,7 @@ pub(crate) fn run(config: ServeConfig) -> anyhow::Result<()> {
     // With port 0 the system chose.
     let listen = listeners.first().map_or(Ok(config.listen), TcpListener::local_addr)?;
     let admin = admin_listener.local_addr()?;
-    let standing = Standing::new(&config, listen);
+    let standing = Standing::new(&config, listen, gateway.in_force.etcd.subscribe());
 
     let workers: Vec<JoinHandle<bool>> = listeners
         .into_iter()
@@ -74,6 +74,7 @@ pub(crate) fn run(config: ServeConfig) -> anyhow::Result<()> {
         id = %gateway.settings.local.as_deref().unwrap_or_default(),
         advertise = standing.advertise().map(|address| address.to_string()),
         membership = standing.described(),
+        seed = standing.seed().map(ToString::to_string),
         peers = gateway.in_force.members.borrow().claims.len(),
         workers = workers.len(),
         "serving"
@@ -128,6 +129,7 @@ impl Gateway {
                 outbound_local: tls::outbound_local(config)?.into(),
                 outbound_peers: outbound_peers.map(Into::into),
                 members: watch::Sender::new(reload::members(config)),
+                etcd: watch::Sender::new(tls::etcd(config)?),
             },
             headers: RemoteHeaders {
                 username: config.request_header.username.clone(),
@@ -243,6 +245,29 @@ impl Gateway {
         }
     }
 
+    /// Who is asked where servers are.
+    fn witness(
+        &self,
+        standing: &Standing,
+        slot: &LocalSlot,
+        forwarder: &Arc<Forwarder>,
+    ) -> Witness {
+        if self.local.is_some() {
+            return Witness::Local(slot.clone());
+        }
+        let seed = standing.seed().map(|address| {
+            let target = Target {
+                id: Arc::clone(address),
+                address: Arc::clone(address),
+                server_name: server_name(),
+                kind: MemberKind::Bare,
+                local: false,
+            };
+            Seed::new(Arc::clone(forwarder), target)
+        });
+        Witness::Members(AnyMember::new(self.peers(forwarder), self.reader.clone()), seed)
+    }
+
     /// The control loop and the admin endpoint, until a signal comes and the workers have ended.
     async fn control(
         self: Arc<Gateway>,
@@ -269,10 +294,12 @@ impl Gateway {
             tokio::spawn(control::watch_members(forwarder, reader, self.health.clone(), never));
         }
         let local = local.map(|local| (Arc::clone(&local.id), slot.clone()));
+        let witness = self.witness(&standing, &slot, &forwarder);
         let (membership, members) = members::start(
             &standing,
             self.in_force.members.subscribe(),
             slot,
+            witness,
             &self.reader,
             &self.shutdown.leaving,
         );

@@ -1,10 +1,13 @@
 //! From files that were checked to TLS that runs, at the start and at each reload.
 
+use std::sync::Arc;
+
 use anyhow::Context;
 use mvp_net::{ClientTrust, ServerTls, UnixTime};
 use mvp_proxy::data::OutboundTls;
+use rustls::ClientConfig;
 
-use crate::config::{CertificateFile, ServeConfig, not_everyone};
+use crate::config::{CertificateFile, EtcdConfig, ServeConfig, not_everyone};
 use crate::mistake::Mistake;
 
 /// What clients see of us, and whom of them we know.
@@ -43,6 +46,11 @@ pub(crate) fn outbound(
     let key = authorities.key;
     OutboundTls::new(&authorities.pem, proxy)
         .with_context(|| format!("--{key} and --proxy-client-cert-file"))
+}
+
+/// The same of etcd; nothing where it is reached without, or not at all.
+pub(crate) fn etcd(config: &ServeConfig) -> anyhow::Result<Option<Arc<ClientConfig>>> {
+    config.peers.etcd.as_ref().map_or(Ok(None), EtcdConfig::tls)
 }
 
 /// A server that takes our certificate for a user's would take every request for that user's.

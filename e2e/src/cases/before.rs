@@ -1,69 +1,188 @@
 //! A gateway before all servers: clients have one address for the whole control plane.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use rustix::process::Signal;
+use serde_json::Value;
 
-use super::objects;
+use super::{membership, objects};
 use crate::client::plain;
 use crate::cluster::Cluster;
 use crate::load::Load;
 use crate::process::{Process, until};
 use crate::programs::Minor;
+use crate::relay::Relay;
 use crate::tally::Tally;
 
+/// By which pods know where a server is.
+const HOST: &str = "KUBERNETES_SERVICE_HOST";
 const STARTUP: Duration = Duration::from_secs(120);
 
 /// A gateway with no server of its own.
-fn start(cluster: &Cluster, at: SocketAddr, admin: SocketAddr) -> anyhow::Result<Process> {
-    let servers: Vec<String> =
-        cluster.servers.iter().map(|server| format!("https://{}", server.direct())).collect();
-    let (pki, serving, proxy) = (&cluster.pki, cluster.pki.server(), cluster.pki.front_proxy());
-    let arguments = [
-        "serve".to_owned(),
-        format!("--bind-address={}", at.ip()),
-        format!("--secure-port={}", at.port()),
-        format!("--admin-bind-address={admin}"),
-        format!("--servers={}", servers.join(",")),
-        format!("--tls-cert-file={}", serving.certificate.display()),
-        format!("--tls-private-key-file={}", serving.key.display()),
-        format!("--client-ca-file={}", pki.ca().display()),
-        format!("--peer-ca-file={}", pki.ca().display()),
-        format!("--requestheader-client-ca-file={}", pki.front_proxy_ca().display()),
-        "--requestheader-allowed-names=front-proxy-client".to_owned(),
-        format!("--proxy-client-cert-file={}", proxy.certificate.display()),
-        format!("--proxy-client-key-file={}", proxy.key.display()),
-        "--workers=1".to_owned(),
-    ];
-    let log = cluster.folder().join("before.mvp.log");
-    Process::start("before", &log, &cluster.programs.mvp, arguments)
+struct Gateway {
+    through: SocketAddr,
+    admin: SocketAddr,
+    process: Process,
 }
 
-pub(super) async fn rolling(cluster: &mut Cluster) -> anyhow::Result<String> {
-    // An address of the first server's, which is in the certificate.
-    let ip = cluster.server("a")?.through().ip();
-    let (through, admin) = (SocketAddr::new(ip, 17443), SocketAddr::new(ip, 17480));
-    let mut gateway = start(cluster, through, admin)?;
-    until("the gateway before all is ready", STARTUP, async || {
-        gateway.check()?;
-        let answer = plain(admin, "/readyz").await?;
-        ensure!(answer.status.is_success(), "{answer}");
-        Ok(Some(()))
-    })
-    .await?;
-    // Whichever server lacks it, another has it.
-    let kinds = || {
-        [
+impl Gateway {
+    /// Starts one on that port, with these variables and flags.
+    fn start(
+        cluster: &Cluster,
+        port: u16,
+        variables: &[String],
+        flags: &[String],
+    ) -> anyhow::Result<Gateway> {
+        // An address that is in the certificate.
+        let ip = cluster.spare_address();
+        let (through, admin) = (SocketAddr::new(ip, port), SocketAddr::new(ip, port + 1));
+        let (pki, serving, proxy) = (&cluster.pki, cluster.pki.server(), cluster.pki.front_proxy());
+        let mut arguments = variables.to_vec();
+        arguments.extend([
+            cluster.programs.mvp.display().to_string(),
+            "serve".to_owned(),
+            format!("--bind-address={ip}"),
+            format!("--secure-port={port}"),
+            format!("--admin-bind-address={admin}"),
+            format!("--tls-cert-file={}", serving.certificate.display()),
+            format!("--tls-private-key-file={}", serving.key.display()),
+            format!("--client-ca-file={}", pki.ca().display()),
+            format!("--peer-ca-file={}", pki.ca().display()),
+            format!("--requestheader-client-ca-file={}", pki.front_proxy_ca().display()),
+            "--requestheader-allowed-names=front-proxy-client".to_owned(),
+            format!("--proxy-client-cert-file={}", proxy.certificate.display()),
+            format!("--proxy-client-key-file={}", proxy.key.display()),
+            "--workers=1".to_owned(),
+        ]);
+        arguments.extend_from_slice(flags);
+        let log = cluster.folder().join(format!("before-{port}.mvp.log"));
+        let process = Process::start("before", &log, Path::new("env"), arguments)?;
+        Ok(Gateway { through, admin, process })
+    }
+
+    async fn ready(&mut self) -> anyhow::Result<()> {
+        until("the gateway before all is ready", STARTUP, async || {
+            self.process.check()?;
+            let answer = plain(self.admin, "/readyz").await?;
+            ensure!(answer.status.is_success(), "{answer}");
+            Ok(Some(()))
+        })
+        .await
+    }
+
+    /// Where the members are that it has, and whether they are there.
+    async fn members(&self) -> anyhow::Result<BTreeMap<String, bool>> {
+        let snapshot = plain(self.admin, "/debug/snapshot").await?.json();
+        let members = snapshot.get("members").and_then(Value::as_array).context("no members")?;
+        let place = |member: &Value| {
+            let address = member.get("address").and_then(Value::as_str).unwrap_or_default();
+            (address.to_owned(), member.get("present").is_some_and(|present| present == true))
+        };
+        Ok(members.iter().map(place).collect())
+    }
+
+    /// Waits until its members are these.
+    async fn until(&mut self, expected: &BTreeMap<String, bool>) -> anyhow::Result<()> {
+        until(&format!("its members are {expected:?}"), STARTUP, async || {
+            self.process.check()?;
+            let members = self.members().await?;
+            ensure!(members == *expected, "{members:?}");
+            Ok(Some(()))
+        })
+        .await
+    }
+
+    /// Whichever server lacks it, another has it.
+    async fn serves_all(&self, cluster: &Cluster) -> anyhow::Result<()> {
+        for kind in [
             objects::job("default", "x"),
             objects::autoscaler("default", "x"),
             objects::disruption_budget("default", "x"),
-        ]
-    };
-    for kind in kinds() {
-        cluster.admin.get(through, &kind.collection).await?.expect(200).context(kind.name)?;
+        ] {
+            let answer = cluster.admin.get(self.through, &kind.collection).await?;
+            answer.expect(200).context(kind.name)?;
+        }
+        Ok(())
     }
+}
+
+/// Servers that are found by their EndpointSlices: through one that is named, or as pods find one.
+pub(super) async fn endpoints(cluster: &mut Cluster) -> anyhow::Result<String> {
+    membership::keep_endpoints(cluster).await?;
+    let addresses: Vec<_> = cluster.servers.iter().map(|server| server.direct()).collect();
+    let all: BTreeMap<String, bool> =
+        addresses.iter().map(|address| (address.to_string(), true)).collect();
+    let finds = "--membership=endpoints".to_owned();
+
+    let named = format!("--servers=https://{}", addresses.first().context("no server")?);
+    let mut by_one = Gateway::start(cluster, 17543, &[], &[named, finds.clone()])?;
+    by_one.ready().await?;
+    by_one.until(&all).await?;
+    by_one.serves_all(cluster).await?;
+    by_one.process.kill();
+
+    // The Service, as its nodes have it: each connection to any server that takes it.
+    let service = Relay::start(cluster.spare_address(), &addresses).await?;
+    let variables = [
+        format!("{HOST}={}", service.address().ip()),
+        format!("KUBERNETES_SERVICE_PORT={}", service.address().port()),
+    ];
+    let mut by_service = Gateway::start(cluster, 17643, &variables, std::slice::from_ref(&finds))?;
+    by_service.ready().await?;
+    by_service.until(&all).await?;
+    by_service.serves_all(cluster).await?;
+
+    // One that is stopped is taken out by the others, and is there again when it is started again.
+    let stopped = cluster.server("b")?.direct().to_string();
+    let without: BTreeMap<String, bool> =
+        all.keys().map(|address| (address.clone(), *address != stopped)).collect();
+    let (admin, job) = (cluster.admin.clone(), objects::job("default", "x"));
+    let (begun, mut reads, mut gone) = (Instant::now(), 0, None);
+    cluster.server_mut("b")?.process()?.signal(Signal::TERM)?;
+    // It waits a minute for watches to end; a kubelet does not wait so long.
+    while gone.is_none() || begun.elapsed() < Duration::from_secs(10) {
+        admin.get(by_service.through, &job.collection).await?.expect(200).context("a read")?;
+        reads += 1;
+        let members = by_service.members().await?;
+        if gone.is_none() && members == without {
+            gone = Some(begun.elapsed());
+        }
+        ensure!(begun.elapsed() < STARTUP, "{members:?}");
+    }
+    cluster.server_mut("b")?.process()?.kill();
+    let gone = gone.unwrap_or_default();
+    cluster.start_server(cluster.index("b")?)?;
+    cluster.server_mut("b")?.ready(&admin, STARTUP).await?;
+    let begun = Instant::now();
+    by_service.until(&all).await?;
+    by_service.serves_all(cluster).await?;
+    let back = begun.elapsed();
+
+    // Without the variables there is nothing to begin with.
+    let mut lost = Gateway::start(cluster, 17743, &["-u".to_owned(), HOST.to_owned()], &[finds])?;
+    let status = lost.process.ended(Duration::from_secs(10)).await?;
+    let said = std::fs::read_to_string(lost.process.log())?;
+    ensure!(status.code() == Some(2) && said.contains("--servers: missing"), "{status}: {said}");
+    Ok(format!(
+        "three servers found through one that is named, and as pods find one; a stop known after {:.1} \
+         s, {reads} reads meanwhile all 200; there again {:.1} s after it is ready",
+        gone.as_secs_f64(),
+        back.as_secs_f64()
+    ))
+}
+
+pub(super) async fn rolling(cluster: &mut Cluster) -> anyhow::Result<String> {
+    let servers: Vec<String> =
+        cluster.servers.iter().map(|server| format!("https://{}", server.direct())).collect();
+    let flags = [format!("--servers={}", servers.join(","))];
+    let mut gateway = Gateway::start(cluster, 17443, &[], &flags)?;
+    gateway.ready().await?;
+    gateway.serves_all(cluster).await?;
+    let through = gateway.through;
     cluster.namespace("before").await?;
     let client = cluster.admin.clone();
     let load = Load::start(&client, &[through], "before");
@@ -82,10 +201,7 @@ pub(super) async fn rolling(cluster: &mut Cluster) -> anyhow::Result<String> {
         server.ready(&client, STARTUP).await?;
         // The next start is of the version that other cases expect.
         server.spec.minor = before;
-        for kind in kinds() {
-            let answer = client.get(through, &kind.collection).await?;
-            answer.expect(200).with_context(|| format!("{} after {name}", kind.name))?;
-        }
+        gateway.serves_all(cluster).await.with_context(|| format!("after {name}"))?;
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
     let at = cluster.server("a")?.direct();

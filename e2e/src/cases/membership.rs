@@ -1,5 +1,7 @@
 //! Members that find each other: gateways beside the servers of a cluster, with nothing written down.
 
+mod etcd;
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,6 +18,9 @@ use super::objects;
 use crate::client::plain;
 use crate::cluster::Cluster;
 use crate::process::{Process, until};
+
+pub(super) use etcd::{auth as etcd_auth, compaction as etcd_compaction};
+pub(super) use etcd::{outages as etcd, tls as etcd_tls};
 
 /// What is waited for comes within seconds; a machine with other work takes longer.
 const SOON: Duration = Duration::from_secs(60);
@@ -37,11 +42,20 @@ impl Finder {
         port: u16,
         flags: &[String],
     ) -> anyhow::Result<Finder> {
+        let through = SocketAddr::new(cluster.server(name)?.through().ip(), port);
+        Finder::start_at(cluster, name, through, flags)
+    }
+
+    /// The same at another address.
+    fn start_at(
+        cluster: &Cluster,
+        name: &'static str,
+        through: SocketAddr,
+        flags: &[String],
+    ) -> anyhow::Result<Finder> {
         let server = cluster.server(name)?;
-        let (through, admin) = (
-            SocketAddr::new(server.through().ip(), port),
-            SocketAddr::new(server.through().ip(), port + 1000),
-        );
+        let port = through.port();
+        let admin = SocketAddr::new(through.ip(), port + 1000);
         let (pki, serving, proxy) = (&cluster.pki, cluster.pki.server(), cluster.pki.front_proxy());
         let mut arguments = vec![
             "serve".to_owned(),
@@ -77,6 +91,22 @@ impl Finder {
             Ok(Some(()))
         })
         .await
+    }
+
+    /// Waits until it says that it is not ready, for this reason.
+    async fn fails(&mut self, why: &str) -> anyhow::Result<()> {
+        until(&format!("{} says: {why}", self.name), SOON, async || {
+            self.process.check()?;
+            let said = plain(self.admin, "/readyz").await?;
+            let said = String::from_utf8_lossy(&said.body).into_owned();
+            ensure!(said.contains(&format!("[-]membership failed: {why}")), "{said}");
+            Ok(Some(()))
+        })
+        .await?;
+        let log = std::fs::read_to_string(self.process.log())?;
+        let logged = log.lines().any(|line| line.contains(" WARN ") && line.contains(why));
+        ensure!(logged, "{} does not log: {why}", self.name);
+        Ok(())
     }
 
     /// What it knows of a member; nothing where it knows none of that ID.
@@ -137,7 +167,8 @@ fn rbac() -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/rbac.yaml").display().to_string()
 }
 
-async fn allow(cluster: &Cluster) -> anyhow::Result<()> {
+/// Lets gateways keep and read Leases.
+pub(super) async fn allow(cluster: &Cluster) -> anyhow::Result<()> {
     let kubectl = cluster.kubectl(cluster.server("a")?.direct())?;
     kubectl.run(["apply", "-f", &rbac()], None).await.map(drop)
 }
@@ -147,14 +178,7 @@ pub(super) async fn leases(cluster: &mut Cluster) -> anyhow::Result<String> {
     kubectl.run(["delete", "--ignore-not-found", "-f", &rbac()], None).await?;
     let flags = ["--membership=leases".to_owned()];
     let mut b = Finder::start(cluster, "b", 16443, &flags)?;
-    until("it says what it may not", SOON, async || {
-        b.process.check()?;
-        let said = plain(b.admin, "/readyz").await?;
-        let named = "[-]membership failed: the API server does not let us";
-        ensure!(String::from_utf8_lossy(&said.body).contains(named), "{said}");
-        Ok(Some(()))
-    })
-    .await?;
+    b.fails("the API server does not let us").await?;
     allow(cluster).await?;
     b.ready().await?;
 
@@ -220,9 +244,11 @@ pub(super) async fn forged(cluster: &mut Cluster) -> anyhow::Result<String> {
     ensure!(answer.status == 404, "before: {answer}");
 
     // Somebody who may write Leases, and has a server whose certificate is nobody's.
-    let thief = Thief::start(cluster)?;
+    let (thief, other_thief) = (Thief::start(cluster)?, Thief::start(cluster)?);
     let at = cluster.server("a")?.direct();
-    for (name, id) in [("mvp-forged-1", "finder-a"), ("mvp-forged-2", "someone-else")] {
+    for (name, id, thief) in
+        [("mvp-forged-1", "finder-a", &thief), ("mvp-forged-2", "someone-else", &other_thief)]
+    {
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {
@@ -259,8 +285,11 @@ pub(super) async fn forged(cluster: &mut Cluster) -> anyhow::Result<String> {
     }
     let log = std::fs::read_to_string(b.process.log())?;
     ensure!(log.contains("two members go by the ID finder-a"), "nobody was told");
-    let (tried, let_in) = thief.counted();
-    ensure!(tried > 0, "nobody even looked at it: the test shows nothing");
+    let (mut tried, mut let_in) = (0, 0);
+    for (connected, spoken_to) in [thief.counted(), other_thief.counted()] {
+        ensure!(connected > 0, "nobody even looked at it: the test shows nothing");
+        (tried, let_in) = (tried + connected, let_in + spoken_to);
+    }
     ensure!(let_in == 0, "{let_in} requests went to whoever wrote a Lease");
     for name in ["mvp-forged-1", "mvp-forged-2"] {
         cluster.admin.delete(at, &format!("{LEASES}/{name}")).await?.expect(200)?;
@@ -317,105 +346,6 @@ impl Thief {
     }
 }
 
-pub(super) async fn etcd(cluster: &mut Cluster) -> anyhow::Result<String> {
-    let mut members = Etcds::start(cluster)?;
-    let flags =
-        ["--membership=etcd".to_owned(), format!("--etcd-servers={}", members.urls().join(","))];
-    let a = Finder::start(cluster, "a", 16743, &flags)?;
-    let b = Finder::start(cluster, "b", 16743, &flags)?;
-    let c = Finder::start(cluster, "c", 16743, &flags)?;
-    let mut all = [a, b, c];
-    found(cluster, &mut all).await?;
-    let [a, b, mut c] = all;
-
-    // One of three is killed; whoever was with it goes on with another.
-    members.kill(0);
-    c.process.signal(Signal::TERM)?;
-    let left = b.until("left", "finder-c", has_left).await?;
-    c.process.ended(Duration::from_secs(30)).await?;
-    let mut c = Finder::start(cluster, "c", 16743, &flags)?;
-    c.ready().await?;
-    let back = b.until("present", "finder-c", is_present).await?;
-    let mut all = [a, b, c];
-    found(cluster, &mut all).await?;
-    let [a, mut b, mut c] = all;
-
-    // Nothing is left of it: what was known last stays, for longer than any lease lasts.
-    (0..3).for_each(|index| members.kill(index));
-    let job = objects::job("default", "x");
-    let gone = Instant::now();
-    let mut reads = 0;
-    while gone.elapsed() < Duration::from_secs(20) {
-        cluster.admin.get(b.through, &job.collection).await?.expect(200)?;
-        reads += 1;
-    }
-    for finder in [&a, &b, &c] {
-        for other in ["a", "b", "c"] {
-            let known = finder.knows(&format!("finder-{other}")).await?.unwrap_or_default();
-            ensure!(is_present(&known), "{} of {other}: {known}", finder.name);
-        }
-    }
-    (0..3).try_for_each(|index| members.run(cluster, index))?;
-    // Who is killed now is seen to go, by a lease that ends.
-    b.ready().await?;
-    c.process.kill();
-    let ended = b.until("left", "finder-c", has_left).await?;
-    Ok(format!(
-        "one member of etcd killed: a leave known after {:.1} s, a return after {:.1} s; all three \
-         killed for 20 s: {reads} reads, all 200, nobody lost; then a kill -9 known after {:.0} s",
-        left.as_secs_f64(),
-        back.as_secs_f64(),
-        ended.as_secs_f64()
-    ))
-}
-
-/// An etcd of three members.
-struct Etcds {
-    ip: std::net::IpAddr,
-    processes: [Option<Process>; 3],
-}
-
-impl Etcds {
-    fn start(cluster: &Cluster) -> anyhow::Result<Etcds> {
-        let mut members = Etcds { ip: cluster.client_address(), processes: [None, None, None] };
-        (0..3).try_for_each(|index| members.run(cluster, index))?;
-        Ok(members)
-    }
-
-    fn urls(&self) -> Vec<String> {
-        (0..3).map(|index| format!("http://{}:{}", self.ip, 12379 + 10 * index)).collect()
-    }
-
-    fn kill(&mut self, index: usize) {
-        if let Some(process) = self.processes.get_mut(index) {
-            *process = None;
-        }
-    }
-
-    fn run(&mut self, cluster: &Cluster, index: usize) -> anyhow::Result<()> {
-        let peer = |index: usize| format!("http://{}:{}", self.ip, 12380 + 10 * index);
-        let all: Vec<String> = (0..3).map(|index| format!("m{index}={}", peer(index))).collect();
-        let clients = self.urls().get(index).cloned().context("no such member")?;
-        let folder = cluster.folder().join(format!("etcd-m{index}"));
-        let arguments = [
-            format!("--name=m{index}"),
-            format!("--data-dir={}", folder.display()),
-            format!("--listen-client-urls={clients}"),
-            format!("--advertise-client-urls={clients}"),
-            format!("--listen-peer-urls={}", peer(index)),
-            format!("--initial-advertise-peer-urls={}", peer(index)),
-            format!("--initial-cluster={}", all.join(",")),
-            "--unsafe-no-fsync".to_owned(),
-        ];
-        let log = cluster.folder().join(format!("etcd-m{index}.log"));
-        let process = Process::start("etcd", &log, &cluster.programs.etcd(), arguments)?;
-        if let Some(place) = self.processes.get_mut(index) {
-            *place = Some(process);
-        }
-        Ok(())
-    }
-}
-
 /// Servers with Kubernetes' own proxy are members with no gateway before them.
 pub(super) async fn bare(cluster: &mut Cluster) -> anyhow::Result<String> {
     allow(cluster).await?;
@@ -442,21 +372,34 @@ pub(super) async fn bare(cluster: &mut Cluster) -> anyhow::Result<String> {
         cluster.admin.get(b.through, &job.collection).await?.expect(200)?;
         figures.push(flags.first().cloned().unwrap_or_default());
     }
-    Ok(format!("a and c are known by {}; b reaches batch/v1 through them", figures.join(" and ")))
+    let stored = etcd::stored_as_protobuf(cluster).await?;
+    Ok(format!(
+        "a and c are known by {}, {stored} keys stored as protobuf; b reaches batch/v1 through them",
+        figures.join(" and ")
+    ))
 }
 
-/// Servers whose own EndpointSlices say where they are; on addresses that those accept.
-pub(super) async fn endpoints(cluster: &mut Cluster) -> anyhow::Result<String> {
-    let admin = cluster.admin.clone();
+/// From now on servers keep EndpointSlices, on addresses that those accept.
+pub(super) async fn keep_endpoints(cluster: &mut Cluster) -> anyhow::Result<()> {
+    let (admin, flag) = (cluster.admin.clone(), "--endpoint-reconciler-type=lease".to_owned());
     for index in 0..cluster.servers.len() {
         let server = cluster.servers.get_mut(index).context("no such server")?;
-        server.spec.flags.push("--endpoint-reconciler-type=lease".to_owned());
+        if server.spec.flags.contains(&flag) {
+            continue;
+        }
+        server.spec.flags.push(flag.clone());
         server.process()?.kill();
         cluster.start_server(index)?;
         let server = cluster.servers.get_mut(index).context("no such server")?;
         server.ready(&admin, Duration::from_secs(120)).await?;
     }
-    allow(cluster).await?;
+    allow(cluster).await
+}
+
+/// Servers whose own EndpointSlices say where they are.
+pub(super) async fn endpoints(cluster: &mut Cluster) -> anyhow::Result<String> {
+    keep_endpoints(cluster).await?;
+    let admin = cluster.admin.clone();
     let mut b = Finder::start(cluster, "b", 17043, &["--membership=endpoints".to_owned()])?;
     b.ready().await?;
     let at = |name: &str| anyhow::Ok(cluster.server(name)?.direct().to_string());
@@ -474,5 +417,37 @@ pub(super) async fn endpoints(cluster: &mut Cluster) -> anyhow::Result<String> {
     Ok(format!(
         "a and c are known by their EndpointSlices; a kill -9 after {:.0} s",
         gone.as_secs_f64()
+    ))
+}
+
+/// Gateways that tell each other addresses of IPv6.
+pub(super) async fn by_ipv6(cluster: &mut Cluster) -> anyhow::Result<String> {
+    allow(cluster).await?;
+    let flags = ["--membership=leases".to_owned()];
+    let mut all = Vec::new();
+    for (index, name) in ["a", "b", "c"].into_iter().enumerate() {
+        let address = SocketAddr::new(cluster.second_address(index), 18043);
+        // In the network of the suite's own, on whose other end the last server is.
+        let add = ["-6", "address", "replace", &format!("{}/128", address.ip()), "dev", "lo"];
+        let added = Command::new("ip").args(add).output().await?;
+        ensure!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+        all.push(Finder::start_at(cluster, name, address, &flags)?);
+    }
+    let mut all: [Finder; 3] = all.try_into().ok().context("three gateways")?;
+    found(cluster, &mut all).await?;
+    let [a, b, c] = all;
+    let known = b.knows("finder-a").await?.unwrap_or_default();
+    ensure!(a.through.is_ipv6(), "{}", a.through);
+    ensure!(known.get("address") == Some(&json!(a.through.to_string())), "{known}");
+    // What b lacks, a and c have: it came from the one or the other.
+    let job = objects::job("default", "x");
+    a.process.signal(Signal::TERM)?;
+    let left = b.until("left", "finder-a", has_left).await?;
+    cluster.admin.get(b.through, &job.collection).await?.expect(200)?;
+    drop(c);
+    Ok(format!(
+        "three gateways at fd00:77::/64 by Leases, each kind through the one that lacks it; a leave \
+         known after {:.1} s",
+        left.as_secs_f64()
     ))
 }

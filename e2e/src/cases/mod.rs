@@ -15,6 +15,7 @@ mod kube_rs;
 mod membership;
 mod namespace;
 mod objects;
+mod recorded;
 mod restart;
 mod rolling;
 mod rotation;
@@ -230,6 +231,24 @@ pub(crate) fn all() -> Vec<Case> {
         ),
         case!(
             Mixed,
+            "membership/tls-of-etcd",
+            membership::etcd_tls,
+            "etcd with client certificates: what is wrong with them is told, and mended by new files"
+        ),
+        case!(
+            Mixed,
+            "membership/rights-in-etcd",
+            membership::etcd_auth,
+            "a user of etcd without rights: told, nobody lost, mended by a grant"
+        ),
+        case!(
+            Mixed,
+            "membership/past-of-etcd",
+            membership::etcd_compaction,
+            "what changed is seen although etcd has forgotten it; a deleted key is written again"
+        ),
+        case!(
+            Mixed,
             "before/rolling",
             before::rolling,
             "one gateway before three servers, each restarted and one upgraded under load"
@@ -284,6 +303,12 @@ pub(crate) fn all() -> Vec<Case> {
         ),
         case!(
             full Rolling,
+            "upgrade/nodes-and-back",
+            rolling::nodes_restart_and_back,
+            "as whole nodes restart, gateways known by their Leases alone: no read fails"
+        ),
+        case!(
+            full Rolling,
             "upgrade/gateways-too",
             rolling::gateways_restart,
             "the same, each gateway restarting with its server"
@@ -293,6 +318,12 @@ pub(crate) fn all() -> Vec<Case> {
             "upgrade/without-mvp",
             rolling::without_mvp,
             "the harm: the same behind a load balancer that knows nothing of versions"
+        ),
+        case!(
+            Rolling,
+            "upgrade/nodes",
+            rolling::nodes_restart,
+            "the way up as whole nodes restart, gateways known by their Leases alone: no read fails"
         ),
         case!(
             Mixed,
@@ -349,6 +380,18 @@ pub(crate) fn all() -> Vec<Case> {
             "servers are members by the EndpointSlices that they keep themselves"
         ),
         case!(
+            Cable,
+            "before/endpoints",
+            before::endpoints,
+            "one gateway before servers that it finds by their EndpointSlices"
+        ),
+        case!(
+            Cable,
+            "membership/ipv6",
+            membership::by_ipv6,
+            "gateways whose addresses are of IPv6 find each other and send each other requests"
+        ),
+        case!(
             Native,
             "discovery/as-kubernetes-own",
             discovery::as_kubernetes_own,
@@ -385,6 +428,12 @@ pub(crate) fn all() -> Vec<Case> {
             "our gateway as the peer of kube-apiserver's own proxy"
         ),
         case!(Interop, "interop/both", interop::both, "both proxies on at once: no loop, one hop"),
+        case!(
+            Recorded,
+            "membership/storage-versions",
+            recorded::storage_versions,
+            "what a StorageVersion records for a server that nobody can ask is 503, not 404"
+        ),
         case!(
             full Versions,
             "versions/routing",

@@ -1,5 +1,7 @@
 //! The day that the project is for: three servers go from 1.34 to 1.36 one after the other, and back,
 //! under a constant load of reads, writes and watches at each address.
+//!
+//! Entry item: [`roll`].
 
 mod steps;
 
@@ -27,12 +29,22 @@ enum Before {
     Gateways,
     /// The same, but each restarts with its server.
     RestartedGateways,
+    /// The same, with nothing written down, as whole nodes restart: gateways find each other by
+    /// Leases, and clients find them by a load balancer that asks whether they are ready.
+    FoundGateways,
     /// A load balancer that takes turns, and leaves out who refuses a connection.
     LoadBalancer,
 }
 
+/// How far it goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Up,
+    AndBack,
+}
+
 pub(super) async fn gateways_stay(cluster: &mut Cluster) -> anyhow::Result<String> {
-    let rolled = roll(cluster, Before::Gateways).await?;
+    let rolled = roll(cluster, Before::Gateways, Way::AndBack).await?;
     rolled.kept_its_promises()?;
     // Nobody was turned away: only what was under way when its server was killed has no good end. At
     // each of six restarts, one of each reader and writer at that address, of the four loads.
@@ -52,7 +64,7 @@ pub(super) async fn gateways_stay(cluster: &mut Cluster) -> anyhow::Result<Strin
 }
 
 pub(super) async fn gateways_restart(cluster: &mut Cluster) -> anyhow::Result<String> {
-    let rolled = roll(cluster, Before::RestartedGateways).await?;
+    let rolled = roll(cluster, Before::RestartedGateways, Way::AndBack).await?;
     rolled.kept_its_promises()?;
     // Where nobody listens a connection is refused.
     let allowed = ["200", "503", Tally::CUT_OFF, Tally::NO_ANSWER];
@@ -63,14 +75,39 @@ pub(super) async fn gateways_restart(cluster: &mut Cluster) -> anyhow::Result<St
     Ok(rolled.figures())
 }
 
+pub(super) async fn nodes_restart(cluster: &mut Cluster) -> anyhow::Result<String> {
+    found(cluster, Way::Up).await
+}
+
+pub(super) async fn nodes_restart_and_back(cluster: &mut Cluster) -> anyhow::Result<String> {
+    found(cluster, Way::AndBack).await
+}
+
+async fn found(cluster: &mut Cluster, way: Way) -> anyhow::Result<String> {
+    let rolled = roll(cluster, Before::FoundGateways, way).await?;
+    rolled.kept_its_promises()?;
+    // There is always a gateway that is ready.
+    rolled.reads.only(&["200"]).context("reads")?;
+    rolled.watching.only(&["200"]).context("lists and watches")?;
+    rolled.writes.only(&["201", "503", Tally::CUT_OFF]).context("writes")?;
+    // A write that was under way when its server ended.
+    let failed = rolled.failures.kinds();
+    ensure!(failed.total() <= 2 * rolled.restarts, "{failed}");
+    for (whose, told) in [("1.36", &rolled.newer), ("1.34", &rolled.older)] {
+        told.only(&["200"]).context(format!("of what only {whose} has"))?;
+    }
+    Ok(rolled.figures())
+}
+
 pub(super) async fn without_mvp(cluster: &mut Cluster) -> anyhow::Result<String> {
-    let rolled = roll(cluster, Before::LoadBalancer).await?;
+    let rolled = roll(cluster, Before::LoadBalancer, Way::AndBack).await?;
     ensure!(rolled.false_404s() > 0, "no harm was done: {}", rolled.figures());
     Ok(rolled.figures())
 }
 
 /// What came of it.
 struct Rolled {
+    restarts: usize,
     took: Duration,
     reads: Tally,
     writes: Tally,
@@ -124,9 +161,10 @@ impl Rolled {
             broken => broken.join("; ").chars().take(300).collect(),
         };
         format!(
-            "6 restarts in {:.0} s: {} false 404s; reads {}; writes {}; lists and watches {}; \
+            "{} restarts in {:.0} s: {} false 404s; reads {}; writes {}; lists and watches {}; \
              {broken}; reads of what only 1.36 has {}, only 1.34 {}; {deleted} namespaces deleted, \
              {stuck} stuck, {left_behind} left something behind",
+            self.restarts,
             self.took.as_secs_f64(),
             self.false_404s(),
             self.reads,
@@ -138,8 +176,8 @@ impl Rolled {
     }
 }
 
-async fn roll(cluster: &mut Cluster, before: Before) -> anyhow::Result<Rolled> {
-    let mut upgrade = Upgrade::prepare(cluster, before).await?;
+async fn roll(cluster: &mut Cluster, before: Before, way: Way) -> anyhow::Result<Rolled> {
+    let mut upgrade = Upgrade::prepare(cluster, before, way).await?;
     let (by_certificate, by_token) = (
         callers::by_certificate(upgrade.cluster).await?,
         callers::by_token(upgrade.cluster).await?,
@@ -161,17 +199,21 @@ async fn roll(cluster: &mut Cluster, before: Before) -> anyhow::Result<Rolled> {
     upgrade.step("c", Minor::V1_36).await?;
     upgrade.all_say_404(&older).await.context("what only 1.34 has, at 1.36 alone")?;
 
-    // And back. What only 1.36 has is there until the last of it leaves.
-    let older_from = upgrade.step("a", Minor::V1_34).await?;
-    let load_of_older = upgrade.load_of_older("down", &by_token);
-    upgrade.step("b", Minor::V1_34).await?;
-    upgrade.end("what only 1.36 has", load_of_newer, "c").await?;
-    upgrade.rolled.newer = asks_newer.between(newer_from, Instant::now());
-    upgrade.step("c", Minor::V1_34).await?;
-    upgrade.all_say_404(&newer).await.context("what only 1.36 has, at 1.34 alone")?;
-
-    upgrade.end("what only 1.34 has, down", load_of_older, "a").await?;
-    upgrade.rolled.older.add(&asks_older.between(older_from, Instant::now()));
+    if way == Way::Up {
+        upgrade.end("what only 1.36 has", load_of_newer, "c").await?;
+        upgrade.rolled.newer = asks_newer.between(newer_from, Instant::now());
+    } else {
+        // And back. What only 1.36 has is there until the last of it leaves.
+        let older_from = upgrade.step("a", Minor::V1_34).await?;
+        let load_of_older = upgrade.load_of_older("down", &by_token);
+        upgrade.step("b", Minor::V1_34).await?;
+        upgrade.end("what only 1.36 has", load_of_newer, "c").await?;
+        upgrade.rolled.newer = asks_newer.between(newer_from, Instant::now());
+        upgrade.step("c", Minor::V1_34).await?;
+        upgrade.all_say_404(&newer).await.context("what only 1.36 has, at 1.34 alone")?;
+        upgrade.end("what only 1.34 has, down", load_of_older, "a").await?;
+        upgrade.rolled.older.add(&asks_older.between(older_from, Instant::now()));
+    }
     upgrade.end("ConfigMaps by certificate", certificates, "a").await?;
     upgrade.end("ConfigMaps by token", tokens, "a").await?;
     upgrade.rolled.took = upgrade.since.elapsed();

@@ -1,6 +1,6 @@
 //! Loopback addresses of a cluster's own: several clusters, of several runs, do not meet.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
 use anyhow::Context;
 
@@ -51,6 +51,12 @@ impl Place {
     /// For kube-apiserver where its gateway has that one.
     pub(super) fn behind(&self, index: usize) -> IpAddr {
         self.address(u8::try_from(index).unwrap_or_default().saturating_add(111))
+    }
+
+    /// An address of IPv6, for whoever gives it to an interface.
+    pub(super) fn second(index: usize) -> IpAddr {
+        let host = u16::try_from(index).unwrap_or_default().saturating_add(0x11);
+        Ipv6Addr::new(0xfd00, 0x77, 0, 0, 0, 0, 0, host).into()
     }
 
     fn address(&self, host: u8) -> IpAddr {

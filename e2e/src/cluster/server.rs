@@ -176,14 +176,17 @@ impl Server {
         programs: &Programs,
         pki: &Pki,
         folder: &Path,
-        members: &[(String, String)],
+        members: Option<&[(String, String)]>,
     ) -> anyhow::Result<()> {
         if self.spec.bare || runs(&mut self.gateway) {
             return Ok(());
         }
         let arguments = self.gateway_arguments(pki, members, GATEWAY_PORT, ADMIN_PORT);
         let log = folder.join(format!("{}.mvp.log", self.spec.name));
-        let name = format!("mvp-{}", self.spec.name);
+        let name = match members {
+            Some(_) => format!("mvp-{}", self.spec.name),
+            None => self.spec.name.to_owned(),
+        };
         self.gateway = Some(Process::start_in(
             self.network.as_deref(),
             &name,
@@ -194,11 +197,11 @@ impl Server {
         Ok(())
     }
 
-    /// How a gateway beside it is called.
+    /// How a gateway beside it is called. Without members it finds them by Leases, the default.
     pub(super) fn gateway_arguments(
         &self,
         pki: &Pki,
-        members: &[(String, String)],
+        members: Option<&[(String, String)]>,
         port: u16,
         admin_port: u16,
     ) -> Vec<String> {
@@ -209,7 +212,6 @@ impl Server {
             format!("--secure-port={port}"),
             format!("--admin-bind-address={}", SocketAddr::new(self.address, admin_port)),
             format!("--local-server=https://{}", self.direct()),
-            format!("--server-id={}", self.id()),
             format!("--tls-cert-file={}", server.certificate.display()),
             format!("--tls-private-key-file={}", server.key.display()),
             format!("--client-ca-file={}", pki.ca().display()),
@@ -219,9 +221,25 @@ impl Server {
             format!("--proxy-client-cert-file={}", proxy.certificate.display()),
             format!("--proxy-client-key-file={}", proxy.key.display()),
         ];
-        let peers = members.iter().filter(|(id, _)| *id != self.id());
-        arguments.extend(peers.map(|(id, peer)| format!("--peer={id}={peer}")));
+        match members {
+            Some(members) => {
+                let peers = members.iter().filter(|(id, _)| *id != self.id());
+                arguments.extend(peers.map(|(id, peer)| format!("--peer={id}={peer}")));
+                arguments.push(format!("--server-id={}", self.id()));
+            }
+            // All are on this host. The ID is the server's own, by the name of the host.
+            None => arguments.push(format!("--peer-advertise-ip={}", self.address)),
+        }
         arguments
+    }
+
+    /// What its gateway knows of whoever is at an address.
+    pub(super) async fn knows(&self, address: SocketAddr) -> anyhow::Result<Value> {
+        let snapshot = crate::client::plain(self.gateway_admin(), "/debug/snapshot").await?.json();
+        let members = snapshot.get("members").and_then(Value::as_array).context("no members")?;
+        let address = address.to_string();
+        let is_there = |member: &&Value| member.get("address").is_some_and(|own| *own == address);
+        Ok(members.iter().find(is_there).cloned().unwrap_or_default())
     }
 
     /// Ends kube-apiserver as a kubelet does: it is told, and after a while it is killed. From its
@@ -278,6 +296,11 @@ impl Server {
     /// The gateway's process.
     pub(crate) fn gateway(&mut self) -> anyhow::Result<&mut Process> {
         self.gateway.as_mut().context("the gateway does not run")
+    }
+
+    /// `kill -9` of its gateway alone.
+    pub(super) fn kill_gateway(&mut self) {
+        self.gateway = None;
     }
 
     /// `kill -9` of the whole node.

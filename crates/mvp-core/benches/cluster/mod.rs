@@ -104,8 +104,8 @@ pub(super) fn view(documents: &Documents) -> View {
     View {
         api: Some(seen(Part::Api, &documents.api)),
         apis: Some(seen(Part::Apis, &documents.apis)),
-        openapi: None,
         release: Some(Release { major: 1, minor: 36 }),
+        ..View::default()
     }
 }
 

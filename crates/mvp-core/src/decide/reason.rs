@@ -27,6 +27,8 @@ pub enum Reason {
     ConfirmedNotFound,
     /// Row 8: a member that may serve it could not be asked.
     Unconfirmed,
+    /// Row 8: a member that was never seen is recorded to serve it.
+    Recorded,
     /// Row 8: what the local server serves was never seen.
     LocalViewUnknown,
     /// Row 9: the local server is down.
@@ -58,6 +60,7 @@ impl Reason {
             Reason::Unlisted => "unlisted",
             Reason::ConfirmedNotFound => "confirmed-not-found",
             Reason::Unconfirmed => "unconfirmed",
+            Reason::Recorded => "recorded",
             Reason::LocalViewUnknown => "local-view-unknown",
             Reason::LocalDown => "local-down",
             Reason::LocalNotReady => "local-not-ready",
@@ -84,6 +87,10 @@ impl fmt::Display for Reason {
             Reason::Unlisted => "no member is known to serve it",
             Reason::ConfirmedNotFound => "every member confirmed that it does not serve it",
             Reason::Unconfirmed => "a member that may serve it could not be asked",
+            Reason::Recorded => {
+                "a StorageVersion records it for a server that could never be asked; put a gateway \
+                 before that server, or delete what is recorded"
+            }
             Reason::LocalViewUnknown => "it is not known yet what the local server serves",
             Reason::LocalDown => "the local server is down",
             Reason::LocalNotReady => "the local server is not ready",

@@ -33,8 +33,8 @@ pub(crate) fn member(id: &str, release: &str, served: &[&str]) -> Member {
         view: View {
             api: seen(Part::Api),
             apis: seen(Part::Apis),
-            openapi: None,
             release: Release::parse(release),
+            ..View::default()
         },
     }
 }

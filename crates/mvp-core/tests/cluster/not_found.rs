@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use crate::builder::{Cluster, NOW, confirmed_at, member, ready, second, unseen};
 use mvp_core::decide::{Asked, Denial};
+use mvp_core::discovery::negotiate::Form;
 use mvp_core::member::{Member, Presence};
+use mvp_core::request::DiscoveryPath;
 
 const THINGS: &str = "GET /apis/a.io/v1/namespaces/x/things";
 const ASK: &str = "ask-local: unlisted, refresh on 404 of routing";
 const TRUE_404: &str = "pass-404: confirmed-not-found";
+const RECORDED: &str = "refuse: recorded";
 const UNCONFIRMED: &str = "refuse: unconfirmed";
 
 fn local() -> Member {
@@ -107,6 +110,94 @@ fn row_8_only_members_that_are_alive_hold_anything_up() {
     just_alive.heard = second(NOW - 40);
     let cluster = Cluster::beside([local(), just_alive]);
     assert_eq!(cluster.denied(THINGS, &[("a", false)]), UNCONFIRMED);
+}
+
+/// A member that cannot be asked, of which these are recorded: `a.io/v1/things`.
+fn recorded(resources: &[&str]) -> Member {
+    let mut member = unseen("c");
+    member.address = None;
+    let records = resources.iter().map(|resource| {
+        let steps: Vec<&str> = resource.split('/').collect();
+        (steps[0].to_owned(), steps[1].to_owned(), steps[2].to_owned())
+    });
+    member.view.recorded = Some(Arc::new(records.collect()));
+    member
+}
+
+#[test]
+fn row_8_what_is_recorded_for_a_member_that_was_never_seen_is_no_404() {
+    let things = ["a.io/v1/things", "a.io/v1/others", "/v1/nodes", "b.io/v2/things"];
+    let cluster =
+        Cluster::beside([local(), member("b", "v1.36.0", &["d.io/v1/x"]), recorded(&things)]);
+    // Local may know better, and is asked as ever.
+    assert_eq!(cluster.client(THINGS), ASK);
+    for (request, expected) in [
+        (THINGS, RECORDED),
+        ("POST /apis/a.io/v1/namespaces/x/things", RECORDED),
+        ("GET /apis/a.io/v1/namespaces/x/things/y/status", RECORDED),
+        ("GET /apis/b.io/v2/things", RECORDED),
+        ("GET /api/v1/nodes", RECORDED),
+        ("GET /apis/a.io/v1", RECORDED),
+        ("GET /apis/a.io", RECORDED),
+        ("GET /openapi/v3/apis/a.io/v1", RECORDED),
+        ("GET /apis/b.io/v1/things", TRUE_404),
+        ("GET /apis/a.io/v1/namespaces/x/thing", TRUE_404),
+        ("GET /apis/a.io/v2", TRUE_404),
+        ("GET /apis/a", TRUE_404),
+        ("GET /api/v1/things", TRUE_404),
+        ("GET /api/v2", TRUE_404),
+    ] {
+        assert_eq!(cluster.denied(request, &[("a", false)]), expected, "{request}");
+    }
+    // An answer that cannot be told from a backend's is not asked for.
+    let proxy = "GET /apis/a.io/v1/namespaces/x/things/y/proxy";
+    assert_eq!(cluster.client(proxy), RECORDED);
+    assert_eq!(
+        cluster.client("GET /apis/a.io/v2/namespaces/x/things/y/proxy"),
+        "ask-local: unlisted"
+    );
+}
+
+/// Nor does it hold up more than that, nor for good.
+#[test]
+fn row_7_what_is_recorded_gives_way_to_what_was_seen() {
+    let recorded = recorded(&["a.io/v1/things", "/v1/pods"]);
+    // Its own word counts, however old.
+    let mut seen = confirmed_at(member("c", "v1.36.0", &["a.io/v1/others"]), NOW - 301);
+    seen.view.recorded = recorded.view.recorded.clone();
+    let cluster = Cluster::beside([local(), seen.clone()]);
+    assert_eq!(cluster.denied(THINGS, &[("a", false)]), TRUE_404);
+    // The two halves of it are separate.
+    seen.view.apis = None;
+    seen.joined = second(NOW - 301);
+    let cluster = Cluster::beside([local(), seen]);
+    assert_eq!(cluster.denied(THINGS, &[("a", false)]), RECORDED);
+    // Of a resource that is listed it says nothing: neither verbs nor subresources.
+    let cluster = Cluster::beside([local(), recorded.clone()]);
+    let nosuch = "GET /api/v1/namespaces/x/pods/y/nosuch";
+    assert_eq!(cluster.denied(nosuch, &[("a", false)]), TRUE_404);
+    // Who serves it is asked, and nobody is who is only recorded to.
+    let cluster =
+        Cluster::beside([local(), member("b", "v1.36.0", &["a.io/v1/things"]), recorded.clone()]);
+    let peers = "peers b: served-by-peer, next on 404 of routing";
+    assert_eq!(cluster.denied(THINGS, &[("a", false)]), peers);
+    // A load balancer knows it, too.
+    let cluster = Cluster::before([member("b", "v1.36.0", &[]), recorded]);
+    assert_eq!(cluster.denied(THINGS, &[("b", false)]), RECORDED);
+}
+
+/// What is not known by its own word is in no document.
+#[test]
+fn what_is_recorded_is_not_listed() {
+    let with = Cluster::beside([local(), recorded(&["a.io/v1/things"])]).snapshot();
+    let without = Cluster::beside([local()]).snapshot();
+    for path in [DiscoveryPath::Api, DiscoveryPath::Apis] {
+        let [with, without] = [&with, &without].map(|snapshot| {
+            let document = snapshot.document(&path, Form::AggregatedV2);
+            document.map(|document| (&document.json.body, &document.etag))
+        });
+        assert!(with.is_some() && with == without, "{path:?}");
+    }
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Ordinary requests are read and decided without a single allocation.
 
+use std::sync::Arc;
+
 use allocation_counter::measure;
-use mvp_core::decide::{Action, Asked, LocalHealth, Origin};
+use mvp_core::decide::{Action, Asked, Denial, LocalHealth, Origin, Reason};
 use mvp_core::discovery::Part;
 use mvp_core::{RequestInfo, decide};
 use serde_json::{Value, json};
@@ -70,6 +72,27 @@ fn ordinary_requests_allocate_nothing() {
                 assert_eq!(measured.count_total, 0, "{method} {path} {query:?}");
             }
         }
+    }
+
+    // Nor does a 404 that is about to be believed, when records are looked into.
+    let unseen = &mut cluster.servers.last_mut().expect("a member").member;
+    (unseen.view.apis, unseen.address) = (None, None);
+    let thing = ["unheard.of", "v1", "things"].map(str::to_owned);
+    unseen.view.recorded = Some(Arc::new([thing.into()].into_iter().collect()));
+    let snapshot = cluster.snapshot();
+    let denials = [Denial { member: "apiserver-a", at: at(NOW), listed: false }];
+    let (origin, local) = (Origin::Client, LocalHealth::Ready);
+    let asked = Asked { origin, nopeer: false, arrived: at(NOW), local, denials: &denials };
+    for (path, reason) in [
+        ("/apis/unheard.of/v1/things/one", Reason::Recorded),
+        ("/openapi/v3/apis/unheard.of/v1", Reason::Recorded),
+        ("/apis/unheard.of/v1/others", Reason::ConfirmedNotFound),
+    ] {
+        let measured = measure(|| {
+            let info = RequestInfo::parse("GET", path, None);
+            assert!(decide(&info, &snapshot, asked).reason == reason, "{path}");
+        });
+        assert_eq!(measured.count_total, 0, "{path}");
     }
 
     // The counter counts: a percent-encoded path is decoded into a new string.

@@ -1,8 +1,9 @@
 //! From claims to members. Entry item: [`merge`].
 //!
-//! Whoever is at an address is a member, whatever it is called; so that nobody is lost to whoever
-//! takes its name or its place. Two addresses are one member only where what answers there says so
-//! itself: the same process, or a gateway that says to stand before the server of that ID.
+//! Whoever is at an address is a member, whatever it is called, and is asked; so that nobody is lost
+//! to whoever takes its name or its place. Two addresses are one member only where what answers there
+//! says so itself, and lately: the same process, or a gateway that stands before the server which the
+//! other is claimed to be, and by nobody to be anything else.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,19 +14,22 @@ use mvp_core::Timestamp;
 use mvp_core::member::MemberKind;
 use mvp_proxy::control::{MemberRecord, Who};
 
-use super::{Conflict, Own};
+use super::{Answer, Conflict, Own};
 use crate::claim::{Claim, Claims};
 use crate::heartbeat::HEARTBEAT;
 
-/// Who was not heard of for so long has no claim to an ID that somebody else claims, too. Nor has
-/// who was claimed for so long and never answered.
+/// Who neither was heard of nor answered for so long may be gone.
 const LAPSES: Duration = Duration::from_secs(3 * HEARTBEAT.as_secs());
+/// So long we are not asked again whether we are still there.
+const OURS_FOR: Duration = Duration::from_secs(60);
+/// Who says no address cannot be asked: no more of them are kept.
+const MAX_HOMELESS: usize = 128;
 
 /// What is known beside the claims.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known<'a> {
     pub(super) own: &'a Own,
-    pub(super) answered: &'a BTreeMap<Arc<str>, Who>,
+    pub(super) answered: &'a BTreeMap<Arc<str>, Answer>,
     pub(super) forgotten: &'a BTreeMap<Arc<str>, Timestamp>,
     pub(super) now: Timestamp,
 }
@@ -57,8 +61,7 @@ pub(super) fn merge(sources: &[Claims], known: &Known<'_>) -> Merged {
             let alive = heard.is_none_or(|heard| known.now.since(heard) <= LAPSES);
             let ranked = Ranked { place, claim, heard, alive };
             match (&claim.address, &claim.id) {
-                _ if known.forgets(claim) => {}
-                (Some(address), _) if known.is_ours(address) => {}
+                _ if known.forgets(claim) || known.is_of_us(claim) => {}
                 (Some(address), _) => places.entry(address).or_default().push(ranked),
                 (None, Some(id)) => {
                     let first = homeless.entry(id).or_insert(ranked);
@@ -80,10 +83,11 @@ pub(super) fn merge(sources: &[Claims], known: &Known<'_>) -> Merged {
             None => merged.members.push(site.candidate(Arc::clone(site.address))),
         }
     }
-    for (id, ranked) in homeless {
-        if !by_id.contains_key(id) && known.own.id.as_ref() != Some(id) {
-            merged.members.push(ranked.candidate(Arc::clone(id), ranked.heard, true));
-        }
+    let unsaid = homeless.into_iter().filter(|(id, _)| !by_id.contains_key(id));
+    let mut unsaid: Vec<_> = unsaid.map(|(id, ranked)| (ranked.rank(), id, ranked)).collect();
+    unsaid.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+    for (_, id, ranked) in unsaid.into_iter().take(MAX_HOMELESS) {
+        merged.members.push(ranked.candidate(Arc::clone(id), ranked.heard, true));
     }
     for (id, sites) in by_id {
         merged.add(id, sites, known);
@@ -92,8 +96,17 @@ pub(super) fn merge(sources: &[Claims], known: &Known<'_>) -> Merged {
 }
 
 impl Known<'_> {
+    /// Whether a claim is of ourselves, or of the server beside us, wherever that is said to be; or
+    /// is what we left behind.
+    fn is_of_us(&self, claim: &Claim) -> bool {
+        let by_id = claim.id.is_some() && claim.id == self.own.id && !claim.announced;
+        by_id || claim.address.as_ref().is_some_and(|address| self.is_ours(address))
+    }
+
     fn is_ours(&self, address: &Arc<str>) -> bool {
-        self.own.addresses.contains(address) || self.answered.get(address) == Some(&Who::Ourselves)
+        let leads_to_us =
+            |answer: &Answer| answer.who == Who::Ourselves && self.now.since(answer.at) <= OURS_FOR;
+        self.own.addresses.contains(address) || self.answered.get(address).is_some_and(leads_to_us)
     }
 
     fn forgets(&self, claim: &Claim) -> bool {
@@ -114,17 +127,18 @@ impl Merged {
             self.members.push(holder.candidate(Arc::clone(id)));
         }
         for site in sites {
-            let is_rival = site.first.claim.announced && site.first.alive;
             let counts = match &holder {
-                // Whatever else is said of us is our own server, or what we left behind.
-                None => is_rival,
-                Some(holder) => site.counts_beside(holder, known.now),
+                None => !site.is_gone(),
+                Some(holder) => {
+                    !holder.speaks_for(&site) && !(site.is_gone() && holder.who.is_some())
+                }
             };
             if !counts {
                 continue;
             }
             // Of what two sources say, the one that is believed more counts: that is no conflict.
             let same_source = |holder: &Site<'_>| holder.first.place == site.first.place;
+            let is_rival = site.first.claim.announced && site.first.alive;
             if is_rival && holder.as_ref().is_none_or(same_source) {
                 let has = holder.as_ref().map(|holder| Arc::clone(holder.address));
                 let (id, claims) = (Arc::clone(id), Arc::clone(site.address));
@@ -139,18 +153,18 @@ impl Merged {
 fn one_of_each_process<'a>(
     sites: impl Iterator<Item = Site<'a>>,
 ) -> impl Iterator<Item = Site<'a>> {
-    let mut known: BTreeMap<&Arc<str>, Site<'a>> = BTreeMap::new();
+    let mut known: BTreeMap<(&Arc<str>, &Arc<str>), Site<'a>> = BTreeMap::new();
     let mut others = Vec::new();
     for site in sites {
-        let Some(Who::Gateway { instance, .. }) = site.answered else {
+        let Some(Who::Gateway { id, instance }) = site.who else {
             others.push(site);
             continue;
         };
-        match known.get_mut(instance) {
+        match known.get_mut(&(id, instance)) {
             Some(first) if site.first.rank() < first.first.rank() => *first = site,
             Some(_) => {}
             None => {
-                known.insert(instance, site);
+                known.insert((id, instance), site);
             }
         }
     }
@@ -161,36 +175,70 @@ fn one_of_each_process<'a>(
 #[derive(Debug)]
 struct Site<'a> {
     address: &'a Arc<str>,
-    answered: Option<&'a Who>,
+    /// Whether anybody ever answered there.
+    is_known: bool,
+    /// Who answers there, lately.
+    who: Option<&'a Who>,
+    /// The claim that gives it its name.
     first: Ranked<'a>,
-    /// When it was last heard of, by whichever claim.
+    /// Whether all claims are of a server, and of one ID.
+    is_one_server: bool,
+    /// When it was last heard of, by whichever claim; nothing where one of them vouches.
     heard: Option<Timestamp>,
+    is_alive: bool,
 }
 
 impl<'a> Site<'a> {
     fn new(address: &'a Arc<str>, claims: &[Ranked<'a>], known: &Known<'a>) -> Option<Site<'a>> {
         let answered = known.answered.get(address);
+        let lately = answered.filter(|answer| known.now.since(answer.at) <= LAPSES);
+        let who = lately.map(|answer| &answer.who);
         // What it says of itself counts more than what is said of it.
-        let says = |claim: &Claim| matches!((answered, &claim.id), (Some(Who::Gateway { id, .. }), Some(claimed)) if id == claimed);
+        let says = |claim: &Claim| match who {
+            Some(Who::Gateway { id, .. }) => claim.id.as_ref() == Some(id),
+            _ => false,
+        };
         let first = claims
             .iter()
             .min_by_key(|ranked| (ranked.claim.id.is_none(), !says(ranked.claim), ranked.rank()))?;
-        let last = claims.iter().filter_map(|ranked| ranked.heard).max();
-        Some(Site { address, answered, first: *first, heard: first.heard.and(last) })
+        let same = |ranked: &Ranked<'_>| {
+            ranked.claim.kind == MemberKind::Bare && ranked.claim.id == first.claim.id
+        };
+        let vouched = claims.iter().any(|ranked| ranked.heard.is_none());
+        let heard = claims.iter().filter_map(|ranked| ranked.heard).max();
+        Some(Site {
+            address,
+            is_known: answered.is_some(),
+            who,
+            first: *first,
+            is_one_server: claims.iter().all(same),
+            heard: heard.filter(|_| !vouched),
+            is_alive: claims.iter().any(|ranked| ranked.alive),
+        })
     }
 
     /// Whether what answers there is what it is claimed to be, as far as can be known.
     fn is_proved(&self) -> bool {
         match self.first.claim.kind {
             MemberKind::Mvp => self.is_gateway(),
-            MemberKind::Bare => self.answered.is_some(),
+            MemberKind::Bare => self.who.is_some(),
         }
     }
 
     /// Whether a gateway answers there, and says to stand before the server of the claimed ID.
     fn is_gateway(&self) -> bool {
         let claimed = self.first.claim.id.as_ref();
-        matches!(self.answered, Some(Who::Gateway { id, .. }) if Some(id) == claimed)
+        matches!(self.who, Some(Who::Gateway { id, .. }) if Some(id) == claimed)
+    }
+
+    /// Whether it is a gateway before what the other is claimed to be, and nothing else.
+    fn speaks_for(&self, other: &Site<'_>) -> bool {
+        self.is_gateway() && other.is_one_server
+    }
+
+    /// Whether neither it nor anybody else says that it is there.
+    fn is_gone(&self) -> bool {
+        !self.is_alive && self.who.is_none()
     }
 
     /// The least has the ID: proved, alive, of the source that is believed more, senior.
@@ -198,27 +246,15 @@ impl<'a> Site<'a> {
         (Reverse(self.is_proved()), self.first.rank(), Arc::clone(self.address))
     }
 
-    /// Whether it counts as somebody else, beside who has its ID.
-    fn counts_beside(&self, holder: &Site<'_>, now: Timestamp) -> bool {
-        let Claim { announced, .. } = *self.first.claim;
-        if holder.is_proved() {
-            // It moved; or a gateway speaks for its server.
-            let speaks = holder.is_gateway() && holder.first.alive && !announced;
-            return self.first.alive && !speaks;
-        }
-        // At the start nobody has answered yet: a server whose gateway is about to is not asked too.
-        let young = now.since(holder.first.claim.since) <= LAPSES;
-        announced || !young || self.first.place <= holder.first.place
-    }
-
     fn candidate(&self, name: Arc<str>) -> Candidate {
-        let vouched = self.first.claim.heard.is_none();
-        let is_known = self.answered.is_some() || vouched;
+        let is_known = self.is_known || self.heard.is_none();
         let mut candidate = self.first.candidate(name, self.heard, is_known);
-        // Of what nobody vouches for, what answers says what it is.
-        match self.answered {
-            Some(Who::Gateway { .. }) if !vouched => candidate.record.kind = MemberKind::Mvp,
-            Some(Who::Server) if !vouched => candidate.record.kind = MemberKind::Bare,
+        // Where nobody wrote it down, what answers says what it is.
+        match self.who {
+            Some(Who::Gateway { .. }) if self.first.place > 0 => {
+                candidate.record.kind = MemberKind::Mvp;
+            }
+            Some(Who::Server) if self.first.place > 0 => candidate.record.kind = MemberKind::Bare,
             _ => {}
         }
         candidate

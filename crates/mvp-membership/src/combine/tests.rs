@@ -41,8 +41,10 @@ fn merged(sources: &[Claims], answers: Answers<'_>, now: u64) -> Merged {
         Some((id, instance)) => Who::Gateway { id: id.into(), instance: instance.into() },
         None => Who::Server,
     };
-    let answered = answers.iter().map(|(address, said)| ((*address).into(), who(said))).collect();
     let (own, forgotten, now) = (&own(), &BTreeMap::new(), at(now));
+    let answer = |said: &str| Answer { who: who(said), at: now };
+    let answered =
+        answers.iter().map(|(address, said)| ((*address).into(), answer(said))).collect();
     merge(sources, &Known { own, answered: &answered, forgotten, now })
 }
 
@@ -73,58 +75,84 @@ fn conflicts(sources: &[Claims], now: u64) -> Vec<String> {
 }
 
 /// A gateway and the server behind it, each told of by a source of its own.
-fn gateway_and_server(heard: u64) -> [Claims; 2] {
+fn gateway_and_server(heard: u64) -> [Claims; 3] {
     let identities = vec![
         claim("c", "10.0.0.3:6444", MemberKind::Bare, Some(9)),
         claim("d", "", MemberKind::Bare, Some(9)),
     ];
-    [said(vec![mvp("c", "10.0.0.3:6443", heard)]), said(identities)]
+    [said(Vec::new()), said(vec![mvp("c", "10.0.0.3:6443", heard)]), said(identities)]
 }
 
 #[test]
 fn a_gateway_speaks_for_its_server() {
     let all = gateway_and_server(4);
-    let expected = ["c 10.0.0.3:6443 Mvp Some(4)", "d - Bare Some(9)"];
-    assert_eq!(shown(&all, 10), expected, "it is about to answer");
-    let gateway = &[("10.0.0.3:6443", "c 1")];
-    assert_eq!(answered(&all, gateway, 19), expected);
+    let (gateway, server) = ("c 10.0.0.3:6443 Mvp Some(4)", "10.0.0.3:6444 Bare Some(9)");
+    let other = "d - Bare Some(9)";
+    let both = [gateway, &format!("c@10.0.0.3:6444 {server}"), other];
+    assert_eq!(shown(&all, 10), both, "nobody knows yet");
     assert_eq!(conflicts(&all, 10), [""; 0], "two sources that differ are no conflict");
-    // It never answered, or is silent now: its server is asked, too.
-    let both = "c@10.0.0.3:6444 10.0.0.3:6444 Bare Some(9)";
-    assert_eq!(shown(&all, 19).get(1).unwrap(), both);
-    assert_eq!(answered(&all, gateway, 20).get(1).unwrap(), both);
-    // That answers, and goes on in its place.
-    let server = &[("10.0.0.3:6443", "c 1"), ("10.0.0.3:6444", "")];
-    let expected = ["c 10.0.0.3:6444 Bare Some(9)", "d - Bare Some(9)"];
-    assert_eq!(answered(&all, server, 20), expected);
-    // The gateway is back.
+    assert_eq!(answered(&all, &[("10.0.0.3:6443", "c 1")], 10), [gateway, other]);
+    // It answers no more: its server is asked, and goes on in its place.
+    let instead = [&format!("c {server}"), "c@10.0.0.3:6443 10.0.0.3:6443 Mvp Some(4)", other];
+    assert_eq!(answered(&all, &[], 20), instead);
+    assert_eq!(answered(&all, &[("10.0.0.3:6444", "")], 20), [instead[0], other]);
+    // It is back.
+    let two = &[("10.0.0.3:6443", "c 2"), ("10.0.0.3:6444", "")];
     let all = gateway_and_server(21);
-    let expected = ["c 10.0.0.3:6443 Mvp Some(21)", "d - Bare Some(9)"];
-    assert_eq!(answered(&all, server, 22), expected);
+    assert_eq!(answered(&all, two, 22), ["c 10.0.0.3:6443 Mvp Some(21)", other]);
+}
+
+#[test]
+fn what_answered_long_ago_says_nothing_of_now() {
+    let all = gateway_and_server(100);
+    let answered = BTreeMap::from([(
+        Arc::from("10.0.0.3:6443"),
+        Answer { who: Who::Gateway { id: "c".into(), instance: "1".into() }, at: at(80) },
+    )]);
+    let (own, forgotten) = (&own(), &BTreeMap::new());
+    let members = |now: u64| {
+        let known = Known { own, answered: &answered, forgotten, now: at(now) };
+        merge(&all, &known).members.len()
+    };
+    assert_eq!((members(95), members(96)), (2, 3), "the server behind it is asked again");
 }
 
 #[test]
 fn whoever_claims_to_stand_before_a_server_has_to_say_so_itself() {
-    // c is a server without a gateway, and known. Somebody says to be its gateway.
-    let mut all = gateway_and_server(5);
+    // c is a server without a gateway. Somebody says to be its gateway.
+    let all = gateway_and_server(5);
     let server = ("10.0.0.3:6444", "");
     let expected = "c 10.0.0.3:6444 Bare Some(9)";
     let stranger = "c@10.0.0.3:6443 10.0.0.3:6443 Mvp Some(5)";
-    let shown = |all: &[Claims], answers: Answers<'_>| {
-        let mut shown = answered(all, answers, 10);
+    let shown = |answers: Answers<'_>| {
+        let mut shown = answered(&all, answers, 10);
         shown.truncate(2);
         shown
     };
-    assert_eq!(shown(&all, &[server]), [expected, stranger], "nobody answers there");
+    assert_eq!(shown(&[server]), [expected, stranger], "nobody answers there");
     // A gateway of somebody else; or a server, which is none.
-    let expected_too = [expected, stranger];
-    assert_eq!(shown(&all, &[server, ("10.0.0.3:6443", "b 1")]), expected_too);
+    assert_eq!(shown(&[server, ("10.0.0.3:6443", "b 1")]), [expected, stranger]);
     let bare = "c@10.0.0.3:6443 10.0.0.3:6443 Bare Some(5)";
-    assert_eq!(shown(&all, &[server, ("10.0.0.3:6443", "")]), [expected, bare]);
-    // At the start, before anybody answered: whoever is there is asked when the other one is not.
-    all[0].claims[0].heard = Some(at(16));
-    let both = ["c 10.0.0.3:6443 Mvp Some(16)", "c@10.0.0.3:6444 10.0.0.3:6444 Bare Some(9)"];
-    assert_eq!(answered(&all, &[], 16)[..2], both);
+    assert_eq!(shown(&[server, ("10.0.0.3:6443", "")]), [expected, bare]);
+}
+
+/// The Lease of a server, or of ours, is made to point at somebody else's address.
+#[test]
+fn an_id_at_the_address_of_another_hides_nobody() {
+    let victim = claim("b", "10.0.0.2:6444", MemberKind::Bare, Some(9));
+    let pointing = |id: &str| claim(id, "10.0.0.2:6444", MemberKind::Bare, Some(9));
+    let answers = &[("10.0.0.3:6443", "c 1"), ("10.0.0.2:6444", "")];
+    for id in ["c", "own"] {
+        let gateways = said(vec![mvp("c", "10.0.0.3:6443", 9)]);
+        let all = [gateways, said(vec![pointing(id), victim.clone()])];
+        let members = answered(&all, answers, 10);
+        assert!(members.iter().any(|m| m.contains(" 10.0.0.2:6444 Bare ")), "{id}: {members:?}");
+    }
+    // Nor does what a source vouches for become a matter of heartbeats.
+    let endpoints = said(vec![claim("", "10.0.0.2:6444", MemberKind::Bare, None)]);
+    let all = [said(Vec::new()), said(vec![pointing("x")]), endpoints];
+    assert_eq!(answered(&all, answers, 60), ["x 10.0.0.2:6444 Bare None"]);
+    assert!(merged(&all, &[], 60).members.iter().all(|candidate| !candidate.is_stranger));
 }
 
 #[test]
@@ -144,6 +172,9 @@ fn whoever_answers_as_one_process_is_one_member() {
     // What was written down is of a process that was there before it moved.
     let moved = &[("node-b:6443", "b 1"), ("10.0.0.2:6443", "b 2"), ("10.0.0.9:6443", "b 2")];
     assert_eq!(answered(&all, moved, 5), expected[1..]);
+    let unlike = &[("node-b:6443", "b 1"), ("10.0.0.9:6443", "c 1")];
+    let gateway = "10.0.0.9:6443 10.0.0.9:6443 Mvp None";
+    assert_eq!(answered(&all, unlike, 5)[..2], [gateway, expected[1]], "another of that number");
     assert_eq!(conflicts(&all, 5), [""; 0]);
 }
 
@@ -157,13 +188,14 @@ fn an_address_is_one_member_whatever_it_is_called() {
     ]);
     let nameless = "10.0.0.3:6443 10.0.0.3:6443 Bare None";
     let mut all = [leases, endpoints];
-    assert_eq!(shown(&all, 5), [nameless, "b 10.0.0.2:6443 Mvp Some(3)"]);
+    // Of several that say something of it, one vouches.
+    assert_eq!(shown(&all, 5), [nameless, "b 10.0.0.2:6443 Mvp None"]);
     all[0].claims[1].seniority = "2026".into();
     all[0].claims[0].seniority = "2027".into();
-    assert_eq!(shown(&all, 5), [nameless, "a 10.0.0.2:6443 Mvp Some(3)"], "by the senior");
+    assert_eq!(shown(&all, 5), [nameless, "a 10.0.0.2:6443 Mvp None"], "by the senior");
     // By what it calls itself, if it does.
     let answers = &[("10.0.0.2:6443", "b 1")];
-    assert_eq!(answered(&all, answers, 5), [nameless, "b 10.0.0.2:6443 Mvp Some(3)"]);
+    assert_eq!(answered(&all, answers, 5), [nameless, "b 10.0.0.2:6443 Mvp None"]);
 }
 
 #[test]
@@ -195,7 +227,9 @@ fn of_two_with_one_id_the_senior_has_it_and_neither_is_lost() {
     // the new one's.
     second.heard = Some(at(35));
     let both = [said(vec![first.clone(), second])];
-    assert_eq!(answered(&both, two, 36), ["b 10.0.0.2:6443 Mvp Some(35)"]);
+    assert_eq!(answered(&both, &two[1..], 36), ["b 10.0.0.2:6443 Mvp Some(35)"]);
+    // As long as it answers it is there, whatever its Lease says.
+    assert_eq!(answered(&both, two, 36).len(), 2);
     assert_eq!(conflicts(&both, 36), [""; 0]);
 
     // Seen at once, as by one who just started: the earlier made, until one of them answers.

@@ -18,12 +18,28 @@ const PLACES: usize = 128;
 /// For so long, when others wait.
 const TURN: Duration = Duration::from_secs(5);
 
-/// When each of the strangers had its last turn, by address; nothing while all are asked.
+/// The strangers, by address; nobody while all are asked.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    begun: BTreeMap<Arc<str>, Timestamp>,
-    /// Whether some have had none yet.
+    waiting: BTreeMap<Arc<str>, Wait>,
+    /// Whether some have had no turn yet.
     due: bool,
+}
+
+/// How long a stranger waits.
+#[derive(Debug, Clone, Copy)]
+struct Wait {
+    /// Since when its address is claimed.
+    since: Timestamp,
+    /// When its last turn began.
+    began: Option<Timestamp>,
+}
+
+impl Wait {
+    /// Whether it is its turn.
+    fn is_on(&self, now: Timestamp) -> bool {
+        self.began.is_some_and(|began| now.since(began) < TURN)
+    }
 }
 
 impl Turns {
@@ -46,39 +62,39 @@ impl Turns {
             members.extend(strangers.into_iter().map(|stranger| stranger.record));
             return members;
         }
-        if self.begun.is_empty() {
+        if self.waiting.is_empty() {
             let (all, places) = (strangers.len(), PLACES);
             tracing::warn!(
                 "{all} members are claimed that never answered; {places} are asked at a time; see \
                  who makes Leases in kube-system"
             );
         }
-        let began = |stranger: &Candidate| {
-            stranger.record.address.as_ref().and_then(|address| self.begun.get(address)).copied()
+        let known = |stranger: &Candidate| {
+            let address = stranger.record.address.as_ref();
+            let new = Wait { since: now, began: None };
+            address.and_then(|address| self.waiting.get(address)).copied().unwrap_or(new)
         };
-        // Whose turn it is, then who waits: those first who had none, or had it longest ago.
-        let order = |stranger: &Candidate| {
-            let began = began(stranger);
-            let is_on = began.is_some_and(|began| now.since(began) < TURN);
-            (!is_on, began, stranger.seniority.clone())
-        };
-        strangers.sort_by_cached_key(order);
-        let mut begun = BTreeMap::new();
-        self.due = false;
+        // Whose turn it is, then who waits: those first who had none, and of all the first that came.
+        strangers.sort_by_cached_key(|stranger| {
+            let wait = known(stranger);
+            (!wait.is_on(now), wait.began, wait.since, stranger.seniority.clone())
+        });
+        let mut waiting = BTreeMap::new();
+        let mut due = false;
         for (place, stranger) in strangers.into_iter().enumerate() {
-            let began = began(&stranger);
-            let Some(address) = stranger.record.address.clone() else { continue };
+            let mut wait = known(&stranger);
+            if place < PLACES && !wait.is_on(now) {
+                wait.began = Some(now);
+            }
+            due |= wait.began.is_none();
+            if let Some(address) = &stranger.record.address {
+                waiting.insert(Arc::clone(address), wait);
+            }
             if place < PLACES {
-                let is_on = began.filter(|began| now.since(*began) < TURN);
-                begun.insert(address, is_on.unwrap_or(now));
                 members.push(stranger.record);
-            } else if let Some(began) = began {
-                begun.insert(address, began);
-            } else {
-                self.due = true;
             }
         }
-        self.begun = begun;
+        (self.waiting, self.due) = (waiting, due);
         members
     }
 }
@@ -127,8 +143,23 @@ mod tests {
         }
         assert_eq!(asked.len(), 3 * PLACES + 2);
         assert!(asked.values().all(|seconds| *seconds >= TURN.as_secs()), "{asked:?}");
+        // Who comes later waits behind who is there, however many they are.
+        let mut turns = Turns::default();
+        turns.choose(all(), Timestamp::default());
+        let mut last = None;
+        for second in 1..100 {
+            let now = Timestamp::after_start(Duration::from_secs(second));
+            let new =
+                (0..PLACES).map(|number| stranger(10_000 * second as usize + number, 1, true));
+            let chosen = turns.choose(all().into_iter().chain(new).collect(), now);
+            if chosen.iter().any(|record| &*record.id == "0383") {
+                last = Some(second);
+                break;
+            }
+        }
+        assert_eq!(last, Some(3 * TURN.as_secs()), "the last of those who were there first");
         // The flood is over.
         let few = turns.choose(vec![stranger(1, 2, true)], Timestamp::default());
-        assert_eq!((few.len(), turns.are_due(), turns.begun.len()), (1, false, 0));
+        assert_eq!((few.len(), turns.are_due(), turns.waiting.len()), (1, false, 0));
     }
 }

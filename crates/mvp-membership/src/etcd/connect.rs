@@ -1,27 +1,31 @@
 //! Connections to etcd: to one of its members at a time, the next when that fails.
 
 use std::io;
-use std::sync::Arc;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::{self, ClientConfig};
 use tonic::metadata::MetadataValue;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Request, Status};
 use tower::service_fn;
 
 /// Connecting, and each answer but a watch's.
-const TIMEOUT: Duration = Duration::from_secs(3);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(3);
 const PING_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Gives the TLS to connect with, made of files as they are now; nothing for plain connections.
-pub type TlsSource = Arc<dyn Fn() -> Result<Option<Arc<ClientConfig>>, String> + Send + Sync>;
+/// The TLS to connect with, which may be replaced; nothing for plain connections.
+pub type Tls = watch::Receiver<Option<Arc<ClientConfig>>>;
 
 /// An etcd, by its members.
 #[derive(Clone)]
@@ -29,7 +33,7 @@ pub struct Etcd {
     /// `http://HOST:PORT` or `https://HOST:PORT`, each.
     servers: Arc<[Uri]>,
     prefix: Arc<str>,
-    tls: TlsSource,
+    tls: Tls,
     /// Which is the one to ask.
     next: Arc<AtomicUsize>,
 }
@@ -42,7 +46,7 @@ impl std::fmt::Debug for Etcd {
 
 impl Etcd {
     /// These members, and where kube-apiserver keeps its keys (`--etcd-prefix`).
-    pub fn new(servers: Vec<Uri>, prefix: &str, tls: TlsSource) -> Etcd {
+    pub fn new(servers: Vec<Uri>, prefix: &str, tls: Tls) -> Etcd {
         // As kube-apiserver does.
         let prefix = format!("/{}", prefix.trim_matches('/')).into();
         Etcd { servers: servers.into(), prefix, tls, next: Arc::default() }
@@ -53,13 +57,29 @@ impl Etcd {
         format!("{}/{name}/", self.prefix.trim_end_matches('/'))
     }
 
+    /// The same by each of its members alone.
+    pub(super) fn each(&self) -> impl Iterator<Item = Etcd> {
+        let one = |server: &Uri| Etcd { servers: [server.clone()].into(), ..self.clone() };
+        self.servers.iter().map(one)
+    }
+
+    /// Resolves when what there is to connect with is replaced, from now on.
+    pub(super) fn replaced(&self) -> impl Future<Output = ()> + use<> {
+        let mut tls = self.tls.clone();
+        tls.mark_unchanged();
+        async move {
+            if tls.changed().await.is_err() {
+                std::future::pending().await
+            }
+        }
+    }
+
     /// A connection to the next member.
-    pub(super) async fn connect(&self) -> Result<Channel, Status> {
+    pub(super) async fn connect(&self, line: &Line) -> Result<Channel, Status> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         let uri = index.checked_rem(self.servers.len()).and_then(|index| self.servers.get(index));
         let uri = uri.cloned().ok_or_else(|| Status::unavailable("there is no etcd"))?;
-        let secure = uri.scheme_str() == Some("https");
-        let tls = if secure { (self.tls)().map_err(Status::unavailable)? } else { None };
+        let tls = self.tls.borrow().clone().filter(|_| uri.scheme_str() == Some("https"));
         let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
         let plain = format!("http://{authority}");
         let endpoint =
@@ -69,13 +89,14 @@ impl Etcd {
             .http2_keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_INTERVAL)
             .keep_alive_while_idle(true);
-        let dial = service_fn(move |_: Uri| dial(uri.clone(), tls.clone()));
+        let line = line.clone();
+        let dial = service_fn(move |_: Uri| dial(uri.clone(), tls.clone(), line.clone()));
         let connected = tokio::time::timeout(TIMEOUT, endpoint.connect_with_connector(dial)).await;
         let late = |_| Status::unavailable(format!("etcd at {authority}: no connection in time"));
         connected.map_err(late)?.map_err(|error| {
-            let reason = std::error::Error::source(&error)
-                .map_or_else(|| error.to_string(), ToString::to_string);
-            Status::unavailable(format!("etcd at {authority}: {reason}"))
+            let mut status = Status::unavailable(format!("etcd at {authority}"));
+            status.set_source(Arc::new(error));
+            status
         })
     }
 }
@@ -94,15 +115,78 @@ pub(super) fn lasting<T>(message: T) -> Request<T> {
     request
 }
 
+/// Remembers what was wrong with the TLS of a connection. Over TLS 1.3 a server refuses a client's
+/// certificate when the client takes the handshake for done; what is left of that in the errors of
+/// requests, if anything is, is text.
+#[derive(Clone, Default)]
+pub(super) struct Line(Arc<OnceLock<rustls::Error>>);
+
+impl Line {
+    pub(super) fn refusal(&self) -> Option<&rustls::Error> {
+        self.0.get()
+    }
+
+    fn note(&self, error: &io::Error) {
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        if let Some(error) = inner {
+            // The first is the cause of others.
+            let _ = self.0.set(error.clone());
+        }
+    }
+}
+
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-async fn dial(uri: Uri, tls: Option<Arc<ClientConfig>>) -> io::Result<TokioIo<Box<dyn Stream>>> {
+async fn dial(
+    uri: Uri,
+    tls: Option<Arc<ClientConfig>>,
+    line: Line,
+) -> io::Result<TokioIo<Box<dyn Stream>>> {
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
     let stream = TcpStream::connect((host.as_str(), uri.port_u16().unwrap_or(2379))).await?;
     stream.set_nodelay(true)?;
     let Some(tls) = tls else { return Ok(TokioIo::new(Box::new(stream))) };
     let name = ServerName::try_from(host).map_err(io::Error::other)?;
-    let stream = TlsConnector::from(tls).connect(name, stream).await?;
-    Ok(TokioIo::new(Box::new(stream)))
+    let stream = TlsConnector::from(tls).connect(name, stream).await;
+    let stream = stream.inspect_err(|error| line.note(error))?;
+    Ok(TokioIo::new(Box::new(Noting { stream, line })))
+}
+
+/// A stream that notes why it breaks.
+struct Noting {
+    stream: TlsStream<TcpStream>,
+    line: Line,
+}
+
+impl AsyncRead for Noting {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if let Poll::Ready(Err(error)) = &read {
+            self.line.note(error);
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Noting {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
 }

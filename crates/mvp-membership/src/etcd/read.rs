@@ -11,16 +11,20 @@ use mvp_core::member::MemberKind;
 use mvp_proxy::control::Clock;
 use tokio::sync::watch;
 use tokio::time::sleep;
-use tonic::Status;
+use tonic::transport::Channel;
+use tonic::{Status, Streaming};
 
-use super::connect::{Etcd, lasting, soon};
+use super::connect::{Etcd, Line, TIMEOUT, lasting, soon};
 use super::proto::etcd::event::EventType;
 use super::proto::etcd::kv_client::KvClient;
 use super::proto::etcd::watch_client::WatchClient;
 use super::proto::etcd::watch_request::RequestUnion;
-use super::proto::etcd::{KeyValue, RangeRequest, WatchCreateRequest, WatchRequest};
+use super::proto::etcd::{
+    Event, KeyValue, RangeRequest, WatchCreateRequest, WatchRequest, WatchResponse,
+};
 use super::stored::{self, Said};
-use super::{OWN, SERVERS, explained};
+use super::trouble::{Teller, Trouble};
+use super::{OWN, SERVERS};
 use crate::claim::{Claim, Claims, publish};
 use crate::leases::{dialable, is_id};
 
@@ -28,25 +32,34 @@ const SOON: Duration = Duration::from_millis(250);
 const LATE: Duration = Duration::from_secs(5);
 
 /// Reads who is there, for good: gateways to the one, kube-apiservers with a proxy of their own to
-/// the other.
+/// the other. Why it cannot goes to `trouble`.
 pub async fn read(
     etcd: Etcd,
     clock: Clock,
     one_host: bool,
     gateways: watch::Sender<Claims>,
     servers: watch::Sender<Claims>,
+    trouble: watch::Sender<Trouble>,
 ) {
     let mut folders = [
         Folder::new(etcd.folder(OWN), gateways, move |_, value| gateway(value, one_host)),
         Folder::new(etcd.folder(SERVERS), servers, server),
     ];
+    let what = "etcd is not heard of, and the members that were known last are taken to be there";
+    let mut teller = Teller::new(what, trouble);
     let mut wait = SOON;
     loop {
         let begun = tokio::time::Instant::now();
-        let Err(status) = follow(&etcd, clock, &mut folders).await;
-        tracing::debug!("etcd is not heard of: {}", status.message());
-        for folder in &mut folders {
-            folder.deaf(clock.now(), explained(&status));
+        let line = Line::default();
+        let replaced = etcd.replaced();
+        let status = tokio::select! {
+            // With the new certificate, at once.
+            () = replaced => continue,
+            Err(status) = follow(&etcd, &line, clock, &mut folders, &mut teller) => status,
+        };
+        teller.failed(&status, &line);
+        for folder in &folders {
+            folder.deaf(clock.now());
         }
         if begun.elapsed() > LATE {
             wait = SOON;
@@ -60,8 +73,14 @@ enum Never {}
 
 /// Reads all and then each change, until something is wrong. What etcd does not remember any more
 /// is read again.
-async fn follow(etcd: &Etcd, clock: Clock, folders: &mut [Folder; 2]) -> Result<Never, Status> {
-    let channel = etcd.connect().await?;
+async fn follow(
+    etcd: &Etcd,
+    line: &Line,
+    clock: Clock,
+    folders: &mut [Folder; 2],
+    teller: &mut Teller,
+) -> Result<Never, Status> {
+    let channel = etcd.connect(line).await?;
     let mut watches = Vec::new();
     for folder in folders.iter_mut() {
         let (key, range_end) = (folder.path.clone().into_bytes(), end(&folder.path));
@@ -69,21 +88,15 @@ async fn follow(etcd: &Etcd, clock: Clock, folders: &mut [Folder; 2]) -> Result<
         let all = KvClient::new(channel.clone()).range(soon(range)).await?.into_inner();
         let revision = all.header.map_or(0, |header| header.revision);
         folder.all(all.kvs, clock.now());
-        let create = WatchCreateRequest { key, range_end, start_revision: revision + 1 };
-        watches.push(WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) });
+        watches.push(watch_from(key, range_end, revision + 1));
     }
-    // Asked for in this order, so that they are numbered by it; and kept open.
-    let requests = stream::iter(watches).chain(stream::pending());
-    let answers = WatchClient::new(channel).watch(lasting(requests)).await?;
-    let mut answers = answers.into_inner();
-    while let Some(answer) = answers.message().await? {
-        if answer.canceled {
-            return Err(Status::aborted(format!(
-                "the watch ended: {} {}",
-                answer.cancel_reason, answer.compact_revision
-            )));
-        }
-        for event in answer.events {
+    let mut watching = Watching::start(channel, watches).await?;
+    teller.well();
+    for folder in folders.iter() {
+        folder.publish(None);
+    }
+    loop {
+        for event in watching.next().await? {
             let gone = event.r#type() == EventType::Delete;
             let Some(kv) = event.kv else { continue };
             for folder in folders.iter_mut() {
@@ -91,7 +104,67 @@ async fn follow(etcd: &Etcd, clock: Clock, folders: &mut [Folder; 2]) -> Result<
             }
         }
     }
-    Err(Status::unavailable("the watch ended"))
+}
+
+/// Watches that etcd has taken on, over one stream.
+pub(super) struct Watching {
+    answers: Streaming<WatchResponse>,
+    /// What one of them saw before the last was taken on.
+    early: Vec<Event>,
+}
+
+impl Watching {
+    pub(super) async fn start(
+        channel: Channel,
+        watches: Vec<WatchCreateRequest>,
+    ) -> Result<Watching, Status> {
+        let mut missing = watches.len();
+        let create =
+            |create| WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
+        let requests: Vec<WatchRequest> = watches.into_iter().map(create).collect();
+        // Kept open.
+        let requests = stream::iter(requests).chain(stream::pending());
+        let begin = async {
+            let answers = WatchClient::new(channel).watch(lasting(requests)).await?.into_inner();
+            let mut watching = Watching { answers, early: Vec::new() };
+            while missing > 0 {
+                let answer = watching.answer().await?;
+                missing -= usize::from(answer.created);
+                watching.early.extend(answer.events);
+            }
+            Ok(watching)
+        };
+        let late = |_| Err(Status::unavailable("etcd does not begin to watch"));
+        tokio::time::timeout(TIMEOUT, begin).await.unwrap_or_else(late)
+    }
+
+    /// What changed next.
+    pub(super) async fn next(&mut self) -> Result<Vec<Event>, Status> {
+        if self.early.is_empty() {
+            return Ok(self.answer().await?.events);
+        }
+        Ok(std::mem::take(&mut self.early))
+    }
+
+    async fn answer(&mut self) -> Result<WatchResponse, Status> {
+        let answer = self.answers.message().await?;
+        let answer = answer.ok_or_else(|| Status::unavailable("the watch ended"))?;
+        if answer.canceled {
+            let WatchResponse { cancel_reason, compact_revision, .. } = answer;
+            return Err(Status::aborted(format!(
+                "the watch ended: {cancel_reason} (compacted up to {compact_revision})"
+            )));
+        }
+        Ok(answer)
+    }
+}
+
+pub(super) fn watch_from(
+    key: Vec<u8>,
+    range_end: Vec<u8>,
+    start_revision: i64,
+) -> WatchCreateRequest {
+    WatchCreateRequest { key, range_end, start_revision }
 }
 
 /// The first key after all that begin so.
@@ -111,6 +184,8 @@ struct Folder {
     claims: watch::Sender<Claims>,
     read: Read,
     known: BTreeMap<String, Claim>,
+    /// Whether all was read once.
+    read_once: bool,
 }
 
 impl Folder {
@@ -119,10 +194,11 @@ impl Folder {
         claims: watch::Sender<Claims>,
         read: impl Fn(&str, &[u8]) -> Result<(Arc<str>, Arc<str>, MemberKind), String> + Send + 'static,
     ) -> Folder {
-        Folder { path, claims, read: Box::new(read), known: BTreeMap::new() }
+        Folder { path, claims, read: Box::new(read), known: BTreeMap::new(), read_once: false }
     }
 
     fn all(&mut self, kvs: Vec<KeyValue>, now: Timestamp) {
+        self.read_once = true;
         let mut before = std::mem::take(&mut self.known);
         for kv in kvs {
             if let Some((name, mut claim)) = self.claim(&kv, now) {
@@ -132,7 +208,8 @@ impl Folder {
                 self.known.insert(name, claim);
             }
         }
-        self.publish(None, None);
+        let deaf_since = self.claims.borrow().deaf_since;
+        self.publish(deaf_since);
     }
 
     fn change(&mut self, kv: &KeyValue, gone: bool, now: Timestamp) {
@@ -147,18 +224,12 @@ impl Folder {
             }
             self.known.insert(name, claim);
         }
-        self.publish(None, None);
+        self.publish(None);
     }
 
-    fn deaf(&mut self, now: Timestamp, problem: Option<String>) {
-        let (since, before) = {
-            let claims = self.claims.borrow();
-            (claims.deaf_since.unwrap_or(now), claims.problem.clone())
-        };
-        if problem.is_some() && problem != before {
-            tracing::warn!("{}", problem.as_deref().unwrap_or_default());
-        }
-        self.publish(Some(since), problem.or(before));
+    fn deaf(&self, now: Timestamp) {
+        let since = self.claims.borrow().deaf_since.unwrap_or(now);
+        self.publish(Some(since));
     }
 
     fn name(&self, kv: &KeyValue) -> String {
@@ -184,10 +255,10 @@ impl Folder {
         }
     }
 
-    fn publish(&self, deaf_since: Option<Timestamp>, problem: Option<String>) {
+    fn publish(&self, deaf_since: Option<Timestamp>) {
         let claims = self.known.values().cloned().collect();
-        let read = deaf_since.is_none() || self.claims.borrow().read;
-        publish(&self.claims, Claims { claims, read, deaf_since, problem });
+        let read = self.read_once;
+        publish(&self.claims, Claims { claims, read, deaf_since, problem: None });
     }
 }
 

@@ -44,8 +44,8 @@ pub(crate) struct Collection {
 /// What became of the objects.
 #[derive(Debug)]
 pub(crate) enum Change<T> {
-    /// These are all.
-    Listed(Vec<T>),
+    /// These are there, and whether these are all.
+    Listed(Vec<T>, bool),
     /// There is this one, now so.
     Applied(T),
     /// This one is gone.
@@ -92,8 +92,8 @@ async fn follow<T: Object>(
         false => format!("{key}={}", encoded(selector)),
     };
     let path = format!("{}?{query}", collection.path);
-    let (objects, mut version) = list(ask, &path).await?;
-    tell(Change::Listed(objects));
+    let (objects, is_all, mut version) = list(ask, &path).await?;
+    tell(Change::Listed(objects, is_all));
     let mut wait = SOON;
     loop {
         let path = format!(
@@ -117,8 +117,8 @@ async fn follow<T: Object>(
     }
 }
 
-/// All objects, page by page, and the version of which they are.
-async fn list<T: Object>(ask: &impl Ask, path: &str) -> Result<(Vec<T>, String), ApiError> {
+/// The objects, page by page, whether these are all, and the version of which they are.
+async fn list<T: Object>(ask: &impl Ask, path: &str) -> Result<(Vec<T>, bool, String), ApiError> {
     let mut objects = Vec::new();
     let mut rest = String::new();
     loop {
@@ -128,11 +128,11 @@ async fn list<T: Object>(ask: &impl Ask, path: &str) -> Result<(Vec<T>, String),
         objects.extend(items.iter().filter_map(|item| object(item)));
         let Metadata { resource_version, r#continue, .. } = page.metadata;
         if r#continue.is_empty() {
-            return Ok((objects, resource_version));
+            return Ok((objects, true, resource_version));
         }
         if objects.len() >= MAX_OBJECTS {
             tracing::warn!("{path} has more than {MAX_OBJECTS} objects; the others are left out");
-            return Ok((objects, resource_version));
+            return Ok((objects, false, resource_version));
         }
         rest = format!("&continue={}", encoded(&r#continue));
     }

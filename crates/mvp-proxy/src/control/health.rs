@@ -35,6 +35,8 @@ const MIN_INTERVAL: Duration = Duration::from_millis(20);
 /// A server that starts forbids us to ask before it knows better. One that forbids it for so long
 /// does not mean to tell.
 const FORBIDS: Duration = Duration::from_secs(15);
+/// The same of one that has told nothing else since we look: mostly it means it.
+const FORBIDS_AT_FIRST: Duration = Duration::from_secs(3);
 /// A server that answers PINGs is there, however long it thinks about its readiness.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_ANSWER: usize = 64 << 10;
@@ -219,7 +221,8 @@ struct Told {
 
 impl Told {
     /// Whether it can be asked, and why not. One that told before and now forbids it has just
-    /// started, and would forbid users what they may do, too.
+    /// started, and would forbid users what they may do, too; and so may one that was never seen,
+    /// as when a whole node has restarted.
     fn judge(&mut self, found: Found) -> (LocalHealth, String) {
         if !matches!(found, Found::Forbidden) {
             self.forbidden_since = None;
@@ -239,7 +242,8 @@ impl Told {
             }
             Found::Forbidden => {
                 let since = *self.forbidden_since.get_or_insert_with(Instant::now);
-                if !self.ever || since.elapsed() >= FORBIDS {
+                let enough = if self.ever { FORBIDS } else { FORBIDS_AT_FIRST };
+                if since.elapsed() >= enough {
                     (LocalHealth::Ready, String::new())
                 } else {
                     (LocalHealth::Unready, "it forbids us to ask for /readyz".to_owned())
@@ -315,6 +319,12 @@ mod tests {
     async fn a_server_that_forbids_to_ask_is_ready_only_if_it_never_told() {
         let ready = LocalHealth::Ready;
         let mut never = Told::default();
+        assert_eq!(
+            never.judge(Found::Forbidden).0,
+            LocalHealth::Unready,
+            "it may have just started"
+        );
+        tokio::time::advance(FORBIDS_AT_FIRST).await;
         assert_eq!(never.judge(Found::Forbidden).0, ready);
 
         // It is restarted: at first it has no rules.

@@ -6,6 +6,7 @@ mod health;
 mod membership;
 mod patience;
 mod publish;
+mod storage_versions;
 mod table;
 
 use std::panic::AssertUnwindSafe;
@@ -25,6 +26,7 @@ pub(crate) use fetch::{get, gunzip};
 pub use health::{LocalState, watch_local, watch_members};
 pub use membership::{MemberRecord, Membership, StaticMembership, WatchedMembership, Who};
 pub use publish::{Clock, SnapshotReader, SnapshotWriter, channel};
+use storage_versions::StorageVersions;
 use table::Table;
 
 use crate::body::Body;
@@ -105,6 +107,7 @@ pub async fn run(
     let started = clock.now();
     let mut table = Table::default();
     let mut extensions = Extensions::default();
+    let mut storage_versions = StorageVersions::default();
     let mut fetches = JoinSet::new();
     let mut unknown_told = false;
     loop {
@@ -123,14 +126,14 @@ pub async fn run(
             if row.asked.is_some() || row.due > clock.now() {
                 continue;
             }
-            let record = records.iter().find(|record| record.id == row.member.id);
-            let Some(ask) = reach.reach(&row.member.id, record) else {
+            let Some(ask) = reach.reach(&row.member.id, row.record().as_ref()) else {
                 let is_local = local == Some(&row.member.id);
                 let soon = if is_local { UNREACHABLE_INTERVAL } else { settings.interval };
                 row.due = clock.now().after(settings.interval.min(soon));
                 continue;
             };
-            row.begin(clock.now(), settings.interval);
+            let begun = clock.now();
+            row.begin(begun, settings.interval);
             let (id, known) = (Arc::clone(&row.member.id), row.known.clone());
             let (address, own) = (row.member.address.clone(), settings.instance.clone());
             // They are the cluster's: any one server knows them all.
@@ -140,10 +143,11 @@ pub async fn run(
                 let fetching = fetch::fetch(&ask, &id, &known, with_extensions, own.as_ref());
                 let fetched = AssertUnwindSafe(fetching).catch_unwind().await;
                 let panicked = |_| Fetched::failed(&known, "the server panicked");
-                (id, address, fetched.unwrap_or_else(panicked))
+                (id, (address, begun), fetched.unwrap_or_else(panicked))
             });
         }
         table.give_up(clock.now(), settings.local.as_ref(), settings.policy.blocks_for);
+        storage_versions.witness(&mut table);
         let previous = writer.current();
         let previous = Some(&*previous);
         let built = build(&table, &extensions, &settings, clock, started, complete, previous);
@@ -156,7 +160,9 @@ pub async fn run(
             writer.note(id, None);
         }
 
-        let next = table.next_due().map_or(settings.interval, |due| due.since(clock.now()));
+        let again = storage_versions.ask(&writer.current(), &reach, &records, clock.now());
+        let next = [table.next_due(), again].into_iter().flatten().min();
+        let next = next.map_or(settings.interval, |due| due.since(clock.now()));
         tokio::select! {
             () = stop.cancelled() => return,
             () = membership.changed() => {}
@@ -166,18 +172,19 @@ pub async fn run(
                 let mut next = Some(joined);
                 while let Some(joined) = next {
                     next = fetches.try_join_next();
-                    let Ok((id, address, mut fetched)) = joined else { continue };
-                    if let (Some(address), Some(who)) = (&address, &fetched.who) {
+                    let Ok((id, asked, mut fetched)) = joined else { continue };
+                    if let ((Some(address), _), Some(who)) = (&asked, &fetched.who) {
                         membership.answered(address, who);
                     }
                     let trouble = fetched.trouble();
                     let found = std::mem::replace(&mut fetched.extensions, Found::Nothing);
                     extensions.apply(found, trouble.is_none());
-                    if table.apply(&id, address, fetched, &metrics) {
+                    if table.apply(&id, asked, fetched, &metrics) {
                         writer.note(id, trouble);
                     }
                 }
             }
+            () = storage_versions.heard() => {}
             () = tokio::time::sleep(next.max(Duration::from_millis(5))) => {}
         }
     }

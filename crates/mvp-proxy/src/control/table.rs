@@ -52,6 +52,8 @@ pub(crate) struct Row {
 enum Whereabouts {
     Address(Arc<str>),
     Process(Arc<str>),
+    /// A server behind a gateway, by its ID.
+    Server(Arc<str>),
 }
 
 impl Table {
@@ -73,9 +75,20 @@ impl Table {
         for record in records {
             // A source without heartbeats vouches for its members as long as it names them.
             let heard = record.heard.unwrap_or(now);
+            let twin = match self.rows.contains_key(&record.id) {
+                true => None,
+                false => self.answering_at(record.address.as_ref()),
+            };
             let row = match self.rows.entry(Arc::clone(&record.id)) {
                 Entry::Vacant(_) if record.heard.is_some_and(lapsed) => continue,
-                Entry::Vacant(entry) => entry.insert(Row::new(&record.id, now, heard)),
+                Entry::Vacant(entry) => {
+                    let row = entry.insert(Row::new(&record.id, now, heard));
+                    if let Some((view, known, answered)) = twin {
+                        row.member.view = view;
+                        (row.known, row.answered) = (known, Some(answered));
+                    }
+                    row
+                }
                 Entry::Occupied(entry) => entry.into_mut(),
             };
             row.member.heard = heard.max(row.member.heard);
@@ -101,17 +114,22 @@ impl Table {
             row.member.presence = if present { Presence::Present } else { Presence::Left };
         }
         self.await_strangers(local, now);
-        let here: BTreeSet<Whereabouts> = self
-            .rows
-            .values()
-            .filter(|row| row.left.is_none())
-            .flat_map(Row::whereabouts)
-            .collect();
+        let seen = self.rows.values().filter(|row| row.left.is_none() && row.is_known());
+        let here: BTreeSet<Whereabouts> = seen.flat_map(Row::whereabouts).collect();
         let is_over = |_: &Arc<str>, row: &mut Row| {
             row.left.is_some_and(over)
-                || (row.left.is_some() && (!row.was_seen() || row.is_among(&here)))
+                || (row.left.is_some() && (!row.is_known() || row.is_among(&here)))
         };
         self.rows.extract_if(.., is_over).map(|(id, _)| id).collect()
+    }
+
+    /// What is known of who answered at an address: it may go by another name now.
+    fn answering_at(&self, address: Option<&Arc<str>>) -> Option<(View, Known, (Arc<str>, Who))> {
+        let address = address?;
+        let row = self.rows.values().find(|row| {
+            row.is_known() && row.answered.as_ref().is_some_and(|(at, _)| at == address)
+        })?;
+        Some((row.member.view.clone(), row.known.clone(), row.answered.clone()?))
     }
 
     /// Whoever never answered holds answers up all the same, for it may be a member; but all of them
@@ -181,12 +199,15 @@ impl Table {
     pub(crate) fn apply(
         &mut self,
         id: &str,
-        address: Option<Arc<str>>,
+        (address, begun): (Option<Arc<str>>, Timestamp),
         mut fetched: Fetched,
         metrics: &Metrics,
     ) -> bool {
         let Some(row) = self.rows.get_mut(id) else { return false };
-        if let Some(asked) = row.asked.take() {
+        // It may have been forgotten and be back, or have moved, meanwhile.
+        if let Some(asked) = row.asked.take_if(|asked| *asked == begun)
+            && row.member.address == address
+        {
             if let Some(who) = fetched.who.take() {
                 row.answered = address.map(|address| (address, who));
             }
@@ -223,9 +244,18 @@ impl Row {
         }
     }
 
-    fn was_seen(&self) -> bool {
+    /// How it is reached, while it is there.
+    pub(crate) fn record(&self) -> Option<MemberRecord> {
+        let Member { id, address, kind, .. } = &self.member;
+        let (id, address) = (Arc::clone(id), address.clone());
+        let record = MemberRecord { id, address, kind: *kind, heard: None };
+        self.left.is_none().then_some(record)
+    }
+
+    /// Whether anything is known of what it serves, by its own word or by what is recorded.
+    fn is_known(&self) -> bool {
         let view = &self.member.view;
-        view.api.is_some() || view.apis.is_some()
+        view.api.is_some() || view.apis.is_some() || view.recorded.is_some()
     }
 
     /// Where and as what it answers now.
@@ -237,7 +267,18 @@ impl Row {
             Who::Ourselves | Who::Server => None,
         });
         let place = here.map(|(address, _)| Whereabouts::Address(Arc::clone(address)));
-        place.into_iter().chain(process)
+        // A gateway speaks for its server.
+        let id = match here {
+            Some((_, Who::Gateway { id, .. })) if *id == self.member.id => {
+                Some(Whereabouts::Server(Arc::clone(id)))
+            }
+            Some((_, Who::Server)) => {
+                let (id, _) = self.member.id.split_once('@').unwrap_or_default();
+                Some(Whereabouts::Server(id.into())).filter(|_| !id.is_empty())
+            }
+            _ => None,
+        };
+        place.into_iter().chain(process).chain(id)
     }
 
     fn is_among(&self, here: &BTreeSet<Whereabouts>) -> bool {
@@ -312,8 +353,12 @@ impl Row {
             self.member.heard = self.member.heard.max(asked);
         }
         match (problems.is_empty(), self.failing) {
-            (false, false) => {
+            (false, false) if self.vouched || self.answered.is_some() => {
                 tracing::warn!(member = %id, "discovery fails, the last known good stays: {}", problems.join("; "));
+            }
+            // Whoever says so may be a member, or not.
+            (false, false) => {
+                tracing::info!(member = %id, "a member does not answer: {}", problems.join("; "));
             }
             (true, true) => tracing::info!(member = %id, "discovery works again"),
             _ => {}
@@ -424,9 +469,15 @@ mod tests {
         update(&mut table, &[], 640);
         assert_eq!(update(&mut table, &[], 1239), 0);
         assert_eq!(update(&mut table, &[], 1240), 1);
-        // Who never said anything left nothing to be remembered.
+        // Where it was never seen, what is recorded of it is remembered.
         update(&mut table, &[record("a:2", None)], 1250);
-        assert_eq!(update(&mut table, &[], 1251), 1);
+        table.rows().for_each(|row| row.member.view.recorded = Some(Arc::default()));
+        assert_eq!(update(&mut table, &[], 1260), 0);
+        assert_eq!(update(&mut table, &[], 1859), 0);
+        assert_eq!(update(&mut table, &[], 1860), 1);
+        // Who never said anything left nothing to be remembered.
+        update(&mut table, &[record("a:2", None)], 1870);
+        assert_eq!(update(&mut table, &[], 1871), 1);
     }
 
     fn view() -> View {
@@ -447,20 +498,32 @@ mod tests {
         let named =
             |id: &str, address: &str| MemberRecord { id: id.into(), ..record(address, None) };
         for (before, after, who, known_again) in [
-            // At the same address, once something answers there.
-            (named("b@a:1", "a:1"), named("b", "a:1"), Some(Who::Server), true),
-            (named("b@a:1", "a:1"), named("b", "a:1"), None, false),
+            // At the same address.
+            (gateway("1"), named("b", "a:1"), None, true),
+            (Who::Server, named("b", "a:1"), None, true),
             // The same process, at another address.
-            (named("b@a:1", "a:1"), named("b", "a:2"), Some(gateway("1")), true),
-            (named("b@a:1", "a:1"), named("b", "a:2"), Some(gateway("2")), false),
-            (named("b@a:1", "a:1"), named("b", "a:2"), Some(Who::Server), false),
+            (gateway("1"), named("b", "a:2"), Some(gateway("1")), true),
+            (gateway("1"), named("b", "a:2"), Some(gateway("2")), false),
+            (gateway("1"), named("b", "a:2"), Some(Who::Server), false),
+            // The gateway before it.
+            (Who::Server, named("b", "a:2"), Some(gateway("1")), true),
+            (Who::Server, named("b", "a:2"), Some(Who::Server), false),
+            (Who::Server, named("b", "a:2"), None, false),
+            (Who::Server, named("c", "a:2"), Some(gateway("1")), false),
         ] {
             let mut table = Table::default();
-            update(&mut table, std::slice::from_ref(&before), 0);
-            answers(&mut table, "b@a:1", &gateway("1"));
-            assert_eq!(update(&mut table, std::slice::from_ref(&after), 1), 0, "nobody knows yet");
+            update(&mut table, &[named("b@a:1", "a:1")], 0);
+            answers(&mut table, "b@a:1", &before);
+            let forgotten = update(&mut table, std::slice::from_ref(&after), 1);
+            if who.is_none() && known_again {
+                assert_eq!(forgotten, 1, "what is known of it is taken over: {after:?}");
+                let row = table.rows().find(|row| &*row.member.id == "b").unwrap();
+                assert!(row.member.view.apis.is_some() && row.answered.is_some());
+                continue;
+            }
+            assert_eq!(forgotten, 0, "nobody knows yet");
             if let Some(who) = &who {
-                answers(&mut table, "b", who);
+                answers(&mut table, &after.id, who);
             }
             let forgotten = update(&mut table, std::slice::from_ref(&after), 2);
             assert_eq!(forgotten, usize::from(known_again), "{after:?} {who:?}");

@@ -18,7 +18,10 @@ pub(crate) fn refuse(
     let what = described(info);
     let mut message = format!("{what} cannot be served now: {reason}");
     if !tried.is_empty() && !matches!(identity, Identity::Anonymous) {
-        let how = if reason == Reason::Unconfirmed { "not heard from" } else { "tried" };
+        let how = match reason {
+            Reason::Unconfirmed | Reason::Recorded => "not heard from",
+            _ => "tried",
+        };
         message = format!("{message} ({how} {})", tried.join(", "));
     }
     status::unavailable(&message)

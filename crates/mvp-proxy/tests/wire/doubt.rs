@@ -2,12 +2,14 @@
 //! to be so once everybody confirmed it.
 
 use http::{Method, StatusCode};
+use serde_json::json;
 
 use crate::client::{BOTH, ask, get, post};
 use crate::double::{Double, NOT_ROUTED};
 use crate::gateway::Gateway;
 use crate::pki::pki;
 use crate::rows::thing;
+use crate::soon;
 use crate::world::World;
 
 const NOWHERE: &str = "/apis/nowhere.example/v1/namespaces/default/things";
@@ -94,6 +96,52 @@ async fn row_8_a_member_that_was_never_seen_turns_the_404_into_a_503() {
     ask(gateway.address, BOTH[1], None, get(SHARED)).await.assert_refusal();
     // Nor is there a merged document without it, shortly after the start.
     ask(gateway.address, BOTH[1], None, get("/apis")).await.assert_refusal();
+}
+
+#[tokio::test]
+async fn row_8_what_a_storage_version_records_for_a_server_that_cannot_be_asked_is_503() {
+    let local = Double::start("a", "v1.36.0", &[]).await;
+    let resource = json!({
+        "resource": "storageversions", "scope": "Cluster", "verbs": ["list"],
+        "responseKind": {"group": "internal.apiserver.k8s.io", "version": "v1alpha1", "kind": "It"},
+    });
+    let versions =
+        json!([{"version": "v1alpha1", "freshness": "Current", "resources": [resource]}]);
+    let group = json!({"metadata": {"name": "internal.apiserver.k8s.io"}, "versions": versions});
+    let discovery = json!({
+        "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "items": [group],
+    });
+    let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    local.says("/apis", 200, aggregated, &discovery.to_string());
+    let things = json!({"apiServerID": "c", "servedVersions": ["shared.example/v1"]});
+    let things = json!({
+        "metadata": {"name": "shared.example.things"}, "status": {"storageVersions": [things]},
+    });
+    let list = json!({"kind": "StorageVersionList", "items": [things]}).to_string();
+    const LIST: &str = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions";
+    local.says(LIST, 200, "application/json", &list);
+    local.denies(SHARED);
+    local.denies(NOWHERE);
+    let gateway = Gateway::beside("a", &local).await.nowhere("c").start_blind();
+    let told = |snapshot: &mvp_core::Snapshot| {
+        snapshot.member_by_id("c").is_some_and(|member| member.view.recorded.is_some())
+    };
+    soon(gateway.reader.wait_for(told)).await;
+    for protocol in BOTH {
+        let answer = ask(gateway.address, protocol, Some(&pki().alice), get(SHARED)).await;
+        answer.assert_refusal();
+        let message = answer.json()["message"].to_string();
+        let reason = "things.v1.shared.example cannot be served now: a StorageVersion records it";
+        assert!(message.contains(reason) && message.contains("(not heard from c)"), "{message}");
+        let answer = ask(gateway.address, protocol, None, get(SHARED)).await;
+        answer.assert_refusal();
+        assert!(!answer.text().contains("heard from"), "{}", answer.text());
+        let answer = ask(gateway.address, protocol, Some(&pki().alice), get(NOWHERE)).await;
+        assert_eq!(answer.status, StatusCode::NOT_FOUND, "{}", answer.text());
+    }
+    let listed = local.requests.of(LIST);
+    let asked = listed.first().expect("it was asked");
+    assert_eq!(asked.headers["x-remote-user"], "system:apiserver");
 }
 
 #[tokio::test]

@@ -60,11 +60,12 @@ pub(crate) struct ServeArgs {
     #[arg(value_parser = values::shutdown_grace)]
     pub shutdown_grace_period: Duration,
 
-    /// The API server to stand beside, as https://HOST:PORT (this or --servers is required).
+    /// The API server to stand beside, as https://HOST:PORT (required, unless it stands before all).
     #[arg(long, value_name = "URL", value_parser = url::server_url, help_heading = LOCAL)]
     pub local_server: Option<ServerUrl>,
     /// The API servers to stand before, as https://HOST:PORT, separated by commas: a load balancer
-    /// that knows what each of them serves, and is no member itself.
+    /// that knows what each of them serves, and is no member itself. With endpoints among the sources
+    /// of members one is enough, and in a pod none need be given.
     #[arg(long, value_name = "URLS", value_delimiter = ',', help_heading = LOCAL)]
     #[arg(action = ArgAction::Append, value_parser = url::server_url)]
     pub servers: Vec<ServerUrl>,
@@ -91,7 +92,7 @@ pub(crate) struct ServeArgs {
     /// Where members come from, separated by commas: static for those that flags and the peers file
     /// name; leases or etcd for those that announce themselves in kube-system or in the cluster's
     /// etcd, as this one then does; endpoints for those of the Service default/kubernetes [default:
-    /// static if it names any, etcd if its servers are given, else leases].
+    /// static if it names any, and etcd if its servers are given, else leases].
     #[arg(long, value_name = "SOURCES", value_delimiter = ',', help_heading = PEERS)]
     #[arg(action = ArgAction::Append, value_parser = values::membership)]
     pub membership: Vec<MembershipSource>,

@@ -3,21 +3,24 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use anyhow::Context;
 use http::Uri;
-use mvp_membership::etcd::{Etcd, TlsSource};
+use mvp_membership::etcd::{Etcd, Tls};
 use mvp_net::ClientTls;
+use rustls::ClientConfig;
 
 use super::pem::{CertificateFile, Files, KeyPair};
 use crate::cli::Origins;
-use crate::files;
 use crate::mistake::Mistake;
 
 /// Where etcd is, and how it knows us.
 #[derive(Debug)]
 pub(crate) struct EtcdConfig {
     servers: Vec<Uri>,
-    ca: Option<CertificateFile>,
-    client: Option<KeyPair>,
+    /// The CAs to verify it with.
+    pub(crate) ca: Option<CertificateFile>,
+    /// What proves us to it.
+    pub(crate) client: Option<KeyPair>,
     prefix: String,
 }
 
@@ -44,22 +47,16 @@ impl EtcdConfig {
         Ok(Some(EtcdConfig { servers, ca, client, prefix }))
     }
 
-    /// The way to it. Files are read again for each connection.
-    pub(crate) fn etcd(&self) -> Etcd {
-        let ca = self.ca.as_ref().map(|ca| ca.path.clone());
-        let client =
-            self.client.as_ref().map(|pair| (pair.chain.path.clone(), pair.key.path.clone()));
-        let tls: TlsSource = Arc::new(move || {
-            let Some(ca) = &ca else { return Ok(None) };
-            let ca = files::read(ca)?;
-            let client = match &client {
-                Some((chain, key)) => Some((files::read(chain)?, files::read(key)?)),
-                None => None,
-            };
-            let client = client.as_ref().map(|(chain, key)| (&**chain, &**key));
-            let tls = ClientTls::new(&ca, client).map_err(|error| error.to_string())?;
-            Ok(Some(tls.config(&[b"h2"])))
-        });
+    /// The way to it, with whatever is in force.
+    pub(crate) fn etcd(&self, tls: Tls) -> Etcd {
         Etcd::new(self.servers.clone(), &self.prefix, tls)
+    }
+
+    /// What connections are made with; nothing for plain ones.
+    pub(crate) fn tls(&self) -> anyhow::Result<Option<Arc<ClientConfig>>> {
+        let Some(ca) = &self.ca else { return Ok(None) };
+        let client = self.client.as_ref().map(|pair| (&*pair.chain.pem, &*pair.key.pem));
+        let tls = ClientTls::new(&ca.pem, client).context("--etcd-cafile and --etcd-certfile")?;
+        Ok(Some(tls.config(&[b"h2"])))
     }
 }

@@ -178,6 +178,10 @@ fn who_stands_before_all_servers_has_none_of_its_own() {
             "--membership: who stands before all servers is no member",
         ),
         (
+            vec!["--servers=https://a", "--etcd-servers=http://a:2379"],
+            "--etcd-servers: who stands before all servers is no member",
+        ),
+        (
             vec!["--servers=https://a", "--feature-gates=UnknownVersionInteroperabilityProxy=0"],
             "--feature-gates: off, but there is no --local-server",
         ),
@@ -185,9 +189,11 @@ fn who_stands_before_all_servers_has_none_of_its_own() {
         let refused = check(&flags).unwrap_err().to_string();
         assert!(refused.starts_with(sentence), "{refused}");
     }
+    let both = check(&["--servers=https://a", "--membership=endpoints"]).unwrap();
+    assert_eq!((both.peers.servers.len(), both.peers.seed), (1, None));
     let no_ca = [LEAST[0], LEAST[1], "--servers=https://a"];
     let refused = files.check(&no_ca).unwrap_err().to_string();
-    assert_eq!(refused, "--peer-ca-file: missing; give the CAs to verify the --servers with");
+    assert_eq!(refused, "--peer-ca-file: missing; give the CAs to verify the servers with");
 }
 
 #[test]
@@ -204,8 +210,13 @@ fn where_members_come_from() {
     assert_eq!(sources(&[]).unwrap(), "leases");
     assert_eq!(sources(&["--peer=b=https://b:1"]).unwrap(), "static");
     assert_eq!(sources(&etcd).unwrap(), "etcd");
+    assert_eq!(sources(&[etcd[0], etcd[1], "--peer=b=https://b:1"]).unwrap(), "static,etcd");
     assert_eq!(sources(&["--peer=b=https://b:1", "--membership=leases"]).unwrap(), "leases");
     assert_eq!(sources(&["--membership=leases,endpoints"]).unwrap(), "leases,endpoints");
+    let unused = [&PEERS[..], &etcd, &["--membership=leases"]].concat();
+    let config = files.check(&with(&unused)).unwrap();
+    let warned = config.warnings.iter().any(|text| text.starts_with("--etcd-servers is not used"));
+    assert!(warned, "{:?}", config.warnings);
     let config = files.check(&LEAST).unwrap();
     assert!(config.peers.membership.is_empty(), "nothing goes to peers");
     for (flags, sentence) in [

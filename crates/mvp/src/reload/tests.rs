@@ -35,6 +35,8 @@ impl Place {
         let place = Place { directory, servers, clients, proxies };
         place.write_pair("server", &issue(&place.servers, "server"));
         place.write_pair("proxy", &issue(&place.proxies, "proxy"));
+        place.write_pair("etcd", &issue(&place.clients, "etcd"));
+        place.write("etcd-ca.crt", &place.servers.pem());
         place.write("ca.crt", &place.servers.pem());
         place.write("client-ca.crt", &place.clients.pem());
         place.write("proxy-ca.crt", &place.proxies.pem());
@@ -71,6 +73,12 @@ impl Place {
             "--peer-ca-file=@/ca.crt",
             "--peer=flagged=https://10.0.0.1:1",
             "--peers-file=@/peers.yaml",
+            "--etcd-servers=https://127.0.0.1:2379",
+            "--etcd-cafile=@/etcd-ca.crt",
+            "--etcd-certfile=@/etcd.crt",
+            "--etcd-keyfile=@/etcd.key",
+            "--membership=static,etcd",
+            "--peer-advertise-ip=10.0.0.3",
         ]
         .iter()
         .map(|argument| argument.replace('@', &shown.to_string()).into())
@@ -83,6 +91,7 @@ impl Place {
             outbound_local: tls::outbound_local(&config).unwrap().into(),
             outbound_peers: Some(tls::outbound_local(&config).unwrap().into()),
             members: watch::Sender::new(members(&config)),
+            etcd: watch::Sender::new(tls::etcd(&config).unwrap()),
         };
         Reloader::new(config, in_force, ReloadMetrics::default(), now)
     }
@@ -390,4 +399,27 @@ fn the_end_of_certificates_is_known_and_told() {
         reloader.look(in_hours(hours));
         assert_eq!(reloader.expiry.told(SERVING), Some(expected), "after {hours} hours");
     }
+}
+
+#[test]
+fn what_etcd_is_reached_with_is_replaced_by_what_is_good() {
+    let place = Place::new("etcd");
+    let mut reloader = place.reloader();
+    let mut in_force = reloader.in_force.etcd.subscribe();
+    reloader.settle();
+    assert!(!in_force.has_changed().unwrap(), "nothing changed");
+    let next = issue(&place.clients, "etcd");
+    place.write("etcd.crt", &next.0);
+    reloader.settle();
+    assert!(!in_force.has_changed().unwrap(), "the key does not fit yet");
+    assert_eq!(reloader.counts("etcd-certfile"), (0, 1, 1));
+    place.write("etcd.key", &next.1);
+    reloader.settle();
+    assert!(in_force.has_changed().unwrap());
+    assert_eq!(reloader.counts("etcd-certfile"), (1, 1, 0));
+    in_force.mark_unchanged();
+    place.write("etcd-ca.crt", &authority("next").pem());
+    reloader.settle();
+    assert!(in_force.has_changed().unwrap());
+    assert_eq!(reloader.counts("etcd-cafile"), (1, 0, 0));
 }

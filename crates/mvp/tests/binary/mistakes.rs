@@ -100,6 +100,32 @@ fn the_environment_is_named() {
 }
 
 #[test]
+fn a_first_server_is_named_or_found_as_pods_find_one() {
+    let place = Folder::new();
+    let flags = [
+        "serve",
+        "--tls-cert-file=server.crt",
+        "--tls-private-key-file=server.key",
+        "--peer-ca-file=ca.crt",
+        "--membership=endpoints",
+    ];
+    let (host, port) = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT");
+    let without = place.command(&flags).env_remove(host).env(port, "443").output().unwrap();
+    outcome(without).is_mistake(
+        2,
+        "--servers: missing; give a server by which the others are found: there is no \
+         KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT in the environment, as pods have",
+    );
+    let with = place.command(&flags).env(host, "fd00::1").env(port, "443").output().unwrap();
+    outcome(with).is_mistake(
+        2,
+        "--proxy-client-cert-file: missing, but --peer-ca-file needs it, to ask the local server and \
+         peers what they serve; give it with --proxy-client-key-file, signed by the request-header CA \
+         of the servers",
+    );
+}
+
+#[test]
 fn what_must_be_given() {
     let place = Folder::new();
     let pair = ["--tls-cert-file=server.crt", "--tls-private-key-file=server.key"];

@@ -62,3 +62,22 @@ async fn each_request_goes_to_a_server_that_serves_it_and_to_those_that_are_left
         assert_refusal(code, &status);
     }
 }
+
+#[tokio::test]
+async fn a_first_server_that_gives_no_answer_is_named() {
+    let (address, admin, nobody) = (free_address(), free_address(), free_address());
+    let mut flags = flags(address, admin, "none", any(), &["--membership=endpoints".to_owned()]);
+    let beside = ["--local-server=", "--server-id=", "--membership=static"];
+    flags.retain(|flag| !beside.iter().any(|name| flag.starts_with(name)));
+    let gateway = Gateway::in_pod(address, admin, &flags, nobody);
+    let why = format!(
+        "[-]membership failed: members by endpoints were not read yet ({nobody}, where a first server \
+         is looked for, gives no answer"
+    );
+    eventually("it says so", async || {
+        let page = gateway.ask("/readyz").await.unwrap_or_default().1;
+        if page.contains(&why) && page.contains("[-]servers failed") { Ok(()) } else { Err(page) }
+    })
+    .await;
+    assert!(gateway.log().contains("gives no answer"), "{}", gateway.log());
+}

@@ -8,10 +8,10 @@ use anyhow::Context;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::super::objects;
-use super::{Before, Namespaces, PACE, Rolled, SLOW_PACE, WITHIN};
+use super::super::{membership, objects};
+use super::{Before, Namespaces, PACE, Rolled, SLOW_PACE, WITHIN, Way};
 use crate::client::Client;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Server};
 use crate::load::{Load, Subject};
 use crate::process::{Process, until};
 use crate::programs::Minor;
@@ -23,6 +23,8 @@ pub(super) struct Upgrade<'a> {
     pub(super) cluster: &'a mut Cluster,
     admin: Client,
     before: Before,
+    /// What is made is named after it.
+    name: String,
     pub(super) since: Instant,
     /// Where clients ask.
     pub(super) addresses: Vec<SocketAddr>,
@@ -36,24 +38,36 @@ impl<'a> Upgrade<'a> {
     pub(super) async fn prepare(
         cluster: &'a mut Cluster,
         before: Before,
+        way: Way,
     ) -> anyhow::Result<Upgrade<'a>> {
         for server in &mut cluster.servers {
             if server.spec.minor != Minor::V1_34 {
                 server.leave_for(Minor::V1_34).await?;
             }
         }
+        if before == Before::FoundGateways {
+            membership::allow(cluster).await?;
+        }
+        cluster.list_members(before != Before::FoundGateways);
         cluster.heal().await?;
         let directly: Vec<_> = cluster.servers.iter().map(|server| server.direct()).collect();
-        let relay = Relay::start(cluster.spare_address(), &directly).await?;
-        let addresses: Vec<_> = match before {
-            Before::LoadBalancer => vec![relay.address(); directly.len()],
-            _ => cluster.servers.iter().map(|server| server.through()).collect(),
+        let gateways: Vec<_> = cluster.servers.iter().map(|server| server.through()).collect();
+        let behind = if before == Before::LoadBalancer { &directly } else { &gateways };
+        let mut relay = Relay::start(cluster.spare_address(), behind).await?;
+        if before == Before::FoundGateways {
+            let asked = |server: &Server| (server.through(), server.gateway_admin());
+            relay.ask_whether_ready(cluster.servers.iter().map(asked).collect());
+        }
+        let addresses = match before {
+            Before::LoadBalancer | Before::FoundGateways => vec![relay.address(); behind.len()],
+            Before::Gateways | Before::RestartedGateways => gateways,
         };
+        let name = format!("{before:?}-{way:?}").to_lowercase();
         let second = *addresses.get(1).context("no second address")?;
-        let controller =
-            cluster.controller("namespace-controller", &format!("{before:?}"), second)?;
+        let controller = cluster.controller("namespace-controller", &name, second)?;
         let since = Instant::now();
         let rolled = Rolled {
+            restarts: 0,
             took: Duration::ZERO,
             reads: Tally::default(),
             writes: Tally::default(),
@@ -65,7 +79,8 @@ impl<'a> Upgrade<'a> {
             namespaces: Namespaces::default(),
         };
         let admin = cluster.admin.clone();
-        Ok(Upgrade { cluster, admin, before, since, addresses, _relay: relay, controller, rolled })
+        let _relay = relay;
+        Ok(Upgrade { cluster, admin, before, name, since, addresses, _relay, controller, rolled })
     }
 
     pub(super) async fn load_of_config_maps(
@@ -73,7 +88,7 @@ impl<'a> Upgrade<'a> {
         name: &str,
         client: &Client,
     ) -> anyhow::Result<Load> {
-        let namespace = format!("{:?}-{name}", self.before).to_lowercase();
+        let namespace = format!("{}-{name}", self.name);
         self.cluster.namespace(&namespace).await?;
         let subject = Subject::config_maps(&namespace);
         Ok(Load::start_of(subject, PACE, self.since, client, &self.addresses))
@@ -88,7 +103,7 @@ impl<'a> Upgrade<'a> {
     }
 
     fn load_of(&self, kind: objects::Kind, tag: &str, client: &Client) -> Load {
-        let tag = format!("{:?}-{tag}", self.before).to_lowercase();
+        let tag = format!("{}-{tag}", self.name);
         let subject = Subject { collection: kind.collection, object: kind.object, tag };
         Load::start_of(subject, SLOW_PACE, self.since, client, &self.addresses)
     }
@@ -101,13 +116,13 @@ impl<'a> Upgrade<'a> {
         Ok(())
     }
 
-    /// One server leaves, and comes back as another release. Gives the moment from which it has
-    /// served what only that release has. A namespace is deleted while it is away.
+    /// One server leaves, and comes back as another release. Gives the moment from which the cluster
+    /// has served what only that release has. A namespace is deleted while it is away.
     pub(super) async fn step(&mut self, name: &str, minor: Minor) -> anyhow::Result<Instant> {
         let started = self.since.elapsed().as_secs_f64();
-        let doomed = Doomed::make(self.cluster, &self.admin, self.before, name, minor).await?;
+        let doomed = Doomed::make(self.cluster, &self.admin, &self.name, name, minor).await?;
         let index = self.cluster.index(name)?;
-        let restarts = self.before == Before::RestartedGateways;
+        let restarts = matches!(self.before, Before::RestartedGateways | Before::FoundGateways);
         let server = self.cluster.server_mut(name)?;
         let left = async {
             if restarts {
@@ -139,11 +154,15 @@ impl<'a> Upgrade<'a> {
         let server = self.cluster.server_mut(name)?;
         server.ready(&self.admin, WITHIN).await?;
         server.gateway_ready(WITHIN).await?;
+        // Who left is a member again from when its gateway is there; one that is listed always is.
+        let found = self.before == Before::FoundGateways;
+        let served = if found { Instant::now() } else { served };
         self.cluster.agreed().await?;
         let back = self.since.elapsed().as_secs_f64();
         eprintln!("      {name} to {minor:?}: left at {started:.0} s, well at {back:.0} s");
         self.controller.check()?;
         doomed.count(self.cluster, &self.admin, &mut self.rolled.namespaces).await?;
+        self.rolled.restarts += 1;
         Ok(served)
     }
 
@@ -173,11 +192,11 @@ impl Doomed {
     async fn make(
         cluster: &Cluster,
         admin: &Client,
-        before: Before,
+        upgrade: &str,
         leaves: &str,
         minor: Minor,
     ) -> anyhow::Result<Doomed> {
-        let name = format!("{before:?}-{leaves}-{minor:?}").to_lowercase().replace('_', "-");
+        let name = format!("{upgrade}-{leaves}-{minor:?}").to_lowercase().replace('_', "-");
         cluster.namespace(&name).await?;
         let stays = cluster.servers.iter().filter(|server| server.name() != leaves);
         let newest = stays.max_by_key(|server| server.spec.minor == Minor::V1_36);

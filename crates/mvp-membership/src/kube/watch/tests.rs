@@ -94,7 +94,7 @@ async fn told(steps: impl IntoIterator<Item = Does>) -> (Vec<String>, Vec<String
     let collection = Collection { path: "/things".to_owned(), selector };
     let watching = tokio::spawn(watch(ask, collection, move |change: Change<Thing>| {
         let shown = match change {
-            Change::Listed(all) => {
+            Change::Listed(all, _) => {
                 let names: Vec<_> = all.iter().map(|thing| thing.metadata.name.as_str()).collect();
                 format!("all {}", names.join(","))
             }

@@ -37,6 +37,16 @@ impl Gateway {
 
     /// Starts it with these flags and no others.
     pub(crate) fn with_flags(address: SocketAddr, admin: SocketAddr, flags: &[String]) -> Self {
+        Gateway::in_pod(address, admin, flags, address)
+    }
+
+    /// The same, where pods find a server there.
+    pub(crate) fn in_pod(
+        address: SocketAddr,
+        admin: SocketAddr,
+        flags: &[String],
+        service: SocketAddr,
+    ) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("gateway-{}-{number}.log", std::process::id());
@@ -45,6 +55,8 @@ impl Gateway {
             .arg("serve")
             .args(flags)
             .env_remove("MVP_LOG")
+            .env("KUBERNETES_SERVICE_HOST", service.ip().to_string())
+            .env("KUBERNETES_SERVICE_PORT", service.port().to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(File::create(&log).unwrap())

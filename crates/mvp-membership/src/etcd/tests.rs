@@ -1,0 +1,271 @@
+//! Gateways on an etcd in this process, and on some that give no answer.
+
+mod double;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mvp_core::member::MemberKind;
+use mvp_proxy::control::Clock;
+use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::claim::{Claims, Source};
+use crate::leases::Announcement;
+use double::Double;
+
+const FOLDER: &str = "/registry/mixed-version-proxy/";
+
+/// A gateway: its own key, and what it knows of others.
+struct Gateway {
+    source: Source,
+    servers: Source,
+    reads: watch::Receiver<Trouble>,
+    keeps: watch::Receiver<Trouble>,
+    leaving: CancellationToken,
+    keeping: JoinHandle<()>,
+    reading: JoinHandle<()>,
+}
+
+impl Gateway {
+    fn start(etcd: &Etcd, id: &str, address: &str) -> Gateway {
+        let announcement = Announcement {
+            id: id.to_owned(),
+            address: address.parse().unwrap(),
+            instance: "1".to_owned(),
+        };
+        let ((gateways, source), (claims, servers)) = (Source::new("etcd"), Source::new("etcd"));
+        let (reading, reads) = watch::channel(Trouble::default());
+        let (keeping, keeps) = watch::channel(Trouble::default());
+        let leaving = CancellationToken::new();
+        let read = read(etcd.clone(), Clock::start(), true, gateways, claims, reading);
+        let keep = announce(etcd.clone(), announcement, keeping, leaving.clone());
+        let (reading, keeping) = (tokio::spawn(read), tokio::spawn(keep));
+        Gateway { source, servers, reads, keeps, leaving, keeping, reading }
+    }
+
+    /// Waits until it knows these, as `ID ADDRESS`.
+    async fn until_it_knows(&mut self, expected: &[&str]) {
+        let is = |claims: &Claims| claims.read && known(claims) == expected;
+        let waited = tokio::time::timeout(SOON, self.source.claims.wait_for(is)).await.map(drop);
+        let known = known(&self.source.claims.borrow());
+        let why = (self.reads.borrow().clone(), self.keeps.borrow().clone());
+        assert!(waited.is_ok(), "{known:?}, not {expected:?}: {why:?}");
+    }
+
+    async fn leave(mut self) {
+        self.leaving.cancel();
+        (&mut self.keeping).await.unwrap();
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.reading.abort();
+        self.keeping.abort();
+    }
+}
+
+/// What is waited for comes at once; a machine with other work takes longer.
+const SOON: Duration = Duration::from_secs(30);
+
+fn known(claims: &Claims) -> Vec<String> {
+    let shown = |claim: &crate::Claim| {
+        format!("{} {}", claim.id.as_deref().unwrap(), claim.address.as_deref().unwrap())
+    };
+    claims.claims.iter().map(shown).collect()
+}
+
+fn plain(urls: &[&str]) -> Etcd {
+    let servers = urls.iter().map(|url| url.parse().unwrap()).collect();
+    Etcd::new(servers, "registry", watch::channel(None).1)
+}
+
+/// Takes connections, and says nothing.
+async fn hangs() -> (String, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let task = tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            held.push(stream);
+        }
+    });
+    (url, task)
+}
+
+#[tokio::test]
+async fn gateways_know_each_other_and_who_leaves() {
+    let double = Double::start().await;
+    let etcd = plain(&[&double.url]);
+    let mut a = Gateway::start(&etcd, "a", "10.0.0.1:6443");
+    let b = Gateway::start(&etcd, "b", "[fd00::2]:6443");
+    a.until_it_knows(&["a 10.0.0.1:6443", "b [fd00::2]:6443"]).await;
+    b.leave().await;
+    assert_eq!(double.keys(), [format!("{FOLDER}a@10.0.0.1:6443")], "left before it ended");
+    a.until_it_knows(&["a 10.0.0.1:6443"]).await;
+    // What kube-apiserver writes.
+    let endpoints = r#"{"subsets":[{"addresses":[{"ip":"10.0.0.3"}],"ports":[{"port":6443}]}]}"#;
+    double.put("/registry/peerserverleases/apiserver-c", endpoints);
+    let is = |claims: &Claims| known(claims) == ["apiserver-c 10.0.0.3:6443"];
+    let claims = a.servers.claims.wait_for(is).await.unwrap().clone();
+    assert_eq!(claims.claims.first().unwrap().kind, MemberKind::Bare);
+}
+
+#[tokio::test]
+async fn a_key_that_somebody_deletes_is_back() {
+    let double = Double::start().await;
+    let etcd = plain(&[&double.url]);
+    let mut a = Gateway::start(&etcd, "a", "10.0.0.1:6443");
+    let _b = Gateway::start(&etcd, "b", "10.0.0.2:6443");
+    let both = ["a 10.0.0.1:6443", "b 10.0.0.2:6443"];
+    a.until_it_knows(&both).await;
+    double.delete(&format!("{FOLDER}b@10.0.0.2:6443"));
+    a.until_it_knows(&["a 10.0.0.1:6443"]).await;
+    a.until_it_knows(&both).await;
+    assert_eq!(double.leases().len(), 2, "under the leases that there were");
+}
+
+#[tokio::test]
+async fn a_lease_that_ended_is_replaced() {
+    let double = Double::start().await;
+    let mut a = Gateway::start(&plain(&[&double.url]), "a", "10.0.0.1:6443");
+    a.until_it_knows(&["a 10.0.0.1:6443"]).await;
+    let before = double.leases();
+    double.end_leases();
+    a.until_it_knows(&[]).await;
+    a.until_it_knows(&["a 10.0.0.1:6443"]).await;
+    assert_ne!(double.leases(), before);
+}
+
+#[tokio::test]
+async fn what_a_compacted_watch_missed_is_read() {
+    let double = Double::start().await;
+    let mut a = Gateway::start(&plain(&[&double.url]), "a", "10.0.0.1:6443");
+    let x = r#"{"id":"x","address":"10.0.0.9:6443","instance":"1"}"#;
+    double.put(&format!("{FOLDER}x@10.0.0.9:6443"), x);
+    a.until_it_knows(&["a 10.0.0.1:6443", "x 10.0.0.9:6443"]).await;
+    double.delete_and_compact(&format!("{FOLDER}x@10.0.0.9:6443"));
+    a.until_it_knows(&["a 10.0.0.1:6443"]).await;
+    // And goes on with what comes after.
+    double.put(&format!("{FOLDER}x@10.0.0.9:6443"), x);
+    a.until_it_knows(&["a 10.0.0.1:6443", "x 10.0.0.9:6443"]).await;
+}
+
+#[tokio::test]
+async fn who_may_not_write_says_so_and_reads_on() {
+    let double = Double::start().await;
+    double.forbid(true);
+    let mut a = Gateway::start(&plain(&[&double.url]), "a", "10.0.0.1:6443");
+    let told = a.keeps.wait_for(|trouble| trouble.problem.is_some()).await.unwrap().clone();
+    let problem = told.problem.unwrap();
+    assert!(problem.contains("permission denied") && problem.contains("--etcd-certfile"));
+    double.put(&format!("{FOLDER}x@y"), r#"{"id":"x","address":"10.0.0.9:1","instance":"1"}"#);
+    a.until_it_knows(&["x 10.0.0.9:1"]).await;
+    assert_eq!(*a.reads.borrow(), Trouble::default(), "reading is well");
+    double.forbid(false);
+    a.until_it_knows(&["a 10.0.0.1:6443", "x 10.0.0.9:1"]).await;
+    a.keeps.wait_for(|trouble| *trouble == Trouble::default()).await.unwrap();
+}
+
+/// Leaving asks all members of etcd, and one that hangs costs no time.
+#[tokio::test]
+async fn one_member_of_etcd_that_hangs_holds_nothing_up() {
+    let (double, (silent, _hangs)) = (Double::start().await, hangs().await);
+    let etcd = plain(&[&silent, &double.url, &silent]);
+    let mut a = Gateway::start(&etcd, "a", "10.0.0.1:6443");
+    a.until_it_knows(&["a 10.0.0.1:6443"]).await;
+    a.leave().await;
+    assert_eq!(double.keys(), [""; 0]);
+}
+
+/// Time passes by itself here, as fast as nothing else happens.
+#[tokio::test(start_paused = true)]
+async fn what_lasts_is_told() {
+    let (silent, _hangs) = hangs().await;
+    let begun = tokio::time::Instant::now();
+    let mut a = Gateway::start(&plain(&[&silent]), "a", "10.0.0.1:6443");
+    for (troubles, says) in
+        [(&mut a.keeps, "our key in etcd is not renewed"), (&mut a.reads, "etcd is not heard of")]
+    {
+        let told = troubles.wait_for(|trouble| trouble.lasting.is_some()).await.unwrap().clone();
+        assert_eq!(told.problem, None, "nobody knows what there is to mend");
+        let lasting = told.lasting.unwrap();
+        assert!(lasting.starts_with(says), "{lasting}");
+    }
+    assert!(begun.elapsed() >= Duration::from_secs(15), "what passes is not");
+    assert!(!a.source.claims.borrow().read);
+}
+
+/// A server over TLS that wants client certificates, and is no etcd.
+async fn wary(ca: &CertifiedIssuer<'static, KeyPair>) -> (String, JoinHandle<()>) {
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    let certificate = params.signed_by(&key, ca).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(ca.der().clone()).unwrap();
+    let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(
+        Arc::new(roots),
+        Arc::clone(&provider),
+    );
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(verifier.build().unwrap())
+        .with_single_cert(vec![certificate.der().clone()], key.into())
+        .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    let task = tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            // The end of it tells the client why.
+            let _ = acceptor.accept(stream).await;
+        }
+    });
+    (url, task)
+}
+
+fn authority() -> CertifiedIssuer<'static, KeyPair> {
+    let mut params = CertificateParams::default();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_certificates_is_told_and_mended_by_new_ones() {
+    let (good, other) = (authority(), authority());
+    let pair = |ca: &CertifiedIssuer<'static, KeyPair>| {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::default().signed_by(&key, ca).unwrap();
+        (certificate.pem(), key.serialize_pem())
+    };
+    let tls = |ca: &CertifiedIssuer<'static, KeyPair>, pair: Option<(String, String)>| {
+        let pair = pair.as_ref().map(|(chain, key)| (chain.as_bytes(), key.as_bytes()));
+        let tls = mvp_net::ClientTls::new(ca.pem().as_bytes(), pair).unwrap();
+        Some(tls.config(&[b"h2"]))
+    };
+    let (url, _task) = wary(&good).await;
+    let in_force = watch::Sender::new(tls(&other, None));
+    let etcd = Etcd::new(vec![url.parse().unwrap()], "registry", in_force.subscribe());
+    let mut a = Gateway::start(&etcd, "a", "10.0.0.1:6443");
+    for (new, says) in [
+        (tls(&other, None), "etcd's certificate cannot be verified"),
+        (tls(&good, None), "etcd wants a client certificate; give --etcd-certfile"),
+        (tls(&good, Some(pair(&other))), "etcd does not believe our client certificate"),
+    ] {
+        in_force.send_replace(new);
+        for troubles in [&mut a.keeps, &mut a.reads] {
+            let is = |trouble: &Trouble| {
+                trouble.problem.as_ref().is_some_and(|problem| problem.starts_with(says))
+            };
+            let waited = tokio::time::timeout(SOON, troubles.wait_for(is)).await;
+            drop(waited.unwrap_or_else(|_| panic!("{says}: never told")));
+        }
+    }
+}
