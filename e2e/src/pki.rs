@@ -103,6 +103,25 @@ impl Pki {
         self.pair("front-proxy-client")
     }
 
+    /// The certificates and CAs of a gateway, as flags.
+    pub(crate) fn gateway_flags(&self) -> Vec<String> {
+        let (serving, proxy) = (self.server(), self.front_proxy());
+        let (ca, front_proxy_ca) = (self.ca(), self.front_proxy_ca());
+        let files = [
+            ("tls-cert-file", &serving.certificate),
+            ("tls-private-key-file", &serving.key),
+            ("client-ca-file", &ca),
+            ("peer-ca-file", &ca),
+            ("requestheader-client-ca-file", &front_proxy_ca),
+            ("proxy-client-cert-file", &proxy.certificate),
+            ("proxy-client-key-file", &proxy.key),
+        ];
+        let mut flags: Vec<String> =
+            files.iter().map(|(flag, file)| format!("--{flag}={}", file.display())).collect();
+        flags.push("--requestheader-allowed-names=front-proxy-client".to_owned());
+        flags
+    }
+
     /// What a server within the cluster presents, under the name of its Service.
     pub(crate) fn service(&self, namespace: &str, name: &str) -> anyhow::Result<Pair> {
         let params = CertificateParams::new(vec![format!("{name}.{namespace}.svc")])?;

@@ -42,6 +42,8 @@ pub struct Claims {
     pub claims: Vec<Claim>,
     /// Whether the source was read once: before that, there may be anybody.
     pub read: bool,
+    /// Whether there are more than are kept: these are not all.
+    pub partial: bool,
     /// Since when the source has heard nothing at all: whoever is silent since then may be alive.
     pub deaf_since: Option<Timestamp>,
     /// What an operator has to mend.

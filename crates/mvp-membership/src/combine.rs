@@ -135,7 +135,8 @@ impl Combined {
         }
         state.conflicts = conflicts;
         let members = state.turns.choose(members, now);
-        let complete = all.iter().all(|source| source.read) && !state.turns.are_due();
+        let are_all = all.iter().all(|source| source.read && !source.partial);
+        let complete = are_all && !state.turns.are_due();
         Looked { at: now, members, complete }
     }
 

@@ -33,6 +33,7 @@ struct Known {
     slices: BTreeMap<String, Vec<Arc<str>>>,
     since: BTreeMap<Arc<str>, Timestamp>,
     read: bool,
+    partial: bool,
     deaf_since: Option<Timestamp>,
     problem: Option<String>,
     trouble: Trouble,
@@ -42,7 +43,7 @@ impl Known {
     fn take(&mut self, change: Change<Slice>, now: Timestamp) -> Claims {
         match change {
             Change::Listed(slices, is_all) => {
-                self.read |= is_all;
+                (self.read, self.partial) = (true, !is_all);
                 let named = |slice: &Slice| (slice.metadata.name.clone(), slice.addresses());
                 self.slices = slices.iter().map(named).collect();
             }
@@ -80,6 +81,7 @@ impl Known {
         Claims {
             claims: self.since.iter().map(claim).collect(),
             read: self.read,
+            partial: self.partial,
             deaf_since: self.deaf_since,
             problem: self.problem.clone(),
         }

@@ -115,9 +115,9 @@ impl Board {
     ) {
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Noted { beats, trouble } = &mut *noted;
-        let (mut problem, mut read) = {
+        let (mut problem, mut read, mut partial) = {
             let claims = claims.borrow();
-            (claims.problem.clone(), claims.read)
+            (claims.problem.clone(), claims.read, claims.partial)
         };
         let see = |beats: &mut Heartbeats<Seen>, lease: Lease| {
             let said = said(&lease);
@@ -132,7 +132,7 @@ impl Board {
         };
         match change {
             Change::Listed(leases, is_all) => {
-                read |= is_all;
+                (read, partial) = (true, !is_all);
                 let names: BTreeSet<&str> =
                     leases.iter().map(|lease| lease.metadata.name.as_str()).collect();
                 beats.retain(|name| names.contains(name));
@@ -164,7 +164,10 @@ impl Board {
             })
         });
         let all = all.collect();
-        publish(claims, Claims { claims: all, read, deaf_since: beats.deaf_since(), problem });
+        publish(
+            claims,
+            Claims { claims: all, read, partial, deaf_since: beats.deaf_since(), problem },
+        );
     }
 
     /// The Leases that nobody renewed for so long, as far as could be heard: name, UID and version.

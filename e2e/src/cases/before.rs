@@ -40,7 +40,6 @@ impl Gateway {
         // An address that is in the certificate.
         let ip = cluster.spare_address();
         let (through, admin) = (SocketAddr::new(ip, port), SocketAddr::new(ip, port + 1));
-        let (pki, serving, proxy) = (&cluster.pki, cluster.pki.server(), cluster.pki.front_proxy());
         let mut arguments = variables.to_vec();
         arguments.extend([
             cluster.programs.mvp.display().to_string(),
@@ -48,16 +47,9 @@ impl Gateway {
             format!("--bind-address={ip}"),
             format!("--secure-port={port}"),
             format!("--admin-bind-address={admin}"),
-            format!("--tls-cert-file={}", serving.certificate.display()),
-            format!("--tls-private-key-file={}", serving.key.display()),
-            format!("--client-ca-file={}", pki.ca().display()),
-            format!("--peer-ca-file={}", pki.ca().display()),
-            format!("--requestheader-client-ca-file={}", pki.front_proxy_ca().display()),
-            "--requestheader-allowed-names=front-proxy-client".to_owned(),
-            format!("--proxy-client-cert-file={}", proxy.certificate.display()),
-            format!("--proxy-client-key-file={}", proxy.key.display()),
             "--workers=1".to_owned(),
         ]);
+        arguments.extend(cluster.pki.gateway_flags());
         arguments.extend_from_slice(flags);
         let log = cluster.folder().join(format!("before-{port}.mvp.log"));
         let process = Process::start("before", &log, Path::new("env"), arguments)?;

@@ -48,6 +48,12 @@ impl Finder {
         Finder::start_at(cluster, name, through, flags)
     }
 
+    /// One beside each server.
+    fn three(cluster: &Cluster, port: u16, flags: &[String]) -> anyhow::Result<[Finder; 3]> {
+        let start = |name| Finder::start(cluster, name, port, flags);
+        Ok([start("a")?, start("b")?, start("c")?])
+    }
+
     /// The same at another address.
     fn start_at(
         cluster: &Cluster,
@@ -58,7 +64,6 @@ impl Finder {
         let server = cluster.server(name)?;
         let port = through.port();
         let admin = SocketAddr::new(through.ip(), port + 1000);
-        let (pki, serving, proxy) = (&cluster.pki, cluster.pki.server(), cluster.pki.front_proxy());
         let mut arguments = vec![
             "serve".to_owned(),
             format!("--bind-address={}", through.ip()),
@@ -68,16 +73,9 @@ impl Finder {
             format!("--admin-bind-address={admin}"),
             format!("--local-server=https://{}", server.direct()),
             format!("--server-id=finder-{name}"),
-            format!("--tls-cert-file={}", serving.certificate.display()),
-            format!("--tls-private-key-file={}", serving.key.display()),
-            format!("--client-ca-file={}", pki.ca().display()),
-            format!("--peer-ca-file={}", pki.ca().display()),
-            format!("--requestheader-client-ca-file={}", pki.front_proxy_ca().display()),
-            "--requestheader-allowed-names=front-proxy-client".to_owned(),
-            format!("--proxy-client-cert-file={}", proxy.certificate.display()),
-            format!("--proxy-client-key-file={}", proxy.key.display()),
             "--workers=1".to_owned(),
         ];
+        arguments.extend(cluster.pki.gateway_flags());
         arguments.extend_from_slice(flags);
         let log = cluster.folder().join(format!("finder-{name}.mvp.log"));
         let title = format!("finder-{name}");
@@ -235,10 +233,7 @@ pub(super) async fn leases(cluster: &mut Cluster) -> anyhow::Result<String> {
 pub(super) async fn forged(cluster: &mut Cluster) -> anyhow::Result<String> {
     allow(cluster).await?;
     let flags = ["--membership=leases".to_owned()];
-    let a = Finder::start(cluster, "a", 16643, &flags)?;
-    let b = Finder::start(cluster, "b", 16643, &flags)?;
-    let c = Finder::start(cluster, "c", 16643, &flags)?;
-    let mut all = [a, b, c];
+    let mut all = Finder::three(cluster, 16643, &flags)?;
     found(cluster, &mut all).await?;
     let [_a, b, _c] = all;
     let nowhere = "/apis/example.org/v1/nothings";

@@ -205,22 +205,14 @@ impl Server {
         port: u16,
         admin_port: u16,
     ) -> Vec<String> {
-        let (server, proxy) = (pki.server(), pki.front_proxy());
         let mut arguments = vec![
             "serve".to_owned(),
             format!("--bind-address={}", self.address),
             format!("--secure-port={port}"),
             format!("--admin-bind-address={}", SocketAddr::new(self.address, admin_port)),
             format!("--local-server=https://{}", self.direct()),
-            format!("--tls-cert-file={}", server.certificate.display()),
-            format!("--tls-private-key-file={}", server.key.display()),
-            format!("--client-ca-file={}", pki.ca().display()),
-            format!("--peer-ca-file={}", pki.ca().display()),
-            format!("--requestheader-client-ca-file={}", pki.front_proxy_ca().display()),
-            "--requestheader-allowed-names=front-proxy-client".to_owned(),
-            format!("--proxy-client-cert-file={}", proxy.certificate.display()),
-            format!("--proxy-client-key-file={}", proxy.key.display()),
         ];
+        arguments.extend(pki.gateway_flags());
         match members {
             Some(members) => {
                 let peers = members.iter().filter(|(id, _)| *id != self.id());

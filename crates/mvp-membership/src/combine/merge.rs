@@ -83,14 +83,23 @@ pub(super) fn merge(sources: &[Claims], known: &Known<'_>) -> Merged {
             None => merged.members.push(site.candidate(Arc::clone(site.address))),
         }
     }
-    let unsaid = homeless.into_iter().filter(|(id, _)| !by_id.contains_key(id));
+    // A server of which nobody knows where it is, and somebody who says to stand before it, but does
+    // not say so itself.
+    let is_unproved = |id: &Arc<str>| {
+        by_id.get(id).is_none_or(|sites| {
+            sites.iter().all(|site| site.first.claim.kind == MemberKind::Mvp && !site.is_gateway())
+        })
+    };
+    homeless.retain(|id, _| is_unproved(id));
+    let apart: BTreeSet<&Arc<str>> = homeless.keys().copied().collect();
+    let unsaid = homeless.into_iter();
     let mut unsaid: Vec<_> = unsaid.map(|(id, ranked)| (ranked.rank(), id, ranked)).collect();
     unsaid.sort_by(|(a, ..), (b, ..)| a.cmp(b));
     for (_, id, ranked) in unsaid.into_iter().take(MAX_HOMELESS) {
         merged.members.push(ranked.candidate(Arc::clone(id), ranked.heard, true));
     }
     for (id, sites) in by_id {
-        merged.add(id, sites, known);
+        merged.add(id, sites, apart.contains(id), known);
     }
     merged
 }
@@ -117,12 +126,13 @@ impl Known<'_> {
 }
 
 impl Merged {
-    /// All who are claimed to go by one ID. One of them has it; the others go by their address, too.
-    fn add(&mut self, id: &Arc<str>, mut sites: Vec<Site<'_>>, known: &Known<'_>) {
+    /// All who are claimed to go by one ID. One of them has it, unless it is kept `apart` for who says
+    /// no address; the others go by their address, too.
+    fn add(&mut self, id: &Arc<str>, mut sites: Vec<Site<'_>>, apart: bool, known: &Known<'_>) {
         sites.sort_by_cached_key(Site::rank);
         let mut sites = sites.into_iter();
         let is_own = known.own.id.as_ref() == Some(id);
-        let holder = if is_own { None } else { sites.next() };
+        let holder = if is_own || apart { None } else { sites.next() };
         if let Some(holder) = &holder {
             self.members.push(holder.candidate(Arc::clone(id)));
         }
@@ -130,7 +140,8 @@ impl Merged {
             let counts = match &holder {
                 None => !site.is_gone(),
                 Some(holder) => {
-                    !holder.speaks_for(&site) && !(site.is_gone() && holder.who.is_some())
+                    let moved = site.is_gone() && holder.who.is_some();
+                    !(moved || holder.speaks_for(&site))
                 }
             };
             if !counts {
@@ -139,7 +150,7 @@ impl Merged {
             // Of what two sources say, the one that is believed more counts: that is no conflict.
             let same_source = |holder: &Site<'_>| holder.first.place == site.first.place;
             let is_rival = site.first.claim.announced && site.first.alive;
-            if is_rival && holder.as_ref().is_none_or(same_source) {
+            if is_rival && (is_own || holder.as_ref().is_some_and(same_source)) {
                 let has = holder.as_ref().map(|holder| Arc::clone(holder.address));
                 let (id, claims) = (Arc::clone(id), Arc::clone(site.address));
                 self.conflicts.insert(Conflict { id, has, claims });

@@ -148,6 +148,16 @@ fn an_id_at_the_address_of_another_hides_nobody() {
         let members = answered(&all, answers, 10);
         assert!(members.iter().any(|m| m.contains(" 10.0.0.2:6444 Bare ")), "{id}: {members:?}");
     }
+    // Nor does who says no address at all become somebody else.
+    let all = [
+        said(Vec::new()),
+        said(vec![mvp("d", "10.0.0.2:6444", 9)]),
+        said(vec![victim.clone(), claim("d", "", MemberKind::Bare, Some(9))]),
+    ];
+    let expected = ["d - Bare Some(9)", "d@10.0.0.2:6444 10.0.0.2:6444 Bare Some(9)"];
+    assert_eq!(answered(&all, answers, 10), expected);
+    let its_gateway = &[("10.0.0.2:6444", "d 1")];
+    assert_eq!(answered(&all, its_gateway, 10), ["d 10.0.0.2:6444 Mvp Some(9)"]);
     // Nor does what a source vouches for become a matter of heartbeats.
     let endpoints = said(vec![claim("", "10.0.0.2:6444", MemberKind::Bare, None)]);
     let all = [said(Vec::new()), said(vec![pointing("x")]), endpoints];

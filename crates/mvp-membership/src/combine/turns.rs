@@ -15,8 +15,11 @@ use super::merge::Candidate;
 
 /// So many strangers are asked at a time.
 const PLACES: usize = 128;
-/// For so long, when others wait.
+/// For so long, when others wait; for less where each would not have its turn in time.
 const TURN: Duration = Duration::from_secs(5);
+const SHORTEST: Duration = Duration::from_secs(1);
+/// Within this each is to have had its turn: for 300 s after the start 404s wait for it.
+const ALL_WITHIN: Duration = Duration::from_secs(240);
 
 /// The strangers, by address; nobody while all are asked.
 #[derive(Debug, Default)]
@@ -37,8 +40,8 @@ struct Wait {
 
 impl Wait {
     /// Whether it is its turn.
-    fn is_on(&self, now: Timestamp) -> bool {
-        self.began.is_some_and(|began| now.since(began) < TURN)
+    fn is_on(&self, now: Timestamp, turn: Duration) -> bool {
+        self.began.is_some_and(|began| now.since(began) < turn)
     }
 }
 
@@ -69,6 +72,8 @@ impl Turns {
                  who makes Leases in kube-system"
             );
         }
+        let rounds = u32::try_from(strangers.len().div_ceil(PLACES)).unwrap_or(u32::MAX);
+        let turn = (ALL_WITHIN / rounds.max(1)).clamp(SHORTEST, TURN);
         let known = |stranger: &Candidate| {
             let address = stranger.record.address.as_ref();
             let new = Wait { since: now, began: None };
@@ -77,13 +82,13 @@ impl Turns {
         // Whose turn it is, then who waits: those first who had none, and of all the first that came.
         strangers.sort_by_cached_key(|stranger| {
             let wait = known(stranger);
-            (!wait.is_on(now), wait.began, wait.since, stranger.seniority.clone())
+            (!wait.is_on(now, turn), wait.began, wait.since, stranger.seniority.clone())
         });
         let mut waiting = BTreeMap::new();
         let mut due = false;
         for (place, stranger) in strangers.into_iter().enumerate() {
             let mut wait = known(&stranger);
-            if place < PLACES && !wait.is_on(now) {
+            if place < PLACES && !wait.is_on(now, turn) {
                 wait.began = Some(now);
             }
             due |= wait.began.is_none();

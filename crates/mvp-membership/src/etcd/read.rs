@@ -258,7 +258,7 @@ impl Folder {
     fn publish(&self, deaf_since: Option<Timestamp>) {
         let claims = self.known.values().cloned().collect();
         let read = self.read_once;
-        publish(&self.claims, Claims { claims, read, deaf_since, problem: None });
+        publish(&self.claims, Claims { claims, read, partial: false, deaf_since, problem: None });
     }
 }
 

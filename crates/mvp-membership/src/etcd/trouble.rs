@@ -29,17 +29,19 @@ pub(super) struct Teller {
     /// What does not come about, and what that means.
     what: &'static str,
     since: Option<Instant>,
+    /// When it last failed for a reason that has to be mended.
+    explained: Option<Instant>,
     told: watch::Sender<Trouble>,
 }
 
 impl Teller {
     pub(super) fn new(what: &'static str, told: watch::Sender<Trouble>) -> Teller {
-        Teller { what, since: None, told }
+        Teller { what, since: None, explained: None, told }
     }
 
     /// It works.
     pub(super) fn well(&mut self) {
-        self.since = None;
+        (self.since, self.explained) = (None, None);
         let was = self.told.send_replace(Trouble::default());
         if was != Trouble::default() {
             tracing::info!("etcd can be used again");
@@ -56,10 +58,11 @@ impl Teller {
                 if trouble.problem.as_ref() != Some(&problem) {
                     tracing::warn!("{problem}");
                 }
+                self.explained = Some(Instant::now());
                 trouble = Trouble { problem: Some(problem), lasting: None };
             }
-            // What passes by itself leaves what does not.
-            None if trouble.problem.is_some() || since.elapsed() < LASTS => {
+            // What passes by itself leaves what does not, for a while: that may have been mended.
+            None if self.explained.unwrap_or(since).elapsed() < LASTS => {
                 tracing::debug!("{}: {reason}", self.what);
             }
             None => {
@@ -67,7 +70,7 @@ impl Teller {
                 if trouble.lasting.is_none() {
                     tracing::warn!("for {} s, {lasting}", since.elapsed().as_secs());
                 }
-                trouble.lasting = Some(lasting);
+                trouble = Trouble { problem: None, lasting: Some(lasting) };
             }
         }
         self.told.send_replace(trouble);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use mvp_proxy::Body;
 use mvp_proxy::control::Ask;
 use mvp_proxy::identity::Identity;
@@ -30,6 +30,8 @@ const MAX_ANSWER: usize = 32 << 20;
 pub(crate) enum ApiError {
     /// The server says no, with what it says.
     Refused(StatusCode, String),
+    /// Its answer is larger than any that we read.
+    TooLarge,
     /// It gave no answer, or none that can be read.
     Failed(String),
 }
@@ -44,6 +46,7 @@ impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ApiError::Refused(status, said) => write!(f, "{}: {said}", status.as_u16()),
+            ApiError::TooLarge => write!(f, "an answer of more than {MAX_ANSWER} bytes"),
             ApiError::Failed(problem) => f.write_str(problem),
         }
     }
@@ -105,7 +108,11 @@ pub(crate) async fn call<T: for<'de> Deserialize<'de>>(
     let exchange = async {
         let response = start(ask, method, path, body).await?;
         let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
-        let body = body.map_err(|error| ApiError::Failed(error.to_string()))?.to_bytes();
+        let body = body.map_err(|error| match error.is::<LengthLimitError>() {
+            true => ApiError::TooLarge,
+            false => ApiError::Failed(error.to_string()),
+        })?;
+        let body = body.to_bytes();
         serde_json::from_slice(&body).map_err(|error| ApiError::Failed(error.to_string()))
     };
     let late = || ApiError::Failed(format!("no answer within {} s", TIMEOUT.as_secs()));

@@ -120,10 +120,17 @@ async fn follow<T: Object>(
 /// The objects, page by page, whether these are all, and the version of which they are.
 async fn list<T: Object>(ask: &impl Ask, path: &str) -> Result<(Vec<T>, bool, String), ApiError> {
     let mut objects = Vec::new();
-    let mut rest = String::new();
+    let (mut rest, mut limit) = (String::new(), PAGE);
     loop {
-        let page = format!("{path}&limit={PAGE}{rest}");
-        let page: List = call(ask, Method::GET, &page, None).await?;
+        let page = format!("{path}&limit={limit}{rest}");
+        let page: List = match call(ask, Method::GET, &page, None).await {
+            // Whoever writes large objects hides no other.
+            Err(ApiError::TooLarge) if limit > 1 => {
+                limit /= 2;
+                continue;
+            }
+            page => page?,
+        };
         let items = page.items.unwrap_or_default();
         objects.extend(items.iter().filter_map(|item| object(item)));
         let Metadata { resource_version, r#continue, .. } = page.metadata;

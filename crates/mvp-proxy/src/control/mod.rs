@@ -109,11 +109,13 @@ pub async fn run(
     let mut extensions = Extensions::default();
     let mut storage_versions = StorageVersions::default();
     let mut fetches = JoinSet::new();
-    let mut unknown_told = false;
+    // Whether it was ever known who the members are, or told that it is not.
+    let mut settled = false;
     loop {
         let (records, complete) = (membership.members(), membership.complete());
-        let unknown = !complete && clock.now().since(started) > settings.policy.blocks_for;
-        if unknown && !std::mem::replace(&mut unknown_told, true) {
+        let late = clock.now().since(started) > settings.policy.blocks_for;
+        settled |= complete;
+        if late && !std::mem::replace(&mut settled, true) {
             tracing::warn!(
                 "who the members are could not be found out for so long that whatever no known \
                  member serves is 404 from now on; /readyz has the reason"
@@ -148,9 +150,11 @@ pub async fn run(
         }
         table.give_up(clock.now(), settings.local.as_ref(), settings.policy.blocks_for);
         storage_versions.witness(&mut table);
+        let starting = clock.now().since(started) < settings.policy.startup;
+        let known = complete && !(starting && storage_versions.are_awaited(&table));
         let previous = writer.current();
         let previous = Some(&*previous);
-        let built = build(&table, &extensions, &settings, clock, started, complete, previous);
+        let built = build(&table, &extensions, &settings, clock, started, known, previous);
         writer.publish(built);
         metrics.observe_snapshot(&writer.current(), clock.now());
         // After it is published, so that few can still think of them.

@@ -42,6 +42,8 @@ pub(super) struct StorageVersions {
     failed: usize,
     /// How often in a row we were not to know.
     forbidden: u32,
+    /// Whether it was ever told, or refused for good.
+    settled: bool,
 }
 
 /// What a server said.
@@ -63,7 +65,10 @@ impl StorageVersions {
         if !snapshot.members().any(is_unseen) {
             return None;
         }
-        if !self.asked.is_empty() || self.due > now {
+        if !self.asked.is_empty() {
+            return None;
+        }
+        if self.due > now {
             return Some(self.due);
         }
         let mut serving: Vec<&Member> = snapshot.listing(GROUP, VERSION, RESOURCE).collect();
@@ -86,6 +91,18 @@ impl StorageVersions {
         Some(self.due)
     }
 
+    /// Whether they were never heard although they can matter: then it is not known yet who serves what.
+    pub(super) fn are_awaited(&self, table: &Table) -> bool {
+        let lists = |member: &Member| {
+            let list = member.view.apis.as_ref().map(|seen| &seen.list);
+            let groups = list.into_iter().flat_map(|list| &list.groups);
+            let mut groups = groups.filter(|group| &*group.name == GROUP);
+            groups.any(|group| group.versions.iter().any(|version| &*version.name == VERSION))
+        };
+        let members = || table.present();
+        !self.settled && members().any(is_unseen) && members().any(lists)
+    }
+
     /// Ends when a member said something, or that it does not.
     pub(super) async fn heard(&mut self) {
         let Some(found) = self.asked.join_next().await else {
@@ -95,12 +112,13 @@ impl StorageVersions {
         match found.unwrap_or_else(|error| Err(error.to_string())) {
             Ok(Found::Servers(by_server)) => {
                 self.by_server = by_server;
-                (self.failed, self.forbidden) = (0, 0);
+                (self.failed, self.forbidden, self.settled) = (0, 0, true);
             }
             Ok(Found::Forbidden) => {
                 self.failed = self.failed.wrapping_add(1);
                 self.forbidden = self.forbidden.saturating_add(1);
                 if self.forbidden == FORBIDDEN_FOR_GOOD {
+                    self.settled = true;
                     tracing::warn!(
                         "StorageVersions cannot be listed: what only a server has that could never be \
                          asked is 404, not 503; let user system:apiserver list \

@@ -75,20 +75,14 @@ impl Table {
         for record in records {
             // A source without heartbeats vouches for its members as long as it names them.
             let heard = record.heard.unwrap_or(now);
-            let twin = match self.rows.contains_key(&record.id) {
+            let stays = |row: &Row| row.member.address == record.address;
+            let twin = match self.rows.get(&record.id).is_some_and(stays) {
                 true => None,
                 false => self.answering_at(record.address.as_ref()),
             };
             let row = match self.rows.entry(Arc::clone(&record.id)) {
                 Entry::Vacant(_) if record.heard.is_some_and(lapsed) => continue,
-                Entry::Vacant(entry) => {
-                    let row = entry.insert(Row::new(&record.id, now, heard));
-                    if let Some((view, known, answered)) = twin {
-                        row.member.view = view;
-                        (row.known, row.answered) = (known, Some(answered));
-                    }
-                    row
-                }
+                Entry::Vacant(entry) => entry.insert(Row::new(&record.id, now, heard)),
                 Entry::Occupied(entry) => entry.into_mut(),
             };
             row.member.heard = heard.max(row.member.heard);
@@ -101,7 +95,12 @@ impl Table {
             row.vouched = record.heard.is_none();
             if row.member.address != record.address {
                 row.member.address.clone_from(&record.address);
-                row.due = now;
+                // What comes from where it was is not waited for.
+                (row.due, row.asked) = (now, None);
+                if let Some((view, known, answered)) = twin {
+                    row.member.view = view;
+                    (row.known, row.answered) = (known, Some(answered));
+                }
             }
         }
         if let Some(local) = local {
@@ -159,6 +158,10 @@ impl Table {
 
     pub(crate) fn rows(&mut self) -> impl Iterator<Item = &mut Row> {
         self.rows.values_mut()
+    }
+
+    pub(crate) fn present(&self) -> impl Iterator<Item = &Member> {
+        self.rows.values().filter(|row| row.left.is_none()).map(|row| &row.member)
     }
 
     pub(crate) fn members(&self) -> Vec<Member> {

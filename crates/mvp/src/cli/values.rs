@@ -192,10 +192,20 @@ pub(super) fn membership(text: &str) -> Result<MembershipSource, String> {
 
 /// Reads the URL of a member of etcd.
 pub(super) fn etcd_server(text: &str) -> Result<Uri, String> {
+    // A password must not come into a log.
+    if text.contains('@') {
+        let way =
+            "etcd is asked with a certificate, and not with a user in its URL; see --etcd-certfile";
+        return Err(way.to_owned());
+    }
     let wrong = || format!("{text:?} is not where etcd is; write it as https://HOST:PORT");
     let uri: Uri = text.trim().parse().map_err(|_| wrong())?;
     let known = matches!(uri.scheme_str(), Some("http" | "https"));
-    if !known || uri.host().is_none_or(str::is_empty) || !matches!(uri.path(), "" | "/") {
+    if !known
+        || uri.host().is_none_or(str::is_empty)
+        || !matches!(uri.path(), "" | "/")
+        || uri.query().is_some()
+    {
         return Err(wrong());
     }
     Ok(uri)
@@ -304,7 +314,15 @@ mod tests {
         for good in ["https://10.0.0.1:2379", "http://etcd", "https://[::1]:2379/"] {
             assert!(etcd_server(good).is_ok(), "{good}");
         }
-        for bad in ["10.0.0.1:2379", "https://", "unix:///x", "https://a:1/x", ""] {
+        for bad in [
+            "https://root:secret@10.0.0.1:2379",
+            "https://10.0.0.1?a",
+            "10.0.0.1:2379",
+            "https://",
+            "unix:///x",
+            "https://a:1/x",
+            "",
+        ] {
             assert!(etcd_server(bad).is_err(), "{bad}");
         }
     }

@@ -25,7 +25,10 @@ impl Ask for Witness {
         let Some(seed) = seed else { return any.ask(request).await };
         let (parts, _) = request.into_parts();
         match any.ask(Request::from_parts(parts.clone(), Body::empty())).await {
-            Ok(response) => Ok(response),
+            Ok(response) => {
+                seed.is_not_needed();
+                Ok(response)
+            }
             // None is known yet, or none of those that are is left.
             Err(_) => seed.ask(Request::from_parts(parts, Body::empty())).await,
         }
@@ -43,6 +46,11 @@ pub(crate) struct Seed {
 impl Seed {
     pub(crate) fn new(forwarder: Arc<Forwarder>, target: Target) -> Seed {
         Seed { forwarder, target, trouble: watch::Sender::default() }
+    }
+
+    /// Whether it would answer does not matter.
+    fn is_not_needed(&self) {
+        self.trouble.send_if_modified(|trouble| std::mem::take(trouble) != Trouble::default());
     }
 
     /// Why it gives no answer.

@@ -27,10 +27,7 @@ pub(in crate::cases) async fn outages(cluster: &mut Cluster) -> anyhow::Result<S
     let mut members = Etcds::start(cluster)?;
     let flags =
         ["--membership=etcd".to_owned(), format!("--etcd-servers={}", members.urls().join(","))];
-    let a = Finder::start(cluster, "a", 16743, &flags)?;
-    let b = Finder::start(cluster, "b", 16743, &flags)?;
-    let c = Finder::start(cluster, "c", 16743, &flags)?;
-    let mut all = [a, b, c];
+    let mut all = Finder::three(cluster, 16743, &flags)?;
     found(cluster, &mut all).await?;
     let [a, b, mut c] = all;
 
@@ -303,10 +300,7 @@ pub(in crate::cases) async fn auth(cluster: &mut Cluster) -> anyhow::Result<Stri
     let mut etcd = Secure::start(cluster, "auth")?;
     let user = cluster.pki.user("finder", &[])?;
     let with = flags(etcd.address(), &cluster.pki.ca(), Some(&user));
-    let a = Finder::start(cluster, "a", 17243, &with)?;
-    let b = Finder::start(cluster, "b", 17243, &with)?;
-    let c = Finder::start(cluster, "c", 17243, &with)?;
-    let mut all = [a, b, c];
+    let mut all = Finder::three(cluster, 17243, &with)?;
     found(cluster, &mut all).await?;
     // Rights come to count, and the user has none. Watches that there are go on: etcd restarts.
     etcd.enable_auth().await?;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use futures_util::StreamExt;
 use futures_util::stream;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Finder, LEASES, allow, found, objects};
 use crate::client::plain;
@@ -17,10 +17,7 @@ const FORGED: usize = 600;
 pub(in crate::cases) async fn flood(cluster: &mut Cluster) -> anyhow::Result<String> {
     allow(cluster).await?;
     let flags = ["--membership=leases".to_owned()];
-    let a = Finder::start(cluster, "a", 16743, &flags)?;
-    let b = Finder::start(cluster, "b", 16743, &flags)?;
-    let c = Finder::start(cluster, "c", 16743, &flags)?;
-    let mut all = [a, b, c];
+    let mut all = Finder::three(cluster, 16843, &flags)?;
     found(cluster, &mut all).await?;
     let [_a, mut b, _c] = all;
 
@@ -55,7 +52,7 @@ pub(in crate::cases) async fn flood(cluster: &mut Cluster) -> anyhow::Result<Str
 
     // A gateway that starts into it: what only others serve is there, or not known yet.
     b.process.kill();
-    let mut b = Finder::start(cluster, "b", 16743, &flags)?;
+    let mut b = Finder::start(cluster, "b", 16843, &flags)?;
     let begun = Instant::now();
     let job = objects::job("default", "x");
     let nowhere = "/apis/example.org/v1/nothings";
@@ -82,12 +79,12 @@ pub(in crate::cases) async fn flood(cluster: &mut Cluster) -> anyhow::Result<Str
     ensure!(served <= truth, "a 404 was true before it was known who the members are");
     b.ready().await?;
     let snapshot = plain(b.admin, "/debug/snapshot").await?.json();
-    let members = snapshot["members"].as_array().map_or(0, Vec::len);
+    let members = snapshot.pointer("/members").and_then(Value::as_array).map_or(0, Vec::len);
     ensure!(members < 200, "{members} members are asked at a time");
     let path = format!("{LEASES}?labelSelector=mixed-version-proxy/member%3Dtrue");
     let forged = cluster.admin.get(at, &path).await?.expect(200)?;
-    for lease in forged["items"].as_array().into_iter().flatten() {
-        let name = lease["metadata"]["name"].as_str().unwrap_or_default();
+    for lease in forged.pointer("/items").and_then(Value::as_array).into_iter().flatten() {
+        let name = lease.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         if name.starts_with("a-forged-") {
             cluster.admin.delete(at, &format!("{LEASES}/{name}")).await?.expect(200)?;
         }

@@ -157,6 +157,22 @@ async fn lists_come_in_pages_and_what_cannot_be_read_hides_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_page_that_is_too_large_is_asked_for_in_halves() {
+    let large = json!({"metadata": {"x": "x".repeat(33 << 20)}, "items": []}).to_string();
+    let steps = [
+        Does::Says(200, large.clone()),
+        Does::Says(200, large),
+        list("10", &["a"]),
+        Does::Streams(vec![], End::Silent),
+    ];
+    let (told, asked) = told(steps).await;
+    assert_eq!(told, ["all a", "hears"]);
+    let limits: Vec<_> =
+        asked.iter().take(3).map(|path| path.rsplit('=').next().unwrap()).collect();
+    assert_eq!(limits, ["500", "250", "125"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_the_server_forgot_is_listed_again() {
     let gone = r#"{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old"}}"#;
     let (told, _) = told([

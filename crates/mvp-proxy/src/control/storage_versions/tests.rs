@@ -296,3 +296,26 @@ async fn nobody_is_asked_where_all_speak_for_themselves() {
     let asked = world.local.asked() - before;
     assert!((11..=13).contains(&asked), "{asked} times a minute");
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_hangs_is_waited_for_at_the_start_and_keeps_nobody_busy() {
+    let world = World::start();
+    world.local.says(200, list(&[("batch.jobs", "c", &["batch/v1"])]));
+    *world.local.0.hangs.lock().unwrap() = true;
+    world.pass(2).await;
+    assert_eq!(world.decided(JOBS).await, "unconfirmed", "nobody knows yet what is recorded");
+    let published = Arc::new(AtomicUsize::new(0));
+    let (reader, counts) = (world.reader.clone(), Arc::clone(&published));
+    let counting = tokio::spawn(async move {
+        let count = |_: &Snapshot| counts.fetch_add(1, Ordering::SeqCst) > usize::MAX / 2;
+        reader.wait_for(count).await;
+    });
+    world.pass(7).await;
+    counting.abort();
+    // Two members are asked once a second.
+    let published = published.load(Ordering::SeqCst);
+    assert!((7..100).contains(&published), "{published} snapshots in 7 s");
+    *world.local.0.hangs.lock().unwrap() = false;
+    world.pass(8).await;
+    assert_eq!(world.decided(JOBS).await, "recorded");
+}
