@@ -20,7 +20,7 @@ pub struct Member {
     pub address: Option<Arc<str>>,
     /// Whether it is one of the cluster now.
     pub presence: Presence,
-    /// When we first heard of it.
+    /// When we came to hear of it: at first, or again after it left or moved.
     pub joined: Timestamp,
     /// When it last gave a sign of life.
     pub heard: Timestamp,

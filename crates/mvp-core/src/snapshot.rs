@@ -372,7 +372,9 @@ impl MemberEntry {
             && now.since(member.heard) <= policy.heard_within;
         let accountable = PerPart::new(|part| {
             let known = member.view.part(part).map(|seen| seen.confirmed);
-            let silent_since = known.unwrap_or(member.joined);
+            // Who is back after a while may serve something new; as long as it is waited for.
+            let back = if member.awaited { member.joined } else { Timestamp::default() };
+            let silent_since = known.map_or(member.joined, |confirmed| confirmed.max(back));
             can_be_asked
                 && (member.awaited || known.is_some())
                 && now.since(silent_since) <= policy.blocks_for

@@ -38,6 +38,8 @@ pub struct Own {
     pub id: Option<Arc<str>>,
     /// Where we and our local server are reached: `HOST:PORT` each.
     pub addresses: Vec<Arc<str>>,
+    /// How often we ask members.
+    pub interval: Duration,
 }
 
 /// Two members go by one ID.
@@ -186,7 +188,12 @@ impl Membership for Combined {
         let mut state = self.shared.state();
         let full = state.answered.len() >= MAX_KNOWN;
         match state.answered.get_mut(address) {
-            Some(answer) if answer.who == *who => answer.at = at,
+            Some(answer) if answer.who == *who => {
+                answer.at = at;
+                if *who == Who::Ourselves {
+                    state.looked = None;
+                }
+            }
             None if full => {}
             _ => {
                 if *who == Who::Ourselves {

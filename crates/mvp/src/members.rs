@@ -53,7 +53,7 @@ impl Standing {
         let mut addresses = vec![listen.to_string().into()];
         addresses.extend(config.local.iter().map(|local| local.url.authority().into()));
         addresses.extend(advertise.map(|address| address.to_string().into()));
-        let own = Own { id: id.clone(), addresses };
+        let own = Own { id: id.clone(), addresses, interval: config.refresh_interval };
         let etcd = config.peers.etcd.as_ref().map(|config| config.etcd(etcd));
         let seed = config.peers.seed.as_ref().map(|seed| seed.authority().into());
         Standing { id, advertise, own, sources: config.peers.membership.clone(), etcd, seed }

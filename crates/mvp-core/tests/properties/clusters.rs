@@ -236,7 +236,9 @@ impl Cluster {
         let policy = Policy::default();
         self.servers.iter().filter(move |server| {
             let member = &server.member;
-            let answered = member.view.part(part).map_or(member.joined, |seen| seen.confirmed);
+            let back = if member.awaited { member.joined } else { at(0) };
+            let seen = member.view.part(part);
+            let answered = seen.map_or(member.joined, |seen| seen.confirmed.max(back));
             !self.is_local(server)
                 && server.reachable()
                 && (member.awaited || member.view.part(part).is_some())

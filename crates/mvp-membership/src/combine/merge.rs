@@ -202,7 +202,8 @@ struct Site<'a> {
 impl<'a> Site<'a> {
     fn new(address: &'a Arc<str>, claims: &[Ranked<'a>], known: &Known<'a>) -> Option<Site<'a>> {
         let answered = known.answered.get(address);
-        let lately = answered.filter(|answer| known.now.since(answer.at) <= LAPSES);
+        let lapses = LAPSES.max(known.own.interval * 3);
+        let lately = answered.filter(|answer| known.now.since(answer.at) <= lapses);
         let who = lately.map(|answer| &answer.who);
         // What it says of itself counts more than what is said of it.
         let says = |claim: &Claim| match who {

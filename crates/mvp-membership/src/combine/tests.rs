@@ -30,7 +30,8 @@ fn said(claims: Vec<Claim>) -> Claims {
 }
 
 fn own() -> Own {
-    Own { id: Some("own".into()), addresses: vec!["10.0.0.1:6443".into(), "127.0.0.1:7".into()] }
+    let addresses = vec!["10.0.0.1:6443".into(), "127.0.0.1:7".into()];
+    Own { id: Some("own".into()), addresses, interval: Duration::from_secs(1) }
 }
 
 /// Who answers where: `ID INSTANCE` of a gateway, or nothing of a server.

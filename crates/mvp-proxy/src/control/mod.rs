@@ -112,7 +112,8 @@ pub async fn run(
     // Whether it was ever known who the members are, or told that it is not.
     let mut settled = false;
     loop {
-        let (records, complete) = (membership.members(), membership.complete());
+        // In this order: what is known to be all must not be less than it was then.
+        let (complete, records) = (membership.complete(), membership.members());
         let late = clock.now().since(started) > settings.policy.blocks_for;
         settled |= complete;
         if late && !std::mem::replace(&mut settled, true) {
@@ -185,6 +186,9 @@ pub async fn run(
                     extensions.apply(found, trouble.is_none());
                     if table.apply(&id, asked, fetched, &metrics) {
                         writer.note(id, trouble);
+                    } else {
+                        reach.forget(&id);
+                        metrics.forget(&id);
                     }
                 }
             }

@@ -39,6 +39,8 @@ pub(crate) struct Row {
     left: Option<Timestamp>,
     /// Who answered last, and where.
     answered: Option<(Arc<str>, Who)>,
+    /// Whether it answered since it came, or came back.
+    has_answered: bool,
     /// Whether whoever named it vouches for it.
     vouched: bool,
     failing: bool,
@@ -93,10 +95,14 @@ impl Table {
             named.insert(Arc::clone(&record.id));
             row.member.kind = record.kind;
             row.vouched = record.heard.is_none();
+            if row.left.is_some() {
+                row.is_back(now);
+            }
             if row.member.address != record.address {
                 row.member.address.clone_from(&record.address);
                 // What comes from where it was is not waited for.
                 (row.due, row.asked) = (now, None);
+                row.is_back(now);
                 if let Some((view, known, answered)) = twin {
                     row.member.view = view;
                     (row.known, row.answered) = (known, Some(answered));
@@ -112,6 +118,17 @@ impl Table {
             let present = row.left.is_none();
             row.member.presence = if present { Presence::Present } else { Presence::Left };
         }
+        // Who can no more be asked is remembered for as long as who left, though its server lives on.
+        for row in self.rows.values_mut() {
+            let View { api, apis, .. } = &row.member.view;
+            let last = api.iter().chain(apis).map(|seen| seen.confirmed).max();
+            let is_mute = row.member.address.is_none() && local != Some(&row.member.id);
+            if is_mute && last.is_some_and(over) {
+                let recorded = row.member.view.recorded.take();
+                row.member.view = View { recorded, ..View::default() };
+                row.known = Known::default();
+            }
+        }
         self.await_strangers(local, now);
         let seen = self.rows.values().filter(|row| row.left.is_none() && row.is_known());
         let here: BTreeSet<Whereabouts> = seen.flat_map(Row::whereabouts).collect();
@@ -125,9 +142,14 @@ impl Table {
     /// What is known of who answered at an address: it may go by another name now.
     fn answering_at(&self, address: Option<&Arc<str>>) -> Option<(View, Known, (Arc<str>, Who))> {
         let address = address?;
-        let row = self.rows.values().find(|row| {
+        let there = |row: &&Row| {
             row.is_known() && row.answered.as_ref().is_some_and(|(at, _)| at == address)
-        })?;
+        };
+        let confirmed = |row: &&Row| {
+            let seen = Part::ALL.into_iter().filter_map(|part| row.member.view.part(part));
+            seen.map(|seen| seen.confirmed).max()
+        };
+        let row = self.rows.values().filter(there).max_by_key(confirmed)?;
         Some((row.member.view.clone(), row.known.clone(), row.answered.clone()?))
     }
 
@@ -135,7 +157,7 @@ impl Table {
     /// together for no longer than our patience lasts.
     fn await_strangers(&mut self, local: Option<&Arc<str>>, now: Timestamp) {
         let is_stranger =
-            |row: &Row| !row.vouched && row.answered.is_none() && local != Some(&row.member.id);
+            |row: &Row| !row.vouched && !row.has_answered && local != Some(&row.member.id);
         let waits = |row: &Row| {
             is_stranger(row)
                 && row.left.is_none()
@@ -180,7 +202,8 @@ impl Table {
         for row in self.rows.values_mut().filter(|row| local != Some(&row.member.id)) {
             let oldest = Part::ALL
                 .into_iter()
-                .map(|part| row.member.view.part(part).map_or(row.member.joined, |s| s.confirmed))
+                .map(|part| row.member.view.part(part).map(|seen| seen.confirmed))
+                .map(|confirmed| confirmed.unwrap_or_default().max(row.member.joined))
                 .min();
             let given_up = oldest.is_some_and(|oldest| now.since(oldest) > after);
             if given_up && !row.given_up {
@@ -213,6 +236,7 @@ impl Table {
         {
             if let Some(who) = fetched.who.take() {
                 row.answered = address.map(|address| (address, who));
+                row.has_answered = true;
             }
             row.apply(fetched, asked, metrics);
         }
@@ -240,11 +264,17 @@ impl Row {
             begun: None,
             left: None,
             answered: None,
+            has_answered: false,
             vouched: false,
             failing: false,
             schemas_fail: false,
             given_up: false,
         }
+    }
+
+    /// It is there again, or elsewhere: what it serves now is not known before it says so.
+    fn is_back(&mut self, now: Timestamp) {
+        (self.member.joined, self.has_answered) = (now, false);
     }
 
     /// How it is reached, while it is there.
@@ -533,6 +563,46 @@ mod tests {
         }
     }
 
+    /// It was away for longer than anybody is waited for, and may serve something new.
+    #[test]
+    fn who_is_back_is_waited_for_again_but_not_again_and_again() {
+        let mut table = Table::default();
+        let mut held_up = 0;
+        for now in 0..4000 {
+            // Its Lease is made anew again and again, and it never answers any more.
+            let is_there = now < 10 || now % 600 >= 400;
+            let records = [record("a:1", Some(now))];
+            update(&mut table, if is_there { &records } else { &[] }, now);
+            for row in table.rows() {
+                if now < 10 || &*row.member.id == "own" {
+                    let seen = Some(Seen { list: Arc::default(), confirmed: at(now) });
+                    (row.member.view.api, row.member.view.apis) = (seen.clone(), seen);
+                    row.has_answered = true;
+                }
+            }
+            let blocks = blocks(&table, now);
+            assert_eq!(blocks && now < 600, (400..600).contains(&now), "{now}");
+            held_up += u64::from(blocks);
+        }
+        assert!((200..=450).contains(&held_up), "{held_up} s");
+    }
+
+    /// Its gateway is gone and its server lives on: what it served is remembered, but not for ever.
+    #[test]
+    fn who_cannot_be_asked_any_more_is_remembered_as_who_left() {
+        let mut table = Table::default();
+        let homeless = |now| MemberRecord { address: None, ..record("a:1", Some(now)) };
+        update(&mut table, &[record("a:1", Some(0))], 0);
+        table.rows().for_each(|row| row.member.view = view());
+        let seen = |table: &Table| {
+            table.members().iter().any(|member| member.view.apis.is_some() && &*member.id == "b")
+        };
+        update(&mut table, &[homeless(599)], 599);
+        assert!(seen(&table));
+        update(&mut table, &[homeless(600)], 600);
+        assert!(!seen(&table) && shown(&table, 600).is_some());
+    }
+
     /// A new one every minute, each of which beats and never answers.
     #[test]
     fn strangers_together_hold_404s_up_for_no_longer_than_one_alone() {
@@ -545,7 +615,7 @@ mod tests {
             update(&mut table, &[stranger, known], now);
             let answered = Seen { list: Arc::default(), confirmed: at(now) };
             for row in table.rows().filter(|row| ["own", "known"].contains(&&*row.member.id)) {
-                row.answered = Some(("a:2".into(), Who::Server));
+                row.has_answered = true;
                 (row.member.view.api, row.member.view.apis) =
                     (Some(answered.clone()), Some(answered.clone()));
             }
@@ -562,7 +632,7 @@ mod tests {
         update(&mut table, &[record("a:3", Some(3602))], 3602);
         assert!(!blocks(&table, 3602), "nobody knows it");
         for row in table.rows().filter(|row| &*row.member.id == "b") {
-            row.answered = Some(("a:3".into(), Who::Server));
+            row.has_answered = true;
         }
         update(&mut table, &[record("a:3", Some(3603))], 3603);
         assert!(blocks(&table, 3603), "it answers, and does not say what it serves");
