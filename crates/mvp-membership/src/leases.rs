@@ -27,6 +27,7 @@ pub use own::{Announcement, OwnLease};
 
 const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 const OBJECTS: &str = "Leases in kube-system";
+const IDENTITIES: &str = "kube-apiservers' own Leases in kube-system";
 /// The label of ours.
 const LABEL: &str = "mixed-version-proxy/member";
 const ID: &str = "mixed-version-proxy/id";
@@ -41,6 +42,8 @@ pub struct Board(Arc<Mutex<Noted>>);
 
 #[derive(Debug, Default)]
 struct Noted {
+    /// What it is called where it cannot be read; nothing for the Leases of gateways.
+    what: Option<&'static str>,
     beats: Heartbeats<Seen>,
     trouble: Trouble,
 }
@@ -95,7 +98,7 @@ pub async fn read_identities(
 ) {
     let selector = ("labelSelector", IDENTITY.to_owned());
     let collection = Collection { path: PATH.to_owned(), selector };
-    let board = Board::default();
+    let board = Board::new(IDENTITIES);
     watch(ask, collection, |change: Change<Lease>| {
         let said = |lease: &Lease| said_by_server(lease, one_host);
         board.take(change, clock.now(), said, |_| true, &claims);
@@ -104,6 +107,10 @@ pub async fn read_identities(
 }
 
 impl Board {
+    fn new(what: &'static str) -> Board {
+        Board(Arc::new(Mutex::new(Noted { what: Some(what), ..Noted::default() })))
+    }
+
     /// Notes a change, and publishes what all of them say now.
     fn take(
         &self,
@@ -114,7 +121,8 @@ impl Board {
         claims: &watch::Sender<Claims>,
     ) {
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Noted { beats, trouble } = &mut *noted;
+        let Noted { what, beats, trouble } = &mut *noted;
+        let what = what.unwrap_or(OBJECTS);
         let (mut problem, mut read, mut partial) = {
             let claims = claims.borrow();
             (claims.problem.clone(), claims.read, claims.partial)
@@ -142,12 +150,12 @@ impl Board {
             Change::Deleted(lease) => beats.remove(&lease.metadata.name),
             Change::Hears => {
                 problem = None;
-                trouble.hears(OBJECTS);
+                trouble.hears(what);
                 beats.hears(now);
             }
             Change::Deaf(error) => {
                 beats.deaf(now);
-                problem = trouble.cannot("read", OBJECTS, &error).or(problem);
+                problem = trouble.cannot("read", what, &error).or(problem);
             }
         }
         let all = beats.iter().filter(|(name, _)| counts(name)).filter_map(|(_, beat)| {

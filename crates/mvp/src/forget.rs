@@ -19,6 +19,11 @@ pub(crate) fn run(args: &ForgetArgs) -> anyhow::Result<()> {
     let answer =
         ask(at, &id).with_context(|| format!("no gateway answers at {at}; see --admin-address"))?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+    let is_ours = head.starts_with("HTTP/1.1 ") && !body.trim().is_empty();
+    anyhow::ensure!(
+        is_ours,
+        "what answers at {at} is no admin endpoint of mvp; see --admin-address"
+    );
     anyhow::ensure!(head.starts_with("HTTP/1.1 200 "), "{}", body.trim());
     write!(io::stdout(), "{body}")?;
     Ok(())

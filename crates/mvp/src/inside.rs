@@ -1,9 +1,11 @@
 //! A look inside for operators: readiness by reason, and the snapshot as JSON.
 
+use std::time::Duration;
+
+use mvp_core::Snapshot;
 use mvp_core::decide::LocalHealth;
 use mvp_core::discovery::Part;
 use mvp_core::member::{Member, MemberKind, Presence, ViewState};
-use mvp_core::{Snapshot, Timestamp};
 use serde_json::{Value, json};
 
 use mvp_membership::Conflict;
@@ -69,12 +71,27 @@ pub(crate) fn readiness(reader: &SnapshotReader, state: &LocalState) -> Vec<Chec
         (false, 0) => Some(format!("not seen yet: {named}")),
         (false, more) => Some(format!("not seen yet: {named} and {more} more")),
     };
-    let check = |name: &str, problem| Check { name: name.to_owned(), problem, remark: None };
-    vec![check(if beside { "local-server" } else { "servers" }, local), check("members", members)]
+    let never = |member: &&Member| {
+        member.presence == Presence::Present
+            && member.address.is_some()
+            && member.view.state(snapshot.built(), Duration::MAX) == ViewState::Unknown
+    };
+    let never: Vec<String> = snapshot.members().filter(never).map(|m| m.id.to_string()).collect();
+    let remark = match never.len() {
+        0 => None,
+        1..=MAX_NAMED => Some(format!("never seen: {}", never.join(", "))),
+        count => Some(format!("{count} were never seen; see /debug/snapshot")),
+    };
+    let local_name = if beside { "local-server" } else { "servers" };
+    vec![
+        Check { name: local_name.to_owned(), problem: local, remark: None },
+        Check { name: "members".to_owned(), problem: members, remark },
+    ]
 }
 
 /// The snapshot, for people who want to know why.
-pub(crate) fn described(snapshot: &Snapshot, now: Timestamp, conflicts: &[Conflict]) -> Value {
+pub(crate) fn described(reader: &SnapshotReader, conflicts: &[Conflict]) -> Value {
+    let (snapshot, now) = (reader.load(), reader.now());
     let members: Vec<Value> = snapshot
         .members()
         .map(|member| {
@@ -114,6 +131,7 @@ pub(crate) fn described(snapshot: &Snapshot, now: Timestamp, conflicts: &[Confli
                 "release": member.view.release.map(|release| release.to_string()),
                 "heardSecondsAgo": now.since(member.heard).as_secs_f64(),
                 "view": state,
+                "lastError": reader.trouble(&member.id),
                 "api": part(Part::Api),
                 "apis": part(Part::Apis),
                 "recorded": recorded,

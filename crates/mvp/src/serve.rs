@@ -378,9 +378,7 @@ impl Gateway {
                 Ok(())
             }),
             metrics: Arc::new(move |text| metrics.encode_beside(text, &beside.registry)),
-            snapshot: Arc::new(move || {
-                inside::described(&snapshot.load(), snapshot.now(), &conflicts.conflicts())
-            }),
+            snapshot: Arc::new(move || inside::described(&snapshot, &conflicts.conflicts())),
         }
     }
 }

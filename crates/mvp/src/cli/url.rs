@@ -71,7 +71,15 @@ impl fmt::Display for ServerUrl {
 /// Reads `https://HOST[:PORT]`; the port of https where none is given.
 pub(crate) fn server_url(text: &str) -> Result<ServerUrl, String> {
     const FORM: &str = "write it as https://HOST:PORT";
-    let wrong = |what: &str| format!("{text:?} {what}; {FORM}");
+    // A password must not come into a log.
+    let shown = match text.rsplit_once('@') {
+        Some((before, host)) => {
+            let scheme = before.split_once("://").map_or("", |(scheme, _)| scheme);
+            format!("{scheme}://…@{host}")
+        }
+        None => text.to_owned(),
+    };
+    let wrong = |what: &str| format!("{shown:?} {what}; {FORM}");
     let rest = match text.split_once("://") {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => rest,
         Some(_) => return Err(wrong("is not https")),
@@ -141,7 +149,6 @@ mod tests {
             ("https://a/b", "has a path or a query"),
             ("https://a?b", "has a path or a query"),
             ("https://a//", "has a path or a query"),
-            ("https://user@a:1", "has a user in it"),
             ("https://a b:1", "has no valid host"),
             ("https://ä:1", "has no valid host"),
             ("https://fd00::1:6443", "has no valid port"),
@@ -159,6 +166,8 @@ mod tests {
                 "{error}"
             );
         }
+        let error = server_url("https://user:secret@a:1").unwrap_err();
+        assert_eq!(error, "\"https://…@a:1\" has a user in it; write it as https://HOST:PORT");
     }
 
     #[test]
