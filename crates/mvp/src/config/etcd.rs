@@ -25,7 +25,7 @@ pub(crate) struct EtcdConfig {
 }
 
 impl EtcdConfig {
-    /// Reads the files; nothing where no server is given.
+    /// Reads the files; nothing where none and no server is given.
     pub(super) fn check(
         files: &mut Files<'_>,
         servers: Vec<Uri>,
@@ -37,7 +37,12 @@ impl EtcdConfig {
         let ca = files.authorities("etcd-cafile", ca)?;
         let client = files.pair(("etcd-certfile", client.0), ("etcd-keyfile", client.1))?;
         if servers.is_empty() {
-            return Ok(None);
+            let given = [("etcd-cafile", ca.is_some()), ("etcd-certfile", client.is_some())];
+            let Some((key, _)) = given.into_iter().find(|(_, given)| *given) else {
+                return Ok(None);
+            };
+            let sentence = "given without --etcd-servers; say where etcd is, or leave it out";
+            return Err(Mistake::usage(origins.name(key), sentence));
         }
         let secure = servers.iter().any(|server| server.scheme_str() == Some("https"));
         if secure && ca.is_none() {

@@ -222,6 +222,7 @@ fn where_members_come_from() {
     for (flags, sentence) in [
         (vec!["--membership=etcd"], "--membership: etcd needs --etcd-servers"),
         (vec![etcd[0]], "--etcd-servers: https needs --etcd-cafile"),
+        (vec![etcd[1]], "--etcd-cafile: given without --etcd-servers"),
         (vec!["--peer-advertise-ip=0.0.0.0"], "--peer-advertise-ip: 0.0.0.0 is no address"),
     ] {
         let refused = sources(&flags).unwrap_err().to_string();
