@@ -122,6 +122,17 @@ impl Pki {
         flags
     }
 
+    /// What an etcd presents, to clients and to itself: behind its JSON API is its own client, which
+    /// may come by whichever of its listeners.
+    pub(crate) fn etcd(&self) -> anyhow::Result<Pair> {
+        let names: Vec<String> = self.addresses.iter().map(IpAddr::to_string).collect();
+        let mut params = CertificateParams::new(names)?;
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let server = ExtendedKeyUsagePurpose::ServerAuth;
+        self.sign("etcd-server", &self.cluster, params, "etcd", &[], server)?;
+        Ok(self.pair("etcd-server"))
+    }
+
     /// What a server within the cluster presents, under the name of its Service.
     pub(crate) fn service(&self, namespace: &str, name: &str) -> anyhow::Result<Pair> {
         let params = CertificateParams::new(vec![format!("{name}.{namespace}.svc")])?;
@@ -178,7 +189,7 @@ impl Pki {
         }
         params.distinguished_name.push(DnType::CommonName, name);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![usage];
+        params.extended_key_usages.push(usage);
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, authority)?;
         let pair = self.pair(file);

@@ -141,7 +141,7 @@ impl Secure {
     }
 
     fn run(&mut self, cluster: &Cluster) -> anyhow::Result<()> {
-        let (pki, server) = (&cluster.pki, cluster.pki.server());
+        let (pki, server) = (&cluster.pki, cluster.pki.etcd()?);
         let (clients, peer) =
             (format!("https://{}", self.address()), format!("http://{}:13380", self.plain.ip()));
         let name = self.name;
