@@ -37,6 +37,8 @@ pub(crate) struct Row {
     /// When the last fetch was begun.
     begun: Option<Timestamp>,
     left: Option<Timestamp>,
+    /// Whether it is what a member left behind that moved.
+    is_left_behind: bool,
     /// Who answered last, and where.
     answered: Option<(Arc<str>, Who)>,
     /// Whether it answered since it came, or came back.
@@ -74,6 +76,7 @@ impl Table {
         let over = |since: Timestamp| now.since(since) >= forget_after;
         let lapsed = |heard: Timestamp| over(heard) && now.since(heard) >= SILENCE;
         let mut named = BTreeSet::new();
+        let mut left_behind = Vec::new();
         for record in records {
             // A source without heartbeats vouches for its members as long as it names them.
             let heard = record.heard.unwrap_or(now);
@@ -99,6 +102,8 @@ impl Table {
                 row.is_back(now);
             }
             if row.member.address != record.address {
+                // Whoever answers there next may be somebody else: what this one served is remembered.
+                left_behind.extend(row.left_behind(now).filter(|_| record.address.is_some()));
                 row.member.address.clone_from(&record.address);
                 // What comes from where it was is not waited for.
                 (row.due, row.asked) = (now, None);
@@ -108,6 +113,9 @@ impl Table {
                     (row.known, row.answered) = (known, Some(answered));
                 }
             }
+        }
+        for row in left_behind {
+            self.rows.entry(Arc::clone(&row.member.id)).or_insert(row);
         }
         if let Some(local) = local {
             self.rows.entry(Arc::clone(local)).or_insert_with(|| Row::new(local, now, now));
@@ -263,6 +271,7 @@ impl Row {
             asked: None,
             begun: None,
             left: None,
+            is_left_behind: false,
             answered: None,
             has_answered: false,
             vouched: false,
@@ -275,6 +284,21 @@ impl Row {
     /// It is there again, or elsewhere: what it serves now is not known before it says so.
     fn is_back(&mut self, now: Timestamp) {
         (self.member.joined, self.has_answered) = (now, false);
+    }
+
+    /// What is known of it where it was, if it answered there: as `ID@ADDRESS`, until a gateway says to
+    /// stand before the server of that ID, or its time is over.
+    fn left_behind(&self, now: Timestamp) -> Option<Row> {
+        let (address, _) = self.answered.as_ref().filter(|_| self.is_known())?;
+        if self.member.address.as_ref() != Some(address) || self.member.id.contains('@') {
+            return None;
+        }
+        let id: Arc<str> = format!("{}@{address}", self.member.id).into();
+        let mut row = Row::new(&id, now, self.member.heard);
+        row.member = Member { id, presence: Presence::Left, ..self.member.clone() };
+        (row.left, row.is_left_behind) = (Some(now), true);
+        (row.known, row.answered) = (self.known.clone(), self.answered.clone());
+        Some(row)
     }
 
     /// How it is reached, while it is there.
@@ -305,7 +329,7 @@ impl Row {
             Some((_, Who::Gateway { id, .. })) if *id == self.member.id => {
                 Some(Whereabouts::Server(Arc::clone(id)))
             }
-            Some((_, Who::Server)) => {
+            Some((_, who)) if *who == Who::Server || self.is_left_behind => {
                 let (id, _) = self.member.id.split_once('@').unwrap_or_default();
                 Some(Whereabouts::Server(id.into())).filter(|_| !id.is_empty())
             }

@@ -234,3 +234,27 @@ fn without_a_memory_who_beats_is_there() {
         assert_eq!(shown(&table, now).map(|shown| shown.0), Some(Presence::Present), "{now}");
     }
 }
+
+/// Its Lease is made to point at another server while it is down: what only it has is not gone.
+#[test]
+fn who_moves_leaves_behind_what_it_served_until_it_says_that_it_is_there() {
+    let gateway = |instance: &str| Who::Gateway { id: "b".into(), instance: instance.into() };
+    let left = |table: &Table| {
+        let members = table.members();
+        members
+            .iter()
+            .any(|m| &*m.id == "b@a:1" && m.presence == Presence::Left && m.view.apis.is_some())
+    };
+    for (who, is_it) in [(gateway("2"), true), (Who::Server, false)] {
+        let mut table = Table::default();
+        update(&mut table, &[record("a:1", None)], 0);
+        answers(&mut table, "b", &gateway("1"));
+        assert_eq!(update(&mut table, &[record("a:2", None)], 1), 0);
+        assert!(left(&table), "nobody knows yet who is there");
+        answers(&mut table, "b", &who);
+        assert_eq!(update(&mut table, &[record("a:2", None)], 2), usize::from(is_it), "{who:?}");
+        assert_eq!(left(&table), !is_it, "{who:?}");
+        update(&mut table, &[record("a:2", None)], 700);
+        assert!(!left(&table), "its time is over");
+    }
+}
