@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use rustls_pki_types::CertificateDer;
+use tokio_util::sync::CancellationToken;
 
 use crate::Judgement;
 
@@ -21,6 +22,7 @@ struct Inner {
     certificates: Vec<CertificateDer<'static>>,
     judgement: Judgement,
     http2: bool,
+    end: CancellationToken,
     note: Arc<OnceLock<Box<dyn Any + Send + Sync>>>,
 }
 
@@ -31,8 +33,14 @@ impl ConnectionInfo {
         certificates: Vec<CertificateDer<'static>>,
         judgement: Judgement,
     ) -> Self {
-        let note = Arc::default();
-        Self { inner: Arc::new(Inner { remote, certificates, judgement, http2: false, note }) }
+        let (end, note) = (CancellationToken::new(), Arc::default());
+        Self { inner: Arc::new(Inner { remote, certificates, judgement, http2: false, end, note }) }
+    }
+
+    /// The same connection, which ends when `end` is cancelled.
+    pub(crate) fn ended_by(self, end: CancellationToken) -> Self {
+        let inner = Inner { end, ..Arc::unwrap_or_clone(self.inner) };
+        Self { inner: Arc::new(inner) }
     }
 
     /// The same connection, over HTTP/2.
@@ -65,6 +73,17 @@ impl ConnectionInfo {
     /// Whether ALPN chose HTTP/2.
     pub fn http2(&self) -> bool {
         self.inner.http2
+    }
+
+    /// Ends the connection after the requests that it has: GOAWAY over HTTP/2, `Connection: close`
+    /// over HTTP/1.1.
+    pub fn end(&self) {
+        self.inner.end.cancel();
+    }
+
+    /// Whether [`end`](Self::end) was called, or the listener is shutting down.
+    pub fn is_ending(&self) -> bool {
+        self.inner.end.is_cancelled()
     }
 
     /// What the service behind the listener remembers of this connection, for as long as it lasts:

@@ -93,17 +93,19 @@ pub(crate) async fn serve_connection<S, B>(
     let http2 = session.alpn_protocol() == Some(b"h2");
     let certificates = session.peer_certificates().unwrap_or_default().to_vec();
     let activity = Arc::new(Activity::default());
-    let client = Client::new(remote, certificates, http2, shared.tls.clone(), &tls);
+    // Cancelled by the listener's shutdown, or by whoever ends this connection alone.
+    let end = shared.shutdown.child_token();
+    let client = Client::new(remote, certificates, http2, shared.tls.clone(), &tls, end.clone());
     drop(tls);
     let service = RequestService::new(service, client, Arc::clone(&activity));
     let stream = HeadTimeout::new(stream, http2, limits.header_read_timeout, Arc::clone(&activity));
     let stream = TokioIo::new(shared.streams.track(stream, Arc::clone(&activity)));
     let outcome = if http2 {
         let connection = http2_builder(limits).serve_connection(stream, service);
-        drive(connection, true, &activity, &shared).await
+        drive(connection, true, &activity, &shared.limits, &end).await
     } else {
         let connection = http1_builder(limits).serve_connection(stream, service);
-        drive(connection.with_upgrades(), false, &activity, &shared).await
+        drive(connection.with_upgrades(), false, &activity, &shared.limits, &end).await
     };
     if let Err(error) = outcome {
         tracing::debug!(%remote, error = &error as &dyn Error, "the connection failed");
@@ -152,11 +154,12 @@ async fn drive<C: Graceful>(
     connection: C,
     http2: bool,
     activity: &Activity,
-    shared: &Shared,
+    limits: &Limits,
+    end: &CancellationToken,
 ) -> Result<(), hyper::Error> {
-    let Limits { idle_timeout, header_read_timeout, .. } = shared.limits;
+    let Limits { idle_timeout, header_read_timeout, .. } = *limits;
     let mut connection = pin!(connection);
-    let mut shutdown = pin!(shared.shutdown.cancelled());
+    let mut shutdown = pin!(end.cancelled());
     let mut timer = pin!(sleep(idle_timeout));
     let mut before = activity.counts();
     let (mut leaving, mut ending) = (false, false);

@@ -18,6 +18,7 @@ use hyper::body::Incoming;
 use hyper_util::service::{TowerToHyperService, TowerToHyperServiceFuture};
 use pin_project_lite::pin_project;
 use rustls_pki_types::{CertificateDer, UnixTime};
+use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
 use crate::{ClientTrust, ConnectionInfo, ReloadableTls, ServerTls};
@@ -70,9 +71,10 @@ impl Client {
         http2: bool,
         reloadable: ReloadableTls,
         tls: &ServerTls,
+        end: CancellationToken,
     ) -> Self {
         let judgement = tls.trust().judge(&certificates, UnixTime::now());
-        let info = ConnectionInfo::new(remote, certificates, judgement);
+        let info = ConnectionInfo::new(remote, certificates, judgement).ended_by(end);
         let info = if http2 { info.over_http2() } else { info };
         let judged = Judged { trust: Arc::clone(tls.trust()), info };
         Self { tls: reloadable, last: ArcSwap::from_pointee(judged) }
