@@ -154,6 +154,11 @@ impl<'a> RequestInfo<'a> {
 }
 
 impl ResourceRequest<'_> {
+    /// Whether a container or a backend writes the response, and not the server.
+    pub fn is_relayed(&self) -> bool {
+        matches!(&*self.subresource, "proxy" | "exec" | "attach" | "portforward" | "log")
+    }
+
     /// Without a name a GET is a list or a watch, and a DELETE is of the collection.
     fn settle_verb(&mut self, query: &str, odd: bool) {
         if !self.name.is_empty() {

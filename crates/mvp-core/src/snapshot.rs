@@ -321,7 +321,8 @@ impl Snapshot {
         self.members_awaited
     }
 
-    pub(crate) fn is_extension(&self, group: &str, version: &str) -> bool {
+    /// Whether an APIService hands this group and version to an extension server.
+    pub fn is_extension(&self, group: &str, version: &str) -> bool {
         let is = |(g, v): &(String, String)| g == group && v == version;
         self.extension_versions.iter().any(is)
     }

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use http::Response;
 use thiserror::Error;
 
-use crate::data::Target;
+use crate::body::Body;
+use crate::data::{Target, broken_off};
+use crate::status;
 
 /// A request got no response from a server.
 #[derive(Debug, Error)]
@@ -36,6 +39,12 @@ pub enum Stage {
     /// It was sent, and no response came.
     #[error("exchange")]
     Exchange,
+    /// It was not sent: there is no connection to be had for it, and the server is not at fault.
+    #[error("overloaded")]
+    Overloaded,
+    /// The server reset this request alone, which says nothing about the server.
+    #[error("reset")]
+    Reset,
     /// A part of it was sent: its client broke it off, which is no fault of the server's.
     #[error("client")]
     Client,
@@ -47,9 +56,34 @@ impl SendError {
     }
 }
 
+impl SendError {
+    /// The response to a request that must not be sent to another server: that would not help, or
+    /// would spread the load of one caller to all.
+    pub(crate) fn response(&self) -> Option<Response<Body>> {
+        match self.stage {
+            Stage::Client => Some(broken_off()),
+            Stage::Overloaded => Some(status::too_many_requests(&self.cause)),
+            Stage::Reset => {
+                let message = format!("the API server {} reset this request", self.member);
+                Some(status::internal(&message))
+            }
+            Stage::Identity
+            | Stage::Connect
+            | Stage::NotSent
+            | Stage::Refused
+            | Stage::Exchange => None,
+        }
+    }
+}
+
 impl Stage {
     /// Whether the server cannot have processed anything: any request may go to another one.
     pub fn is_unprocessed(self) -> bool {
-        !matches!(self, Stage::Exchange | Stage::Client)
+        !matches!(self, Stage::Exchange | Stage::Reset | Stage::Client)
+    }
+
+    /// Whether it says something about the server that it was sent to.
+    pub fn is_of_server(self) -> bool {
+        !matches!(self, Stage::Identity | Stage::Overloaded | Stage::Reset | Stage::Client)
     }
 }

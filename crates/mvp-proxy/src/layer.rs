@@ -21,14 +21,16 @@ use mvp_core::discovery::Part;
 use mvp_core::discovery::negotiate::{Form, asks_nopeer};
 use mvp_core::member::Member;
 use mvp_core::request::DiscoveryPath;
-use mvp_core::{RequestInfo, Snapshot, Timestamp, decide};
+use mvp_core::{RequestInfo, Snapshot, Timestamp, Verb, decide};
 use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::body::{Body, BodyError};
 use crate::control::{LocalState, SnapshotReader};
 use crate::data::tunnel::is_asked_for;
-use crate::data::{Inspected, Replay, Unreachable, answer, inspect_not_found, refuse};
+use crate::data::{
+    Inspected, Lasting, Outgoing, Replay, Unreachable, answer, inspect_not_found, refuse,
+};
 use crate::error::Stage;
 use crate::identity::{Identity, RemoteHeaders};
 use crate::local::{LocalSlot, SharedLocal};
@@ -175,14 +177,17 @@ impl Exchange<'_> {
         R: HttpBody<Data = Bytes> + Send + 'static,
         R::Error: Into<BodyError>,
     {
+        let info = self.resolve();
+        let mut snapshot = self.shared.reader.load();
+        let lasting = lasting(&info, &snapshot);
+        let outgoing = Outgoing { parts: &self.parts, body: &self.body, lasting };
         let Some(peers) = &self.shared.peers else {
-            return self.ask_local(&mut local, false).await.unwrap_or_else(body_is_gone);
+            let response = self.ask_local(&mut local, &outgoing, false).await;
+            return response.unwrap_or_else(body_is_gone);
         };
         peers.note_request();
-        let info = self.resolve();
         let nopeer = self.accepts_only_local(&info);
         let mut replays = Replays::IfRead(&info, &self.parts);
-        let mut snapshot = self.shared.reader.load();
         let mut denied = Denied::default();
         let mut held_back = None;
         let mut refreshed = false;
@@ -208,30 +213,29 @@ impl Exchange<'_> {
                     return response;
                 }
                 Action::Local { nopeer } => {
-                    (local_id(&snapshot), self.ask_local(&mut local, nopeer).await)
+                    (local_id(&snapshot), self.ask_local(&mut local, &outgoing, nopeer).await)
                 }
-                Action::AskLocal => (local_id(&snapshot), self.ask_local(&mut local, false).await),
+                Action::AskLocal => {
+                    (local_id(&snapshot), self.ask_local(&mut local, &outgoing, false).await)
+                }
                 Action::Peers(candidates) => {
-                    let (parts, body) = (&self.parts, &self.body);
-                    let sent = peers.send(&candidates, &info, parts, body, &mut replays).await;
+                    let sent = peers.send(&candidates, &info, &outgoing, &mut replays).await;
                     self.shared.metrics.failed_over(local_lost, sent.is_ok());
                     let unready = decision.reason == Reason::LocalNotReady;
                     match sent {
                         Ok((member, response)) => (Some(member), Some(response)),
                         // A server that is not ready may still answer where nobody else does.
-                        Err(failed) if unready && !failed.sent_for_good => {
-                            (local_id(&snapshot), self.ask_local(&mut local, false).await)
-                        }
+                        Err(failed) if unready && !failed.sent_for_good => (
+                            local_id(&snapshot),
+                            self.ask_local(&mut local, &outgoing, false).await,
+                        ),
                         Err(failed) => return self.refuse(&info, &decision, &failed.tried),
                     }
                 }
-                Action::AskAny => {
-                    let (parts, body) = (&self.parts, &self.body);
-                    match peers.send_any(&snapshot, parts, body, &mut replays).await {
-                        Ok((member, response)) => (Some(member), Some(response)),
-                        Err(failed) => return self.refuse(&info, &decision, &failed.tried),
-                    }
-                }
+                Action::AskAny => match peers.send_any(&snapshot, &outgoing, &mut replays).await {
+                    Ok((member, response)) => (Some(member), Some(response)),
+                    Err(failed) => return self.refuse(&info, &decision, &failed.tried),
+                },
                 Action::PassNotFound => {
                     self.record(&info, &decision, None, StatusCode::NOT_FOUND);
                     return held_back.unwrap_or_else(|| status::internal("no 404 was held back"));
@@ -259,7 +263,7 @@ impl Exchange<'_> {
             };
             // Row 9: the local server went away, or just came. Where the request may, it goes to a peer.
             if let Some(stage) = self.lost(&response).or_else(|| {
-                let premature = self.is_premature(&info, &response);
+                let premature = self.is_premature(&outgoing, &info, &response);
                 (premature && member == local_id(&snapshot)).then_some(Stage::Refused)
             })
                 && local_lost.is_none()
@@ -337,8 +341,15 @@ impl Exchange<'_> {
 
     /// Whether the local server forbids it because it has only just started: until it has read its
     /// rules, it forbids what may be done, too. It looked no further.
-    fn is_premature(&self, info: &RequestInfo<'_>, response: &Response<Body>) -> bool {
+    fn is_premature(
+        &self,
+        outgoing: &Outgoing<'_>,
+        info: &RequestInfo<'_>,
+        response: &Response<Body>,
+    ) -> bool {
         response.status() == StatusCode::FORBIDDEN
+            // A backend can say it, too.
+            && outgoing.lasting != Some(Lasting::Relayed)
             && matches!(info, RequestInfo::Resource(_))
             && self.shared.local_state.as_ref().is_some_and(LocalState::is_starting)
     }
@@ -375,18 +386,23 @@ impl Exchange<'_> {
     }
 
     /// Sends the request to the local server; nothing where its body is no longer at hand.
-    async fn ask_local<S, R>(&self, local: &mut S, nopeer: bool) -> Option<Response<Body>>
+    async fn ask_local<S, R>(
+        &self,
+        local: &mut S,
+        outgoing: &Outgoing<'_>,
+        nopeer: bool,
+    ) -> Option<Response<Body>>
     where
         S: Service<Request<Body>, Response = Response<R>, Error = Infallible>,
         R: HttpBody<Data = Bytes> + Send + 'static,
         R::Error: Into<BodyError>,
     {
         let request = || {
-            let mut parts = self.parts.clone();
-            if nopeer {
-                answer::add_nopeer(&mut parts.headers);
-            }
-            self.body.attempt(parts)
+            outgoing.attempt_with(|parts| {
+                if nopeer {
+                    answer::add_nopeer(&mut parts.headers);
+                }
+            })
         };
         let response = call(local, request()?).await;
         // A server that is leaving may give a request back; a new connection may find its successor.
@@ -503,6 +519,15 @@ enum Doubt {
 /// What becomes of a request that must not be sent again.
 fn refused<'a>(decision: &Decision<'a>) -> Decision<'a> {
     Decision { action: Action::Refuse, reason: Reason::ViewSuspect, ..*decision }
+}
+
+/// Whether the response lasts, or is not the server's own.
+fn lasting(info: &RequestInfo<'_>, snapshot: &Snapshot) -> Option<Lasting> {
+    let RequestInfo::Resource(request) = info else { return None };
+    if request.is_relayed() || snapshot.is_extension(&request.group, &request.version) {
+        return Some(Lasting::Relayed);
+    }
+    (request.verb == Verb::Watch).then_some(Lasting::Watch)
 }
 
 fn reads(info: &RequestInfo<'_>) -> bool {

@@ -5,8 +5,10 @@
 //! - [`identity`]: who the caller is
 
 pub mod body;
+mod client;
 pub mod control;
 pub mod data;
+mod door;
 mod embed;
 pub mod error;
 pub mod identity;

@@ -23,8 +23,9 @@ use mvp_core::{RequestInfo, Snapshot, Verb};
 use mvp_net::ConnectionInfo;
 
 use crate::body::Body;
+use crate::client::Client;
 use crate::data::tunnel::is_asked_for;
-use crate::data::{Forwarder, Opened, Replay, Target, broken_off, server_name};
+use crate::data::{Forwarder, Opened, Outgoing, Target, server_name};
 use crate::error::{SendError, Stage};
 use crate::metrics::{Failover, Metrics};
 pub use any::AnyMember;
@@ -35,7 +36,8 @@ pub(crate) use instance::{INSTANCE, who};
 pub use instance::{Instance, unique};
 use order::{Choice, Kind, order};
 pub use reach::{Reachable, Reached};
-use sticky::{Resource, Sticky};
+use sticky::Resource;
+pub(crate) use sticky::Sticky;
 
 /// Says to a peer that its request was refused, why, and that nothing of it was processed.
 pub(crate) const REFUSED: HeaderName = HeaderName::from_static("x-mvp-refused");
@@ -132,8 +134,7 @@ impl Peers {
         &self,
         candidates: &Candidates<'_>,
         info: &RequestInfo<'_>,
-        parts: &Parts,
-        body: &Replay,
+        outgoing: &Outgoing<'_>,
         replays: &mut Replays<'_>,
     ) -> Sent {
         let kind = match info {
@@ -141,11 +142,12 @@ impl Peers {
             RequestInfo::Resource(request) if request.verb.is_read() => Kind::Read,
             _ => Kind::Write,
         };
-        let connection = parts.extensions.get::<ConnectionInfo>();
-        let sticky = connection.and_then(ConnectionInfo::note::<Sticky>).zip(Resource::of(info));
+        let connection = outgoing.parts.extensions.get::<ConnectionInfo>();
+        let sticky = connection.and_then(Client::of).map(|client| &client.sticky);
+        let sticky = sticky.zip(Resource::of(info));
         let stays = sticky.and_then(|(sticky, resource)| sticky.member(resource));
         let choices = self.order(candidates.iter(), kind, stays.as_deref(), replays);
-        let request = |_: &Member| body.attempt(parts.clone());
+        let request = |_: &Member| outgoing.attempt();
         let sent = self.send_to(&choices, kind, replays, request).await;
         if let (Ok((member, _)), Some((sticky, resource))) = (&sent, sticky) {
             sticky.stay(resource, member);
@@ -157,11 +159,10 @@ impl Peers {
     pub(crate) async fn send_any(
         &self,
         snapshot: &Snapshot,
-        parts: &Parts,
-        body: &Replay,
+        outgoing: &Outgoing<'_>,
         replays: &mut Replays<'_>,
     ) -> Sent {
-        let request = |_: &Member| body.attempt(parts.clone());
+        let request = |_: &Member| outgoing.attempt();
         let choices = self.order(present(snapshot), Kind::Read, None, replays);
         self.send_to(&choices, Kind::Read, replays, request).await
     }
@@ -240,9 +241,9 @@ impl Peers {
                 }
                 Err(error) => error,
             };
-            // Nobody can mend what the client sends.
-            if error.stage == Stage::Client {
-                return Ok((Arc::clone(&member.id), broken_off()));
+            // Another member would fare no better.
+            if let Some(response) = error.response() {
+                return Ok((Arc::clone(&member.id), response));
             }
             self.metrics.failed_over(failover, false);
             tracing::debug!(%error, "a peer gave no answer");
@@ -309,8 +310,7 @@ impl Peers {
                 Err(SendError::new(target, Stage::Refused, refused.reason))
             }
             (Err(error), _) => {
-                // That we cannot say who the caller is, is no fault of the member's, nor what he sends.
-                if !matches!(error.stage, Stage::Identity | Stage::Client) {
+                if error.stage.is_of_server() {
                     self.health.failed(&target.id, health, error.stage);
                 }
                 Err(error)

@@ -25,6 +25,12 @@ pub(crate) fn unavailable(message: &str) -> Response<Body> {
     )
 }
 
+/// Too much at once: 429, with the time after which to try again.
+pub(crate) fn too_many_requests(message: &str) -> Response<Body> {
+    let retry_after = Some(RETRY_AFTER_SECONDS);
+    failure(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message, retry_after)
+}
+
 /// What the client sent cannot be read: 400.
 pub(crate) fn bad_request(message: &str) -> Response<Body> {
     failure(StatusCode::BAD_REQUEST, "BadRequest", message, None)

@@ -13,7 +13,7 @@ use anyhow::Context;
 use mvp_core::member::{Member, MemberKind, Presence, ViewState};
 use mvp_net::{Limits, ReloadableTls, bind, bind_workers};
 use mvp_proxy::control::{self, Clock, ControlSettings, LocalState, SnapshotReader, channel};
-use mvp_proxy::data::{Forwarder, Remote, Target, server_name};
+use mvp_proxy::data::{Forwarder, Remote, Target, Upstream, server_name};
 use mvp_proxy::identity::{AuthenticateLayer, RemoteHeaders};
 use mvp_proxy::metrics::Metrics;
 use mvp_proxy::peers::{AnyMember, Health, Instance, Peers, Reachable};
@@ -90,6 +90,8 @@ struct Gateway {
     local: Option<Target>,
     settings: ControlSettings,
     metrics: Arc<Metrics>,
+    /// What the forwarders of all workers know together.
+    upstream: Upstream,
     reload_metrics: ReloadMetrics,
     /// How peers do, and the local server.
     health: Health,
@@ -144,6 +146,7 @@ impl Gateway {
             },
             local,
             settings,
+            upstream: Upstream::default(),
             reload_metrics: ReloadMetrics::default(),
             health: Health::new(clock, Arc::clone(&metrics)),
             local_state: LocalState::new(Arc::clone(&metrics)).unseen(),
@@ -220,6 +223,7 @@ impl Gateway {
     fn layer(&self, slot: LocalSlot) -> (Arc<Forwarder>, MixedVersionLayer) {
         let InForce { outbound_local: local, outbound_peers: peers, .. } = &self.in_force;
         let forwarder = Forwarder::new(local.clone(), peers.as_ref().unwrap_or(local).clone());
+        let forwarder = forwarder.sharing(&self.upstream);
         let metrics = Arc::clone(&self.metrics);
         let forwarder = forwarder.with_remote_headers(self.headers.clone()).with_metrics(&metrics);
         let forwarder = Arc::new(forwarder);

@@ -267,7 +267,7 @@ async fn look(forwarder: &Forwarder, target: &Target) -> Option<Found> {
         Ok((StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _)) => Some(Found::Forbidden),
         // It answers; where it knows no such path, that has to do.
         Ok(_) => Some(Found::Ready),
-        Err(error) if error.stage == Stage::Identity => None,
+        Err(error) if !error.stage.is_of_server() => None,
         Err(error) => Some(Found::Unreachable(error.cause)),
     }
 }

@@ -1,11 +1,11 @@
 //! Forwarding: a request goes to a server under the caller's identity, and its response comes back.
 //! Entry item: [`Forwarder::send`].
 
-use std::collections::HashMap;
 use std::error::Error as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use http::header::AUTHORIZATION;
 use http::uri::{Authority, Scheme};
 use http::{HeaderValue, Request, Response, StatusCode, Uri, Version};
 use mvp_core::decide::Origin;
@@ -13,13 +13,17 @@ use mvp_core::member::MemberKind;
 use mvp_net::{ClientTls, ConnectionInfo, TlsError};
 use rustls_pki_types::ServerName;
 
-use super::connect::Endpoint;
+use super::connect::ConnectError;
 use super::headers;
 use super::inspect::{Inspected, inspect_unavailable};
-use super::pool::{Http1Pool, Http2Pool, Pool, PoolError};
+use super::lanes::{Credential, Lane, Lanes, Lasting};
+use super::pool::PoolError;
+use super::pulse::Pulses;
 use super::replay::Sender;
-use super::tunnel::{SingleUse, Tunnels, Upgrade};
+use super::tokens::AcceptedTokens;
+use super::tunnel::{Tunnels, Upgrade};
 use crate::body::Body;
+use crate::client::Blame;
 use crate::error::{SendError, Stage};
 use crate::identity::{Identity, PEER_PROXIED, RemoteHeaders};
 use crate::metrics::Metrics;
@@ -82,6 +86,11 @@ impl ReloadableOutbound {
     pub fn current(&self) -> Arc<OutboundTls> {
         self.0.load_full()
     }
+
+    /// The same, for a moment.
+    pub(super) fn load(&self) -> arc_swap::Guard<Arc<OutboundTls>> {
+        self.0.load()
+    }
 }
 
 impl From<OutboundTls> for ReloadableOutbound {
@@ -90,41 +99,22 @@ impl From<OutboundTls> for ReloadableOutbound {
     }
 }
 
+/// What all forwarders of a process know together. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub struct Upstream {
+    pulses: Pulses,
+    tokens: AcceptedTokens,
+}
+
 /// Sends requests to servers. Owns its connections: one for each worker.
 #[derive(Debug)]
 pub struct Forwarder {
     local: ReloadableOutbound,
     peers: ReloadableOutbound,
     headers: RemoteHeaders,
-    pools: Mutex<HashMap<PoolKey, Kept>>,
+    lanes: Lanes,
+    tokens: AcceptedTokens,
     tunnels: Tunnels,
-}
-
-/// A pool, and what its connections are made with.
-#[derive(Debug)]
-struct Kept {
-    pool: Arc<Pool>,
-    tls: Arc<OutboundTls>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct PoolKey {
-    address: Arc<str>,
-    local: bool,
-    credential: Credential,
-    upgrades: bool,
-}
-
-/// On what kind of connection a request travels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Credential {
-    /// With the proxy client certificate.
-    Vouched,
-    /// With none: the request carries a token.
-    Token,
-    /// With none, and HTTP/1.1: kube-apiserver ends an HTTP/2 connection after each anonymous
-    /// request, and with it the watches of others.
-    Anonymous,
 }
 
 impl Forwarder {
@@ -133,13 +123,22 @@ impl Forwarder {
         local: impl Into<ReloadableOutbound>,
         peers: impl Into<ReloadableOutbound>,
     ) -> Forwarder {
+        let Upstream { pulses, tokens } = Upstream::default();
         Forwarder {
             local: local.into(),
             peers: peers.into(),
             headers: RemoteHeaders::default(),
-            pools: Mutex::default(),
+            lanes: Lanes::new(pulses),
+            tokens,
             tunnels: Tunnels::default(),
         }
+    }
+
+    /// Shares what it learns about servers and tokens with the other forwarders of the process.
+    #[must_use]
+    pub fn sharing(self, upstream: &Upstream) -> Forwarder {
+        let Upstream { pulses, tokens } = upstream.clone();
+        Forwarder { lanes: Lanes::new(pulses), tokens, ..self }
     }
 
     /// Counts its tunnels there.
@@ -164,16 +163,36 @@ impl Forwarder {
         let Some(identity) = request.extensions().get::<Identity>().cloned() else {
             return Err(SendError::new(target, Stage::Identity, "the request has no identity"));
         };
-        let credential = credential(&identity, target.kind);
+        let credential = Credential::of(&identity, target.kind);
+        let token = match credential {
+            Credential::Token => request.headers().get(AUTHORIZATION),
+            _ => None,
+        };
+        let token = token.map(|token| self.tokens.hash(token));
         let sender = request.extensions_mut().remove::<Sender>();
         let upgrade = Upgrade::take(&mut request);
-        let pool = self.pool(target, credential, upgrade.is_some())?;
-        prepare(&mut request, target, &identity, &self.headers, matches!(*pool, Pool::Http2(_)));
+        let extensions = request.extensions();
+        let lane = match &upgrade {
+            Some(_) => Lane::Upgrade,
+            None => {
+                let accepted = token.is_some_and(|token| self.tokens.contains(token));
+                Lane::of(extensions, credential, accepted)
+            }
+        };
+        let relayed = extensions.get::<Lasting>() == Some(&Lasting::Relayed);
+        let blame = Blame::of(extensions);
+        let outbound = if target.local { &self.local } else { &self.peers };
+        let pool = self.lanes.pool(target, credential, lane, outbound, extensions)?;
+        prepare(&mut request, target, &identity, &self.headers, pool.is_http2());
         if let Some(upgrade) = &upgrade {
             upgrade.write(request.headers_mut());
         }
 
-        match pool.send(request).await {
+        let sent = pool.send(request, blame).await;
+        if let (Some(token), Ok(response)) = (token, &sent) {
+            self.tokens.note(token, response.status());
+        }
+        match sent {
             Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 let opened = upgrade.and_then(|upgrade| self.tunnels.open(upgrade, response));
                 opened.ok_or_else(|| {
@@ -183,7 +202,8 @@ impl Forwarder {
             }
             Ok(mut response) => {
                 headers::remove_hop_by_hop(response.headers_mut());
-                if response.status() != StatusCode::SERVICE_UNAVAILABLE {
+                // A backend can write the words of a server that is leaving.
+                if response.status() != StatusCode::SERVICE_UNAVAILABLE || relayed {
                     return Ok(response);
                 }
                 // In a box: it is rare, and would make every exchange larger.
@@ -194,16 +214,10 @@ impl Forwarder {
                 }
                 Ok(response)
             }
-            Err(error) => {
-                let stage = match &error {
-                    _ if sender.is_some_and(|sender| sender.broke_off()) => Stage::Client,
-                    PoolError::Connect(_) => Stage::Connect,
-                    PoolError::Exchange(_, Some(_)) => Stage::NotSent,
-                    PoolError::Exchange(error, None) if is_unprocessed(error) => Stage::NotSent,
-                    PoolError::Exchange(..) | PoolError::Hang(_) => Stage::Exchange,
-                };
-                Err(SendError::new(target, stage, error.to_string()))
+            Err(_) if sender.is_some_and(|sender| sender.broke_off()) => {
+                Err(SendError::new(target, Stage::Client, "the client broke its request off"))
             }
+            Err(error) => Err(SendError::new(target, stage(&error), error.to_string())),
         }
     }
 
@@ -211,61 +225,24 @@ impl Forwarder {
     /// were made with a TLS that is no longer in force: it may be out of force because somebody must
     /// not be trusted any more. Requests that are under way go on.
     pub fn let_go(&self, wanted: impl Fn(&str) -> bool) {
-        let (local, peers) = (self.local.current(), self.peers.current());
-        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
-        pools.retain(|key, kept| {
-            let current = if key.local { &local } else { &peers };
-            Arc::ptr_eq(&kept.tls, current) && (key.local || wanted(&key.address))
-        });
-    }
-
-    fn pool(
-        &self,
-        target: &Target,
-        credential: Credential,
-        upgrades: bool,
-    ) -> Result<Arc<Pool>, SendError> {
-        let address = Arc::clone(&target.address);
-        let key = PoolKey { address, local: target.local, credential, upgrades };
-        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
-        let current = if target.local { &self.local } else { &self.peers }.0.load();
-        if let Some(kept) = pools.get(&key)
-            && Arc::ptr_eq(&kept.tls, &current)
-        {
-            return Ok(Arc::clone(&kept.pool));
-        }
-        let tls = match credential {
-            Credential::Vouched => current.vouched.as_ref().ok_or_else(|| {
-                SendError::new(target, Stage::Identity, "there is no proxy client certificate")
-            })?,
-            Credential::Token | Credential::Anonymous => &current.plain,
-        };
-        let http1 = upgrades || credential == Credential::Anonymous;
-        let protocol: &[u8] = if http1 { b"http/1.1" } else { b"h2" };
-        let endpoint = Endpoint {
-            address: Arc::clone(&target.address),
-            server_name: target.server_name.clone(),
-            tls: tls.config(&[protocol]),
-        };
-        let pool = Arc::new(if upgrades {
-            Pool::SingleUse(SingleUse(endpoint))
-        } else if http1 {
-            Pool::Http1(Http1Pool::new(endpoint))
-        } else {
-            Pool::Http2(Http2Pool::new(endpoint))
-        });
-        pools.insert(key, Kept { pool: Arc::clone(&pool), tls: Arc::clone(&current) });
-        Ok(pool)
+        self.lanes.prune(&self.local.current(), &self.peers.current(), wanted);
     }
 }
 
-/// Everything between two of us rides on the certificate, so that a peer is known for one whoever
-/// its client is. A bare server must see no certificate beside a token, or it would doubt it.
-fn credential(identity: &Identity, kind: MemberKind) -> Credential {
-    match identity {
-        _ if kind == MemberKind::Mvp || identity.needs_certificate() => Credential::Vouched,
-        Identity::Token => Credential::Token,
-        _ => Credential::Anonymous,
+/// How far a request came that got no response.
+fn stage(error: &PoolError) -> Stage {
+    match error {
+        PoolError::Connect(ConnectError::Server(_)) => Stage::Connect,
+        PoolError::Connect(ConnectError::Busy | ConnectError::Ours(_)) | PoolError::Full(_) => {
+            Stage::Overloaded
+        }
+        PoolError::Exchange(_, Some(_)) => Stage::NotSent,
+        PoolError::Exchange(error, None) => match reset(error) {
+            Some(Reset::Unprocessed) => Stage::NotSent,
+            Some(Reset::Stream) => Stage::Reset,
+            None => Stage::Exchange,
+        },
+        PoolError::Hang(_) => Stage::Exchange,
     }
 }
 
@@ -327,18 +304,31 @@ fn authority(uri: &Uri, host: Option<&HeaderValue>, target: &Target) -> Option<A
         .or_else(|| Authority::try_from(&*target.address).ok())
 }
 
-/// The server promised that it did not look at the request: it refused the stream, or went away and
-/// named an earlier stream as the last that it looked at (h2 fails only later ones with that).
-fn is_unprocessed(error: &hyper::Error) -> bool {
+/// How a stream ended before its response began.
+enum Reset {
+    /// The server promised that it did not look at the request: it refused the stream, or went away
+    /// and named an earlier stream as the last that it looked at (h2 fails only later ones so).
+    Unprocessed,
+    /// This stream alone was reset, for whatever is in its request or response.
+    Stream,
+}
+
+/// Nothing where the whole connection failed.
+fn reset(error: &hyper::Error) -> Option<Reset> {
     let mut source = error.source();
     while let Some(error) = source {
         if let Some(error) = error.downcast_ref::<h2::Error>() {
             let refused = error.reason() == Some(h2::Reason::REFUSED_STREAM);
-            return error.is_remote() && (error.is_go_away() || (error.is_reset() && refused));
+            return match (error.is_remote(), error.is_go_away(), error.is_reset()) {
+                (true, true, _) => Some(Reset::Unprocessed),
+                (true, _, true) if refused => Some(Reset::Unprocessed),
+                (_, _, true) => Some(Reset::Stream),
+                _ => None,
+            };
         }
         source = error.source();
     }
-    false
+    None
 }
 
 #[cfg(test)]
@@ -365,18 +355,15 @@ mod tests {
             local,
         };
         for (address, local) in [("one:1", true), ("one:1", false), ("two:2", false)] {
-            for upgrades in [true, false] {
-                forwarder.pool(&target(address, local), Credential::Token, upgrades).unwrap();
+            for lane in [Lane::Upgrade, Lane::Short] {
+                let outbound = if local { &forwarder.local } else { &forwarder.peers };
+                let extensions = http::Extensions::new();
+                let target = target(address, local);
+                let lanes = &forwarder.lanes;
+                lanes.pool(&target, Credential::Token, lane, outbound, &extensions).unwrap();
             }
         }
-        let kept = || {
-            let pools = forwarder.pools.lock().unwrap();
-            let mut kept: Vec<(String, bool)> =
-                pools.keys().map(|key| (key.address.to_string(), key.local)).collect();
-            kept.sort();
-            kept.dedup();
-            kept
-        };
+        let kept = || forwarder.lanes.addresses();
         let (one, local_one) = (("one:1".to_owned(), false), ("one:1".to_owned(), true));
         forwarder.let_go(|_| true);
         assert_eq!(kept().len(), 3);

@@ -11,7 +11,6 @@ use http::{Request, Response};
 use tower_service::Service;
 
 use super::forward::{Forwarder, Target};
-use super::replay::broken_off;
 use crate::body::Body;
 use crate::error::{SendError, Stage};
 use crate::status;
@@ -49,9 +48,11 @@ impl Service<Request<Body>> for Remote {
         let Remote { forwarder, target, down } = self.clone();
         Box::pin(async move {
             let sent = forwarder.send(&target, request).await;
-            // It says nothing about the server.
-            if matches!(&sent, Err(error) if error.stage == Stage::Client) {
-                return Ok(broken_off());
+            // These say nothing about the server.
+            if let Err(error) = &sent
+                && let Some(response) = error.response()
+            {
+                return Ok(response);
             }
             let was_down = down.swap(sent.is_err(), Ordering::Relaxed);
             match &sent {

@@ -10,6 +10,7 @@ use http::request::Parts;
 use http::{Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
+use super::lanes::Lasting;
 use crate::body::{Body, BodyError};
 use crate::identity::RemoteHeaders;
 use crate::status;
@@ -83,6 +84,30 @@ impl Replay {
             let mut shared = lock(shared);
             shared.lost = true;
         }
+    }
+}
+
+/// A request on its way to whichever server: it may be sent several times, each time as new.
+pub(crate) struct Outgoing<'a> {
+    pub(crate) parts: &'a Parts,
+    pub(crate) body: &'a Replay,
+    pub(crate) lasting: Option<Lasting>,
+}
+
+impl Outgoing<'_> {
+    /// The request; nothing where its body is no longer at hand.
+    pub(crate) fn attempt(&self) -> Option<Request<Body>> {
+        self.attempt_with(|_| {})
+    }
+
+    /// The same with a change to its head.
+    pub(crate) fn attempt_with(&self, change: impl FnOnce(&mut Parts)) -> Option<Request<Body>> {
+        let mut parts = self.parts.clone();
+        if let Some(lasting) = self.lasting {
+            parts.extensions.insert(lasting);
+        }
+        change(&mut parts);
+        self.body.attempt(parts)
     }
 }
 

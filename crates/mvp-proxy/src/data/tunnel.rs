@@ -12,7 +12,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use prometheus_client::metrics::gauge::Gauge;
 
-use super::connect::Endpoint;
+use super::connect::{ConnectError, Endpoint};
 use super::copy::copy_both_ways;
 use super::headers;
 use super::pool::{PoolError, given_back};
@@ -64,12 +64,12 @@ pub(crate) struct SingleUse(pub(crate) Endpoint);
 
 impl SingleUse {
     pub(crate) async fn send(&self, request: Request<Body>) -> Result<Response<Body>, PoolError> {
-        let stream = self.0.connect().await.map_err(PoolError::Connect)?;
+        let stream = self.0.connect().await?;
         let (mut sender, connection) = http1::Builder::new()
             .max_headers(MAX_HEADERS)
             .handshake(stream)
             .await
-            .map_err(|error| PoolError::Connect(std::io::Error::other(error)))?;
+            .map_err(|error| ConnectError::from(std::io::Error::other(error)))?;
         tokio::spawn(async move {
             if let Err(error) = connection.with_upgrades().await {
                 tracing::debug!(%error, "a connection ended");

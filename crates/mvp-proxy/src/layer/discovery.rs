@@ -13,7 +13,7 @@ use tower_service::Service;
 
 use super::{Exchange, body_is_gone, call};
 use crate::body::{Body, BodyError};
-use crate::data::{answer, refuse};
+use crate::data::{Outgoing, answer, refuse};
 use crate::peers::Peers;
 use crate::status;
 
@@ -144,7 +144,8 @@ impl Exchange<'_> {
         R: HttpBody<Data = Bytes> + Send + 'static,
         R::Error: Into<BodyError>,
     {
-        self.ask_local(local, false).await.unwrap_or_else(body_is_gone)
+        let outgoing = Outgoing { parts: &self.parts, body: &self.body, lasting: None };
+        self.ask_local(local, &outgoing, false).await.unwrap_or_else(body_is_gone)
     }
 }
 

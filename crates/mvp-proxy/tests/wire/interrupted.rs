@@ -70,9 +70,9 @@ async fn an_upload_that_its_client_breaks_off_is_not_whole_for_the_server() {
             let cluster = cluster().await;
             cluster.becomes(Mode::Listen);
             let (sender, body) = streamed();
-            let request =
-                with(request(Method::POST, path, body), "authorization", "Bearer of-carol");
-            let mut client = Client::connect(cluster.gateway.address, protocol, None).await;
+            let request = request(Method::POST, path, body);
+            let alice = Some(&pki().alice);
+            let mut client = Client::connect(cluster.gateway.address, protocol, alice).await;
             let sending = async {
                 sender.send(Frame::data(Bytes::from(vec![7; 10 << 10]))).await.unwrap();
                 // The first piece was taken when the second can be put.
@@ -96,10 +96,10 @@ async fn an_upload_that_ends_before_its_length_is_not_whole_for_the_server() {
         for framing in ["Content-Length: 100", "Transfer-Encoding: chunked"] {
             let cluster = cluster().await;
             cluster.becomes(Mode::Listen);
-            let mut stream = tls(cluster.gateway.address, b"http/1.1", None).await;
-            let text = format!(
-                "POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer x\r\n{framing}\r\n\r\na\r\n0123456789\r\n"
-            );
+            let alice = Some(&pki().alice);
+            let mut stream = tls(cluster.gateway.address, b"http/1.1", alice).await;
+            let text =
+                format!("POST {path} HTTP/1.1\r\nHost: x\r\n{framing}\r\n\r\na\r\n0123456789\r\n");
             stream.write_all(text.as_bytes()).await.unwrap();
             cluster.front(path).heard().await;
             stream.shutdown().await.unwrap();

@@ -1,0 +1,109 @@
+//! What is remembered of one client connection, for as long as it lasts: which peers served it, the
+//! upstream connections that serve it alone, and the trouble that it caused. Entry item:
+//! [`Client::of`].
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::Extensions;
+use mvp_net::ConnectionInfo;
+use tokio::time::Instant;
+
+use crate::data::Exclusive;
+use crate::peers::Sticky;
+
+/// A client connection may reset this many requests before their responses begin, and from then on
+/// one for each [`RESET_INTERVAL`].
+const MAX_RESETS: u32 = 200;
+const RESET_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The note of a client connection. See [`ConnectionInfo::note`].
+#[derive(Debug, Default)]
+pub(crate) struct Client {
+    pub(crate) sticky: Sticky,
+    /// Upstream connections that serve this client connection alone.
+    pub(crate) exclusive: Mutex<Vec<Exclusive>>,
+    resets: Resets,
+}
+
+impl Client {
+    pub(crate) fn of(connection: &ConnectionInfo) -> Option<&Client> {
+        connection.note()
+    }
+}
+
+/// Whom to blame for trouble on an upstream connection that others use: nobody, where the request
+/// is our own, or came from a peer or a front proxy, whose connections carry many users.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Blame(Option<ConnectionInfo>);
+
+impl Blame {
+    pub(crate) fn of(extensions: &Extensions) -> Blame {
+        let connection = extensions.get::<ConnectionInfo>();
+        Blame(connection.filter(|connection| !connection.judgement().front_proxy).cloned())
+    }
+
+    /// The client reset a request before its response began. One that does it again and again has
+    /// its connection ended.
+    pub(crate) fn reset(&self) {
+        let Some(connection) = &self.0 else { return };
+        let Some(client) = Client::of(connection) else { return };
+        if client.resets.add() && !connection.is_ending() {
+            tracing::warn!(client = %connection.remote(), "client connection ended reason=resets");
+            connection.end();
+        }
+    }
+}
+
+/// How fast a connection resets requests: a leaky bucket in one number.
+#[derive(Debug)]
+struct Resets {
+    /// When the bucket is empty again, in milliseconds since `start`.
+    empty_at: AtomicU64,
+    start: Instant,
+}
+
+impl Default for Resets {
+    fn default() -> Resets {
+        Resets { empty_at: AtomicU64::new(0), start: Instant::now() }
+    }
+}
+
+impl Resets {
+    /// One more. Whether that is too many.
+    fn add(&self) -> bool {
+        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let now = millis(self.start.elapsed());
+        let next = |empty_at: u64| empty_at.max(now).saturating_add(millis(RESET_INTERVAL));
+        let update =
+            self.empty_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |at| Some(next(at)));
+        let level = next(update.unwrap_or_else(|at| at)).saturating_sub(now);
+        level > millis(RESET_INTERVAL * MAX_RESETS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_of_resets_is_allowed_and_a_flood_is_not() {
+        let resets = Resets::default();
+        let burst = (0..MAX_RESETS).filter(|_| resets.add()).count();
+        assert_eq!(burst, 0);
+        assert!(resets.add(), "one more at once is too many");
+
+        // A long life is no licence for a larger burst.
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        assert_eq!((0..MAX_RESETS).filter(|_| resets.add()).count(), 0);
+        assert!(resets.add());
+
+        // Nor is a slow trickle ever too much.
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        for _ in 0..10_000 {
+            tokio::time::advance(RESET_INTERVAL).await;
+            assert!(!resets.add());
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Which upstream connection a request travels on. Entry item: [`Lanes::pool`].
+//!
+//! Callers share connections, because that is what makes a gateway cheap. What travels on a shared
+//! connection is harmless to others; what is not harmless has a lane of its own:
+//!
+//! | lane | connections | for |
+//! | --- | --- | --- |
+//! | short | HTTP/2, shared | requests that end soon |
+//! | watch | HTTP/2, shared, few streams each | streams that last: their load must not stall others |
+//! | anonymous | HTTP/1.1, a small number | callers without credentials: kube-apiserver ends an HTTP/2 connection after each |
+//! | exclusive | those of one client connection | tokens that no server has accepted yet; streams whose bytes a backend writes; large heads |
+//! | upgrade | HTTP/1.1, one request each | WebSocket and SPDY |
+//!
+//! A peer's or front proxy's connection carries many users; what would be exclusive there has an
+//! HTTP/1.1 connection for each request.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::Extensions;
+use mvp_core::member::MemberKind;
+use mvp_net::ConnectionInfo;
+
+use super::connect::Endpoint;
+use super::forward::{OutboundTls, ReloadableOutbound, Target};
+use super::pool::{Http1Pool, Http2Pool, MAX_STREAMS, Pool};
+use super::pulse::Pulses;
+use super::tunnel::SingleUse;
+use crate::client::Client;
+use crate::door::LargeHead;
+use crate::error::{SendError, Stage};
+use crate::identity::Identity;
+
+/// Watches on one connection. kube-apiserver writes all streams of a connection in turn, and ends
+/// watches that cannot keep up (docs/decisions/0011).
+const WATCHES: usize = 32;
+/// Connections of a worker for callers without credentials.
+const ANONYMOUS: usize = 32;
+/// HTTP/1.1 connections that serve one client connection alone.
+const EXCLUSIVE: usize = 8;
+/// The same for all users behind the connections of peers and front proxies, of one worker.
+const EXCLUSIVE_OF_PEERS: usize = 1000;
+
+/// Left in the extensions of a request by the data path, where it is not a short one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lasting {
+    /// A watch.
+    Watch,
+    /// A backend or an extension server writes the response, and can write anything.
+    Relayed,
+}
+
+/// On what kind of connection a request travels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Credential {
+    /// With the proxy client certificate.
+    Vouched,
+    /// With none: the request carries a token.
+    Token,
+    /// With none: the request carries nothing either.
+    Anonymous,
+}
+
+impl Credential {
+    /// Everything between two of us rides on the certificate, so that a peer is known for one whoever
+    /// its client is. A bare server must see no certificate beside a token, or it would doubt it.
+    pub(super) fn of(identity: &Identity, kind: MemberKind) -> Credential {
+        match identity {
+            _ if kind == MemberKind::Mvp || identity.needs_certificate() => Credential::Vouched,
+            Identity::Token => Credential::Token,
+            _ => Credential::Anonymous,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Lane {
+    Short,
+    Watch,
+    Anonymous,
+    Upgrade,
+    Exclusive(Protocol),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Protocol {
+    Http1,
+    Http2,
+}
+
+impl Lane {
+    /// The lane of a request with these extensions. `accepted`: whether its token, if it has one, was
+    /// accepted before.
+    pub(super) fn of(extensions: &Extensions, credential: Credential, accepted: bool) -> Lane {
+        let lasting = extensions.get::<Lasting>();
+        if extensions.get::<LargeHead>().is_some() {
+            return Lane::Exclusive(Protocol::Http1);
+        }
+        match (credential, lasting) {
+            (Credential::Anonymous, _) => Lane::Anonymous,
+            (Credential::Token, _) if !accepted => Lane::exclusive(extensions),
+            (_, Some(Lasting::Relayed)) => Lane::exclusive(extensions),
+            (_, Some(Lasting::Watch)) => Lane::Watch,
+            (_, None) => Lane::Short,
+        }
+    }
+
+    /// Over HTTP/1.1 one connection carries one request; so it does towards the server.
+    fn exclusive(extensions: &Extensions) -> Lane {
+        let http2 = owner(extensions).is_some_and(ConnectionInfo::http2);
+        Lane::Exclusive(if http2 { Protocol::Http2 } else { Protocol::Http1 })
+    }
+}
+
+/// The client connection that can have upstream connections of its own.
+fn owner(extensions: &Extensions) -> Option<&ConnectionInfo> {
+    extensions.get::<ConnectionInfo>().filter(|connection| !connection.judgement().front_proxy)
+}
+
+/// Connections to servers, by lane.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    shared: Mutex<HashMap<PoolKey, Kept>>,
+    pulses: Pulses,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct PoolKey {
+    address: Arc<str>,
+    local: bool,
+    credential: Credential,
+    lane: Lane,
+}
+
+/// A pool, and what its connections are made with.
+#[derive(Debug)]
+struct Kept {
+    pool: Arc<Pool>,
+    tls: Arc<OutboundTls>,
+}
+
+/// A pool that serves one client connection alone.
+#[derive(Debug)]
+pub(crate) struct Exclusive(PoolKey, Kept);
+
+impl Lanes {
+    pub(super) fn new(pulses: Pulses) -> Lanes {
+        Lanes { shared: Mutex::default(), pulses }
+    }
+
+    /// The connections for a request with these extensions.
+    pub(super) fn pool(
+        &self,
+        target: &Target,
+        credential: Credential,
+        lane: Lane,
+        outbound: &ReloadableOutbound,
+        extensions: &Extensions,
+    ) -> Result<Arc<Pool>, SendError> {
+        let address = Arc::clone(&target.address);
+        let key = PoolKey { address, local: target.local, credential, lane };
+        let current = outbound.load();
+        let client = match lane {
+            Lane::Exclusive(_) => owner(extensions).and_then(Client::of),
+            _ => None,
+        };
+        if let Some(client) = client {
+            let mut own = client.exclusive.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = own.iter().find(|Exclusive(known, _)| *known == key);
+            if let Some(Exclusive(_, kept)) = known
+                && Arc::ptr_eq(&kept.tls, &current)
+            {
+                return Ok(Arc::clone(&kept.pool));
+            }
+            let pool = Arc::new(self.open(target, &key, &current, EXCLUSIVE)?);
+            let kept = Kept { pool: Arc::clone(&pool), tls: Arc::clone(&current) };
+            own.retain(|Exclusive(other, _)| *other != key);
+            own.push(Exclusive(key, kept));
+            return Ok(pool);
+        }
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kept) = shared.get(&key)
+            && Arc::ptr_eq(&kept.tls, &current)
+        {
+            return Ok(Arc::clone(&kept.pool));
+        }
+        let pool = Arc::new(self.open(target, &key, &current, EXCLUSIVE_OF_PEERS)?);
+        shared.insert(key, Kept { pool: Arc::clone(&pool), tls: Arc::clone(&current) });
+        Ok(pool)
+    }
+
+    fn open(
+        &self,
+        target: &Target,
+        key: &PoolKey,
+        current: &OutboundTls,
+        exclusive: usize,
+    ) -> Result<Pool, SendError> {
+        let tls = match key.credential {
+            Credential::Vouched => current.vouched.as_ref().ok_or_else(|| {
+                SendError::new(target, Stage::Identity, "there is no proxy client certificate")
+            })?,
+            Credential::Token | Credential::Anonymous => &current.plain,
+        };
+        let endpoint = |protocol: &[u8]| Endpoint {
+            address: Arc::clone(&target.address),
+            server_name: target.server_name.clone(),
+            tls: tls.config(&[protocol]),
+            beat: self.pulses.beat(&target.address),
+            probing: Arc::default(),
+        };
+        let http1 = |max| Pool::Http1(Http1Pool::new(endpoint(b"http/1.1"), max));
+        let http2 = |spread| Pool::Http2(Http2Pool::new(endpoint(b"h2"), spread));
+        Ok(match key.lane {
+            Lane::Short | Lane::Exclusive(Protocol::Http2) => http2(MAX_STREAMS),
+            Lane::Watch => http2(WATCHES),
+            Lane::Anonymous => http1(ANONYMOUS),
+            Lane::Exclusive(Protocol::Http1) => http1(exclusive),
+            Lane::Upgrade => Pool::SingleUse(SingleUse(endpoint(b"http/1.1"))),
+        })
+    }
+
+    /// Closes what is not wanted any more, and connections that rest for long.
+    pub(super) fn prune(
+        &self,
+        local: &Arc<OutboundTls>,
+        peers: &Arc<OutboundTls>,
+        wanted: impl Fn(&str) -> bool,
+    ) {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.retain(|key, kept| {
+            let current = if key.local { local } else { peers };
+            Arc::ptr_eq(&kept.tls, current) && (key.local || wanted(&key.address))
+        });
+        for kept in shared.values() {
+            kept.pool.prune();
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn addresses(&self) -> Vec<(String, bool)> {
+        let shared = self.shared.lock().unwrap();
+        let mut kept: Vec<(String, bool)> =
+            shared.keys().map(|key| (key.address.to_string(), key.local)).collect();
+        kept.sort();
+        kept.dedup();
+        kept
+    }
+}

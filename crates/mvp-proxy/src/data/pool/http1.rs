@@ -1,0 +1,118 @@
+//! HTTP/1.1 connections: one request at a time on each, so that no caller shares one with another.
+//! Their number is bounded. Entry item: [`Http1Pool::send`].
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout};
+
+use super::{IDLE_TIMEOUT, Opened, PoolError, given_back, lock};
+use crate::body::Body;
+use crate::data::connect::{ConnectError, Endpoint};
+
+/// How long a request waits for one of the connections that there may be.
+const QUEUE_WAIT: Duration = Duration::from_secs(1);
+const MAX_HEADERS: usize = 1024;
+
+#[derive(Debug)]
+pub(crate) struct Http1Pool {
+    endpoint: Endpoint,
+    idle: Arc<Mutex<Vec<Idle>>>,
+    /// As many connections as there may be.
+    permits: Arc<Semaphore>,
+    max: usize,
+}
+
+/// A connection that rests, and since when.
+type Idle = (http1::SendRequest<Body>, Instant);
+
+impl Http1Pool {
+    pub(crate) fn new(endpoint: Endpoint, max: usize) -> Http1Pool {
+        Http1Pool { endpoint, idle: Arc::default(), permits: Arc::new(Semaphore::new(max)), max }
+    }
+
+    pub(super) async fn send(&self, request: Request<Body>) -> Result<Response<Body>, PoolError> {
+        let permit = self.permit().await?;
+        let (mut sender, response) = match self.take_idle() {
+            None => self.send_anew(request).await?,
+            Some(sender) => match self.send_on(sender, request).await {
+                // It was closed while it rested; what it gave back goes over a new one.
+                Err(PoolError::Exchange(_, Some(unsent))) => self.send_anew(*unsent).await?,
+                outcome => outcome?,
+            },
+        };
+        // It can be used again when the response was read to its end.
+        let idle = Arc::clone(&self.idle);
+        tokio::spawn(async move {
+            if sender.ready().await.is_ok() {
+                lock(&idle).push((sender, Instant::now()));
+            }
+            drop(permit);
+        });
+        Ok(response.map(Body::new))
+    }
+
+    async fn permit(&self) -> Result<OwnedSemaphorePermit, PoolError> {
+        let waiting = timeout(QUEUE_WAIT, Arc::clone(&self.permits).acquire_owned());
+        match waiting.await {
+            Ok(Ok(permit)) => Ok(permit),
+            // It is never closed.
+            Ok(Err(_)) | Err(_) => Err(PoolError::Full(self.max)),
+        }
+    }
+
+    async fn send_anew(&self, request: Request<Body>) -> Result<Sent, PoolError> {
+        let sender = self.connect().await?;
+        let (sender, mut response) = self.send_on(sender, request).await?;
+        response.extensions_mut().insert(Opened);
+        Ok((sender, response))
+    }
+
+    async fn send_on(
+        &self,
+        mut sender: http1::SendRequest<Body>,
+        request: Request<Body>,
+    ) -> Result<Sent, PoolError> {
+        tokio::select! {
+            response = sender.try_send_request(request) => {
+                Ok((sender, response.map_err(given_back)?))
+            }
+            error = self.endpoint.hangs() => Err(PoolError::Hang(error)),
+        }
+    }
+
+    fn take_idle(&self) -> Option<http1::SendRequest<Body>> {
+        let mut idle = lock(&self.idle);
+        retain_fresh(&mut idle);
+        idle.pop().map(|(sender, _)| sender)
+    }
+
+    pub(super) fn prune(&self) {
+        retain_fresh(&mut lock(&self.idle));
+    }
+
+    async fn connect(&self) -> Result<http1::SendRequest<Body>, ConnectError> {
+        let stream = self.endpoint.connect().await?;
+        let (sender, connection) = http1::Builder::new()
+            .max_headers(MAX_HEADERS)
+            .handshake(stream)
+            .await
+            .map_err(std::io::Error::other)?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "upstream connection ended");
+            }
+        });
+        Ok(sender)
+    }
+}
+
+fn retain_fresh(idle: &mut Vec<Idle>) {
+    idle.retain(|(sender, since)| sender.is_ready() && since.elapsed() < IDLE_TIMEOUT);
+}
+
+type Sent = (http1::SendRequest<Body>, Response<Incoming>);

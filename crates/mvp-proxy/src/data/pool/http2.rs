@@ -1,0 +1,216 @@
+//! HTTP/2 connections that many requests share. Entry item: [`Http2Pool::send`].
+//!
+//! hyper has no accounting of HTTP/2 streams: a request beyond the server's limit would wait behind
+//! watches that never end. So each connection counts its streams, and the next one is opened below
+//! the limit.
+//!
+//! A caller must not be able to end a connection that others use. Go ends one on which too many
+//! requests were reset before their handlers started, so a connection is retired, and gets no new
+//! requests, long before that.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+use super::{IDLE_ROUNDS, Opened, PoolError, given_back, lock};
+use crate::body::Body;
+use crate::client::Blame;
+use crate::data::connect::{ConnectError, Endpoint, SingleFlight};
+
+/// A stream window times the streams of a connection stays below the connection's window, so that
+/// slow readers of some streams cannot stall the others. h2 also ends a connection on which small
+/// unread frames add up to half of the connection's window.
+const STREAM_WINDOW: u32 = 128 << 10;
+const CONNECTION_WINDOW: u32 = 64 << 20;
+/// The most streams on one connection.
+pub(crate) const MAX_STREAMS: usize = 100;
+/// How many connections that end a request may meet in a row.
+const MAX_RESENT: usize = 3;
+/// A connection is retired after so many requests that were reset before their response began. Go
+/// ends one with more than four times its stream limit, 400, waiting for a handler.
+const MAX_RESETS: usize = 250;
+/// A server that does not answer a PING for so long hangs.
+const PING_INTERVAL: Duration = Duration::from_secs(1);
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
+const MAX_HEADER_BYTES: u32 = 1 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Http2Pool {
+    endpoint: Endpoint,
+    connections: Mutex<Vec<Arc<Http2Connection>>>,
+    connecting: SingleFlight,
+    /// From so many streams on, another connection is opened.
+    spread: usize,
+}
+
+#[derive(Debug)]
+struct Http2Connection {
+    sender: http2::SendRequest<Body>,
+    streams: AtomicUsize,
+    max_streams: Arc<AtomicUsize>,
+    resets: AtomicUsize,
+    /// How often [`Http2Pool::prune`] found it without a stream since it was last used.
+    idle_rounds: AtomicUsize,
+}
+
+impl Http2Connection {
+    fn has_room(&self, limit: usize) -> bool {
+        let limit = limit.min(self.max_streams.load(Ordering::Relaxed));
+        self.streams.load(Ordering::Relaxed) < limit
+    }
+
+    fn is_usable(&self) -> bool {
+        !self.sender.is_closed() && self.resets.load(Ordering::Relaxed) < MAX_RESETS
+    }
+}
+
+/// A stream of a connection, for as long as its response lasts.
+#[derive(Debug)]
+struct Stream(Arc<Http2Connection>);
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.0.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A request whose response has not begun. If it is dropped, its stream is reset.
+struct Pending<'a> {
+    connection: &'a Http2Connection,
+    blame: Option<&'a Blame>,
+}
+
+impl Pending<'_> {
+    /// It got a response, or failed: nothing is reset.
+    fn ended(mut self) {
+        self.blame = None;
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        if let Some(blame) = self.blame {
+            self.connection.resets.fetch_add(1, Ordering::Relaxed);
+            blame.reset();
+        }
+    }
+}
+
+impl Http2Pool {
+    pub(crate) fn new(endpoint: Endpoint, spread: usize) -> Http2Pool {
+        Http2Pool {
+            endpoint,
+            connections: Mutex::default(),
+            connecting: SingleFlight::default(),
+            spread,
+        }
+    }
+
+    pub(super) async fn send(
+        &self,
+        mut request: Request<Body>,
+        blame: Blame,
+    ) -> Result<Response<Body>, PoolError> {
+        let mut resent = 0;
+        loop {
+            let (stream, opened) = self.stream().await?;
+            let mut sender = stream.0.sender.clone();
+            let pending = Pending { connection: &stream.0, blame: Some(&blame) };
+            let sent = sender.try_send_request(request).await.map_err(given_back);
+            pending.ended();
+            match sent {
+                Ok(mut response) => {
+                    opened.map(|opened| response.extensions_mut().insert(opened));
+                    return Ok(response.map(|body| Body::new(body).keeping(stream)));
+                }
+                // The server is ending this connection; what it gave back goes over another.
+                Err(PoolError::Exchange(_, Some(unsent))) if resent < MAX_RESENT => {
+                    lock(&self.connections).retain(|other| !Arc::ptr_eq(other, &stream.0));
+                    resent += 1;
+                    request = *unsent;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn stream(&self) -> Result<(Stream, Option<Opened>), ConnectError> {
+        if let Some(stream) = self.free(self.spread) {
+            return Ok((stream, None));
+        }
+        match self.connecting.run(|| self.open()).await {
+            Ok(stream) => Ok((stream, Some(Opened))),
+            // A connection that is fuller than it should be is better than none.
+            Err(error) => self.free(MAX_STREAMS).map(|stream| (stream, None)).ok_or(error),
+        }
+    }
+
+    /// A stream of a new connection, or of one that somebody else opened meanwhile.
+    async fn open(&self) -> Result<Stream, ConnectError> {
+        if let Some(stream) = self.free(self.spread) {
+            return Ok(stream);
+        }
+        let connection = Arc::new(self.connect().await?);
+        connection.streams.fetch_add(1, Ordering::Relaxed);
+        lock(&self.connections).push(Arc::clone(&connection));
+        Ok(Stream(connection))
+    }
+
+    /// A stream of the first connection that has fewer than `limit`.
+    fn free(&self, limit: usize) -> Option<Stream> {
+        let mut connections = lock(&self.connections);
+        connections.retain(|connection| connection.is_usable());
+        let found = connections.iter().find(|connection| connection.has_room(limit))?;
+        found.streams.fetch_add(1, Ordering::Relaxed);
+        found.idle_rounds.store(0, Ordering::Relaxed);
+        Some(Stream(Arc::clone(found)))
+    }
+
+    pub(super) fn prune(&self) {
+        lock(&self.connections).retain(|connection| {
+            let busy = connection.streams.load(Ordering::Relaxed) > 0;
+            let rounds = connection.idle_rounds.fetch_add(1, Ordering::Relaxed);
+            connection.is_usable() && (busy || rounds < IDLE_ROUNDS)
+        });
+    }
+
+    async fn connect(&self) -> Result<Http2Connection, ConnectError> {
+        let stream = self.endpoint.connect().await?;
+        let (sender, mut connection) = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_header_list_size(MAX_HEADER_BYTES)
+            // Frames that cross with a reset of ours count as errors for as long as the connection
+            // lives. They say nothing about a server that we trust.
+            .max_local_error_reset_streams(None)
+            .keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_TIMEOUT)
+            .handshake(stream)
+            .await
+            .map_err(std::io::Error::other)?;
+        let max_streams = Arc::new(AtomicUsize::new(connection.current_max_send_streams()));
+        let published = Arc::clone(&max_streams);
+        tokio::spawn(std::future::poll_fn(move |cx| {
+            let outcome = Pin::new(&mut connection).poll(cx);
+            published.store(connection.current_max_send_streams(), Ordering::Relaxed);
+            outcome.map(|outcome| {
+                if let Err(error) = outcome {
+                    tracing::debug!(%error, "upstream connection ended");
+                }
+            })
+        }));
+        Ok(Http2Connection {
+            sender,
+            streams: AtomicUsize::new(0),
+            max_streams,
+            resets: AtomicUsize::new(0),
+            idle_rounds: AtomicUsize::new(0),
+        })
+    }
+}

@@ -1,0 +1,155 @@
+//! Signs of life: whether anything was heard from a server, on any connection of this process. A
+//! busy server that is slow to shake hands is not taken for a dead one. Entry item: [`Pulses`].
+//!
+//! Each pool counts the reads of its connections in a counter of its own, so that workers do not
+//! write to the same memory. The counters are added up only when something took too long.
+
+use std::collections::HashMap;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// The pulses of all servers, by address. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Pulses(Arc<Mutex<HashMap<Arc<str>, Arc<Pulse>>>>);
+
+impl Pulses {
+    /// A new counter of reads from the server at this address.
+    pub(crate) fn beat(&self, address: &Arc<str>) -> Arc<Beat> {
+        let mut pulses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Addresses come and go; those that no connection uses are dropped.
+        pulses.retain(|known, pulse| known == address || Arc::strong_count(pulse) > 1);
+        let pulse = Arc::clone(pulses.entry(Arc::clone(address)).or_default());
+        let beat = Arc::new(Beat { reads: AtomicU64::new(0), pulse });
+        let mut beats = beat.pulse.beats.lock().unwrap_or_else(PoisonError::into_inner);
+        beats.retain(|other| other.strong_count() > 0);
+        beats.push(Arc::downgrade(&beat));
+        drop(beats);
+        beat
+    }
+}
+
+/// The signs of life of one server.
+#[derive(Debug, Default)]
+struct Pulse {
+    beats: Mutex<Vec<Weak<Beat>>>,
+    /// The reads of pools that are gone.
+    past: AtomicU64,
+}
+
+/// The reads of one pool.
+#[derive(Debug)]
+pub(crate) struct Beat {
+    reads: AtomicU64,
+    pulse: Arc<Pulse>,
+}
+
+impl Beat {
+    /// Reads from the server on all connections of the process so far. It only grows.
+    pub(crate) fn heard(&self) -> u64 {
+        let beats = self.pulse.beats.lock().unwrap_or_else(PoisonError::into_inner);
+        let live = beats.iter().filter_map(Weak::upgrade);
+        let live: u64 = live.map(|beat| beat.reads.load(Ordering::Relaxed)).sum();
+        live.wrapping_add(self.pulse.past.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Beat {
+    fn drop(&mut self) {
+        self.pulse.past.fetch_add(*self.reads.get_mut(), Ordering::Relaxed);
+    }
+}
+
+/// A connection whose reads are counted.
+#[derive(Debug)]
+pub(crate) struct Counted<T> {
+    stream: T,
+    beat: Arc<Beat>,
+}
+
+impl<T> Counted<T> {
+    pub(crate) fn new(stream: T, beat: Arc<Beat>) -> Counted<T> {
+        Counted { stream, beat }
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Counted<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let outcome = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if buffer.filled().len() > before {
+            self.beat.reads.fetch_add(1, Ordering::Relaxed);
+        }
+        outcome
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn every_connection_of_the_process_is_a_sign_of_life() {
+        let pulses = Pulses::default();
+        let address: Arc<str> = "one:1".into();
+        let (mine, other) = (pulses.beat(&address), pulses.clone().beat(&address));
+        let stranger = pulses.beat(&"two:2".into());
+        let (mut server, client) = duplex(64);
+        let mut client = Counted::new(client, Arc::clone(&other));
+        server.write_all(b"x").await.unwrap();
+        client.read_exact(&mut [0]).await.unwrap();
+        assert_eq!((mine.heard(), stranger.heard()), (1, 0));
+        // What a pool heard stays heard when the pool goes.
+        drop((client, other));
+        assert_eq!(mine.heard(), 1);
+    }
+
+    #[test]
+    fn addresses_that_nobody_uses_are_dropped() {
+        let pulses = Pulses::default();
+        for number in 0..100 {
+            pulses.beat(&format!("{number}:1").into());
+        }
+        assert_eq!(pulses.0.lock().unwrap().len(), 1);
+    }
+}
