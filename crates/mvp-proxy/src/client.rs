@@ -45,14 +45,17 @@ impl Blame {
     }
 
     /// The client reset a request before its response began. One that does it again and again has
-    /// its connection ended.
-    pub(crate) fn reset(&self) {
-        let Some(connection) = &self.0 else { return };
-        let Some(client) = Client::of(connection) else { return };
-        if client.resets.add() && !connection.is_ending() {
-            tracing::warn!(client = %connection.remote(), "client connection ended reason=resets");
+    /// its connection ended: then this is true.
+    pub(crate) fn reset(&self) -> bool {
+        let Some(connection) = &self.0 else { return false };
+        let Some(client) = Client::of(connection) else { return false };
+        let ends = client.resets.add() && !connection.is_ending();
+        if ends {
+            let client = connection.remote();
+            tracing::warn!(%client, reason = "too many requests reset", "client connection ended");
             connection.end();
         }
+        ends
     }
 }
 

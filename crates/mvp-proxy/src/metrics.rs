@@ -38,7 +38,41 @@ pub struct Metrics {
     ejections: Family<MemberLabels, Counter>,
     ejected: Family<MemberLabels, Gauge>,
     local_health: Family<StateLabels, Gauge>,
+    isolation: Isolation,
     log_local: bool,
+}
+
+/// What was done to keep callers apart. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Isolation {
+    /// Client connections that were ended for the requests that they reset.
+    pub(crate) clients_ended: Counter,
+    /// Upstream connections that got no new requests after too many resets.
+    pub(crate) retired: Counter,
+    /// Requests for which there was no upstream connection to be had.
+    pub(crate) overloaded: Counter,
+}
+
+impl Isolation {
+    fn registered(registry: &mut Registry) -> Isolation {
+        let isolation = Isolation::default();
+        registry.register(
+            "mvp_client_connections_ended",
+            "Client connections ended because they reset too many requests",
+            isolation.clients_ended.clone(),
+        );
+        registry.register(
+            "mvp_upstream_connections_retired",
+            "Upstream connections that take no new requests after too many resets",
+            isolation.retired.clone(),
+        );
+        registry.register(
+            "mvp_overloaded_requests",
+            "Requests refused with 429 because no upstream connection was free",
+            isolation.overloaded.clone(),
+        );
+        isolation
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -210,6 +244,7 @@ impl Metrics {
             "1 for the state that the local server is in",
             local_health.clone(),
         );
+        let isolation = Isolation::registered(&mut registry);
         Metrics {
             registry,
             requests,
@@ -226,6 +261,7 @@ impl Metrics {
             ejections,
             ejected,
             local_health,
+            isolation,
             log_local,
         }
     }
@@ -256,6 +292,11 @@ impl Metrics {
     /// Where tunnels are counted while they are open.
     pub(crate) fn tunnels(&self) -> Tunnels {
         Tunnels::counted_by(self.tunnels.clone())
+    }
+
+    /// Where it is counted what was done to keep callers apart.
+    pub(crate) fn isolation(&self) -> Isolation {
+        self.isolation.clone()
     }
 
     /// A request got an answer, or none, from the server to which it failed over, if it did.

@@ -123,13 +123,12 @@ impl Forwarder {
         local: impl Into<ReloadableOutbound>,
         peers: impl Into<ReloadableOutbound>,
     ) -> Forwarder {
-        let Upstream { pulses, tokens } = Upstream::default();
         Forwarder {
             local: local.into(),
             peers: peers.into(),
             headers: RemoteHeaders::default(),
-            lanes: Lanes::new(pulses),
-            tokens,
+            lanes: Lanes::default(),
+            tokens: AcceptedTokens::default(),
             tunnels: Tunnels::default(),
         }
     }
@@ -138,13 +137,14 @@ impl Forwarder {
     #[must_use]
     pub fn sharing(self, upstream: &Upstream) -> Forwarder {
         let Upstream { pulses, tokens } = upstream.clone();
-        Forwarder { lanes: Lanes::new(pulses), tokens, ..self }
+        Forwarder { lanes: self.lanes.with_pulses(pulses), tokens, ..self }
     }
 
-    /// Counts its tunnels there.
+    /// Counts its tunnels there, and what it does to keep callers apart.
     #[must_use]
     pub fn with_metrics(self, metrics: &Metrics) -> Forwarder {
-        Forwarder { tunnels: metrics.tunnels(), ..self }
+        let lanes = self.lanes.counted_by(metrics.isolation());
+        Forwarder { tunnels: metrics.tunnels(), lanes, ..self }
     }
 
     /// Says who users are in these headers; servers must be set up to hear them.
@@ -217,7 +217,13 @@ impl Forwarder {
             Err(_) if sender.is_some_and(|sender| sender.broke_off()) => {
                 Err(SendError::new(target, Stage::Client, "the client broke its request off"))
             }
-            Err(error) => Err(SendError::new(target, stage(&error), error.to_string())),
+            Err(error) => {
+                let stage = stage(&error);
+                if stage == Stage::Overloaded {
+                    self.lanes.overloaded();
+                }
+                Err(SendError::new(target, stage, error.to_string()))
+            }
         }
     }
 

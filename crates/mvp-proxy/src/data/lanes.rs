@@ -30,6 +30,7 @@ use crate::client::Client;
 use crate::door::LargeHead;
 use crate::error::{SendError, Stage};
 use crate::identity::Identity;
+use crate::metrics::Isolation;
 
 /// Watches on one connection. kube-apiserver writes all streams of a connection in turn, and ends
 /// watches that cannot keep up (docs/decisions/0011).
@@ -118,10 +119,11 @@ fn owner(extensions: &Extensions) -> Option<&ConnectionInfo> {
 }
 
 /// Connections to servers, by lane.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Lanes {
     shared: Mutex<HashMap<PoolKey, Kept>>,
     pulses: Pulses,
+    counts: Isolation,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -144,8 +146,17 @@ struct Kept {
 pub(crate) struct Exclusive(PoolKey, Kept);
 
 impl Lanes {
-    pub(super) fn new(pulses: Pulses) -> Lanes {
-        Lanes { shared: Mutex::default(), pulses }
+    pub(super) fn with_pulses(self, pulses: Pulses) -> Lanes {
+        Lanes { pulses, ..self }
+    }
+
+    pub(super) fn counted_by(self, counts: Isolation) -> Lanes {
+        Lanes { counts, ..self }
+    }
+
+    /// A request found no connection.
+    pub(super) fn overloaded(&self) {
+        self.counts.overloaded.inc();
     }
 
     /// The connections for a request with these extensions.
@@ -210,7 +221,8 @@ impl Lanes {
             probing: Arc::default(),
         };
         let http1 = |max| Pool::Http1(Http1Pool::new(endpoint(b"http/1.1"), max));
-        let http2 = |spread| Pool::Http2(Http2Pool::new(endpoint(b"h2"), spread));
+        let http2 =
+            |spread| Pool::Http2(Http2Pool::new(endpoint(b"h2"), spread, self.counts.clone()));
         Ok(match key.lane {
             Lane::Short | Lane::Exclusive(Protocol::Http2) => http2(MAX_STREAMS),
             Lane::Watch => http2(WATCHES),

@@ -30,6 +30,8 @@ pub enum Mode {
     CloseAtHead,
     /// HTTP/2: the stream is refused, unprocessed.
     RefuseStream,
+    /// HTTP/2: the stream is reset as Go does it where a handler gives up.
+    ResetStream,
     /// HTTP/2: GOAWAY, and the request is not among those that were processed.
     GoAway,
     /// HTTP/2: as before for one connection; the next ones lead to the server.
@@ -308,6 +310,7 @@ async fn http2(mut stream: Tls, mode: Mode, state: &State) -> std::io::Result<()
                 state.heads.fetch_add(1, Ordering::SeqCst);
                 match mode {
                     Mode::RefuseStream => stream.write_all(&frame(3, 0, id, &[0, 0, 0, 7])).await?,
+                    Mode::ResetStream => stream.write_all(&frame(3, 0, id, &[0, 0, 0, 2])).await?,
                     Mode::GoAway => stream.write_all(&frame(GO_AWAY, 0, 0, &[0; 8])).await?,
                     Mode::CloseAtHead => return Ok(()),
                     _ => {}

@@ -34,6 +34,7 @@ mod headers;
 mod identity;
 mod inside;
 mod interrupted;
+mod isolation;
 mod legacy;
 mod local_down;
 mod objects;

@@ -27,6 +27,8 @@ pub struct Recorded {
     pub version: Version,
     pub headers: HeaderMap,
     pub connection: Judgement,
+    /// The client's port: by it connections are told apart.
+    pub port: u16,
     pub body: BytesMut,
     pub trailers: Option<HeaderMap>,
     /// The body was read to its end.
@@ -107,6 +109,7 @@ impl Requests {
         let recorded = Recorded {
             method: parts.method.clone(),
             target: parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default(),
+            port: connection.map_or(0, |connection| connection.remote().port()),
             host: host.or(parts.uri.authority().map(ToString::to_string)).unwrap_or_default(),
             version: parts.version,
             headers: parts.headers.clone(),

@@ -21,6 +21,7 @@ use super::{IDLE_ROUNDS, Opened, PoolError, given_back, lock};
 use crate::body::Body;
 use crate::client::Blame;
 use crate::data::connect::{ConnectError, Endpoint, SingleFlight};
+use crate::metrics::Isolation;
 
 /// A stream window times the streams of a connection stays below the connection's window, so that
 /// slow readers of some streams cannot stall the others. h2 also ends a connection on which small
@@ -46,6 +47,7 @@ pub(crate) struct Http2Pool {
     connecting: SingleFlight,
     /// From so many streams on, another connection is opened.
     spread: usize,
+    counts: Isolation,
 }
 
 #[derive(Debug)]
@@ -83,6 +85,7 @@ impl Drop for Stream {
 struct Pending<'a> {
     connection: &'a Http2Connection,
     blame: Option<&'a Blame>,
+    counts: &'a Isolation,
 }
 
 impl Pending<'_> {
@@ -95,19 +98,24 @@ impl Pending<'_> {
 impl Drop for Pending<'_> {
     fn drop(&mut self) {
         if let Some(blame) = self.blame {
-            self.connection.resets.fetch_add(1, Ordering::Relaxed);
-            blame.reset();
+            if self.connection.resets.fetch_add(1, Ordering::Relaxed) + 1 == MAX_RESETS {
+                self.counts.retired.inc();
+            }
+            if blame.reset() {
+                self.counts.clients_ended.inc();
+            }
         }
     }
 }
 
 impl Http2Pool {
-    pub(crate) fn new(endpoint: Endpoint, spread: usize) -> Http2Pool {
+    pub(crate) fn new(endpoint: Endpoint, spread: usize, counts: Isolation) -> Http2Pool {
         Http2Pool {
             endpoint,
             connections: Mutex::default(),
             connecting: SingleFlight::default(),
             spread,
+            counts,
         }
     }
 
@@ -120,7 +128,8 @@ impl Http2Pool {
         loop {
             let (stream, opened) = self.stream().await?;
             let mut sender = stream.0.sender.clone();
-            let pending = Pending { connection: &stream.0, blame: Some(&blame) };
+            let (connection, counts) = (&stream.0, &self.counts);
+            let pending = Pending { connection, blame: Some(&blame), counts };
             let sent = sender.try_send_request(request).await.map_err(given_back);
             pending.ended();
             match sent {

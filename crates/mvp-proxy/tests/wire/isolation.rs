@@ -1,0 +1,336 @@
+//! One caller never disturbs another: who shares an upstream connection with whom, and who is blamed
+//! for trouble.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::BodyExt;
+use tokio::sync::Semaphore;
+
+use crate::broken::{Front, Mode};
+use crate::client::{BOTH, Client, Protocol, TestBody, ask, full, get, request, streamed, with};
+use crate::double::{Double, answer};
+use crate::gateway::Gateway;
+use crate::pki::{cn, pki};
+use crate::record::Recorded;
+use crate::world::{LOCAL, MVP, World};
+use crate::{soon, until};
+
+/// As many connections as there are for anonymous callers.
+const ANONYMOUS: usize = 32;
+const WATCH: &str = "/apis/local.example/v1/namespaces/default/things?watch=1";
+
+/// How many of these came over each connection.
+fn by_connection(requests: &[Recorded]) -> BTreeMap<u16, usize> {
+    let mut counts = BTreeMap::new();
+    for request in requests {
+        *counts.entry(request.port).or_default() += 1;
+    }
+    counts
+}
+
+fn ports(requests: &[Recorded]) -> BTreeSet<u16> {
+    by_connection(requests).into_keys().collect()
+}
+
+/// Answers that begin, and go on for as long as the test.
+fn lasts(server: &Double, prefix: &'static str) {
+    server.rule(prefix, |_| async {
+        let (sender, body) = streamed();
+        sender.send(Frame::data(Bytes::from_static(b"{}\n"))).await.unwrap();
+        tokio::spawn(async move {
+            std::future::pending::<()>().await;
+            drop(sender);
+        });
+        answer(StatusCode::OK, body)
+    });
+}
+
+/// Answers that begin when the test adds permits.
+fn waits(server: &Double, prefix: &'static str) -> Arc<Semaphore> {
+    let permits = Arc::new(Semaphore::new(0));
+    let taken = Arc::clone(&permits);
+    server.rule(prefix, move |_| {
+        let taken = Arc::clone(&taken);
+        async move {
+            taken.acquire().await.unwrap().forget();
+            answer(StatusCode::OK, full("{}"))
+        }
+    });
+    permits
+}
+
+#[tokio::test]
+async fn watches_are_spread_and_apart_from_short_requests() {
+    let world = World::start().await;
+    lasts(&world.local, LOCAL);
+    let mut watches = Vec::new();
+    let mut client =
+        Client::connect(world.gateway.address, Protocol::Http2, Some(&pki().alice)).await;
+    for _ in 0..80 {
+        watches.push(client.open(get(WATCH)).await);
+    }
+    let spread = by_connection(&world.local.requests.of(WATCH));
+    assert!(spread.values().all(|streams| *streams <= 32), "{spread:?}");
+    // As few as that allows: kube-apiserver sees little more than it would see without us.
+    assert_eq!(spread.len(), 3, "{spread:?}");
+
+    world.local.says("/version", 200, "application/json", "{}");
+    client.send(get("/version")).await;
+    let short = ports(&world.local.requests.of("/version"));
+    assert!(short.iter().all(|port| !spread.contains_key(port)), "{short:?} {spread:?}");
+}
+
+/// Sends a request with this token over a connection of its own that stays; how it was answered, and
+/// over which connection it came.
+async fn with_token(world: &World, client: &mut Client, token: &'static str) -> (StatusCode, u16) {
+    let before = world.local.requests.of(LOCAL).len();
+    let answer = client.send(with(get(LOCAL), "authorization", token)).await;
+    let requests = world.local.requests.of(LOCAL);
+    assert_eq!(requests.len(), before + 1);
+    (answer.status, requests[before].port)
+}
+
+#[tokio::test]
+async fn a_token_travels_alone_until_a_server_accepts_it() {
+    let world = World::start().await;
+    let address = world.gateway.address;
+    for protocol in BOTH {
+        let (good, expires) = match protocol {
+            Protocol::Http1 => ("Bearer good-1", "Bearer expires-1"),
+            Protocol::Http2 => ("Bearer good-2", "Bearer expires-2"),
+        };
+        let expired = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let has_expired = Arc::clone(&expired);
+        world.local.rule(LOCAL, move |request: Request<TestBody>| {
+            let token = request.headers()["authorization"].to_str().unwrap();
+            let expired = has_expired.load(std::sync::atomic::Ordering::Relaxed);
+            let known = token.contains("good") || (token.contains("expires") && !expired);
+            let status = if known { StatusCode::OK } else { StatusCode::UNAUTHORIZED };
+            std::future::ready(answer(status, full("{}")))
+        });
+        let mut one = Client::connect(address, protocol, None).await;
+        let mut two = Client::connect(address, protocol, None).await;
+        let (status, alone_one) = with_token(&world, &mut one, good).await;
+        assert_eq!(status, StatusCode::OK);
+        let (status, alone_two) = with_token(&world, &mut two, expires).await;
+        assert_eq!(status, StatusCode::OK);
+        assert_ne!(alone_one, alone_two, "{protocol:?}: both were unknown");
+
+        // Now both are known, and share.
+        let (_, shared_one) = with_token(&world, &mut one, good).await;
+        let (_, shared_two) = with_token(&world, &mut two, expires).await;
+        assert_eq!(shared_one, shared_two, "{protocol:?}");
+        assert!(![alone_one, alone_two].contains(&shared_one), "{protocol:?}");
+
+        // Junk never comes near that connection, however often.
+        for junk in ["Bearer junk", "Bearer junk", "Bearer other junk"] {
+            let mut client = Client::connect(address, protocol, None).await;
+            let (status, port) = with_token(&world, &mut client, junk).await;
+            assert_eq!(status, StatusCode::UNAUTHORIZED);
+            assert!(![shared_one, alone_one, alone_two].contains(&port), "{protocol:?}");
+        }
+
+        // One that expires is noticed once, and is alone again.
+        expired.store(true, std::sync::atomic::Ordering::Relaxed);
+        let (status, port) = with_token(&world, &mut two, expires).await;
+        assert_eq!((status, port), (StatusCode::UNAUTHORIZED, shared_one), "{protocol:?}");
+        let mut two = Client::connect(address, protocol, None).await;
+        let (status, port) = with_token(&world, &mut two, expires).await;
+        assert_eq!(status, StatusCode::UNAUTHORIZED);
+        assert_ne!(port, shared_one, "{protocol:?}");
+    }
+}
+
+#[tokio::test]
+async fn tokens_behind_a_peer_do_not_share_a_connection_until_they_are_accepted() {
+    let world = World::start().await;
+    lasts(&world.behind, MVP);
+    let mut watches = Vec::new();
+    for number in 0..20 {
+        let mut client = Client::connect(world.gateway.address, Protocol::Http2, None).await;
+        let mut request = get(MVP);
+        let token = http::HeaderValue::try_from(format!("Bearer {number}")).unwrap();
+        request.headers_mut().insert("authorization", token);
+        watches.push((client.open(request).await, client));
+    }
+    let spread = by_connection(&world.behind.requests.of(MVP));
+    assert_eq!(spread.len(), 20, "{spread:?}");
+    // Between the two gateways they share.
+    assert_eq!(ports(&world.mvp.requests.of(MVP)).len(), 1);
+}
+
+#[tokio::test]
+async fn anonymous_callers_have_a_bounded_number_of_connections_and_others_are_served() {
+    let world = World::start().await;
+    let permits = waits(&world.local, LOCAL);
+    // An anonymous HTTP/2 connection ends after its first answer: all are asked before that.
+    let anonymous = Client::connect(world.gateway.address, Protocol::Http2, None).await;
+    let Client::Http2(sender) = anonymous else { unreachable!() };
+    let mut open: Vec<_> = (0..100)
+        .map(|_| {
+            let mut client = Client::Http2(sender.clone());
+            tokio::spawn(async move { client.try_open(get(LOCAL)).await })
+        })
+        .collect();
+    until(|| world.local.requests.of(LOCAL).len() == ANONYMOUS).await;
+
+    world.local.says("/version", 200, "application/json", "{}");
+    let alice = Some(&pki().alice);
+    let answer = ask(world.gateway.address, Protocol::Http2, alice, get("/version")).await;
+    assert_eq!(answer.status, StatusCode::OK);
+
+    // Those who wait for too long are told so, while the first have no answer yet.
+    until(|| open.iter().filter(|task| task.is_finished()).count() == 100 - ANONYMOUS).await;
+    let (refused, served): (Vec<_>, Vec<_>) = open.drain(..).partition(|task| task.is_finished());
+    for task in refused {
+        let response = task.await.unwrap().unwrap();
+        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(response.headers()["retry-after"], "1");
+    }
+    permits.add_permits(ANONYMOUS);
+    for task in served {
+        assert_eq!(soon(task).await.unwrap().unwrap().status(), StatusCode::OK);
+    }
+    assert_eq!(ports(&world.local.requests.of(LOCAL)).len(), ANONYMOUS);
+}
+
+#[tokio::test]
+async fn a_client_that_resets_requests_is_cut_off_and_others_keep_their_watches() {
+    let world = World::start().await;
+    for (path, server) in [(LOCAL, &world.local), (MVP, &world.behind)] {
+        let watched = if path == LOCAL { WATCH } else { "/apis/mvp.example/v1/things?watch=1" };
+        let (events, event) = tokio::sync::mpsc::channel::<()>(1);
+        let event = Arc::new(tokio::sync::Mutex::new(event));
+        let reached = Arc::new(Semaphore::new(0));
+        let arrived = Arc::clone(&reached);
+        server.rule("/apis/", move |request: Request<TestBody>| {
+            let (event, arrived) = (Arc::clone(&event), Arc::clone(&arrived));
+            async move {
+                if request.uri().query() != Some("watch=1") {
+                    arrived.add_permits(1);
+                    return std::future::pending::<Response<TestBody>>().await;
+                }
+                let (sender, body) = streamed();
+                tokio::spawn(async move {
+                    while event.lock().await.recv().await.is_some() {
+                        let _ = sender.send(Frame::data(Bytes::from_static(b"event"))).await;
+                    }
+                });
+                answer(StatusCode::OK, body)
+            }
+        });
+        let alice = Some(&pki().alice);
+        let mut client = Client::connect(world.gateway.address, Protocol::Http2, alice).await;
+        let mut watch = client.open(get(watched)).await;
+
+        let mallory = pki().clients.client(&[cn("mallory")]);
+        let Client::Http2(sender) =
+            Client::connect(world.gateway.address, Protocol::Http2, Some(&mallory)).await
+        else {
+            unreachable!()
+        };
+        let attack = async {
+            while !sender.is_closed() {
+                let requests: Vec<_> = (0..20)
+                    .map(|_| {
+                        let mut client = Client::Http2(sender.clone());
+                        let attack = request(Method::POST, path, full("{}"));
+                        tokio::spawn(async move { drop(client.try_open(attack).await) })
+                    })
+                    .collect();
+                // They are on their way before they are taken back, or the connection has ended.
+                let sent = async {
+                    reached.acquire_many(20).await.unwrap().forget();
+                };
+                let ended = async {
+                    while !sender.is_closed() {
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
+                };
+                tokio::select! { () = sent => {}, () = ended => {} }
+                for task in requests {
+                    task.abort();
+                }
+            }
+        };
+        soon(attack).await;
+        let resets = server.requests.of(path).len();
+        assert!((200..=450).contains(&resets), "{path}: {resets}");
+
+        // The watch has seen nothing of it, and nobody is blamed but the attacker.
+        events.send(()).await.unwrap();
+        let frame = soon(watch.frame()).await.unwrap().unwrap();
+        assert_eq!(frame.into_data().unwrap(), "event", "{path}");
+        assert_eq!(world.gateway.metric("mvp_ejections_total{member=\"c\"}"), None);
+        assert!(!client_is_closed(&client), "{path}");
+    }
+}
+
+fn client_is_closed(client: &Client) -> bool {
+    match client {
+        Client::Http1(sender) => sender.is_closed(),
+        Client::Http2(sender) => sender.is_closed(),
+    }
+}
+
+#[tokio::test]
+async fn a_reset_stream_says_nothing_about_its_server() {
+    let groups = [("shared.example", "things")];
+    let local = Double::start("a", "v1.36.0", &[]).await;
+    let broken = Double::start("b", "v1.37.0", &groups).await;
+    let fine = Double::start("c", "v1.36.0", &groups).await;
+    let front = Front::before(&broken).await;
+    let plan = Gateway::beside("a", &local).await.unwatched();
+    let gateway = plan.bare("b", front.address).bare("c", fine.address).start().await;
+    front.becomes(Mode::ResetStream);
+    let path = "/apis/shared.example/v1/namespaces/default/things";
+    // More often than a member may fail.
+    for _ in 0..5 {
+        let post = request(Method::POST, path, full("{}"));
+        let answer = ask(gateway.address, Protocol::Http2, Some(&pki().alice), post).await;
+        assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR, "{}", answer.text());
+    }
+    assert!(fine.requests.of(path).is_empty(), "sent to another");
+    let mut text = String::new();
+    gateway.metrics.encode(&mut text);
+    let counted = |name: &str| text.lines().find(|line| line.starts_with(name)).map(str::to_owned);
+    assert_eq!(counted("mvp_ejections_total{"), None);
+    assert_eq!(counted("mvp_failovers_total{"), None);
+}
+
+#[tokio::test]
+async fn a_backend_that_speaks_like_a_leaving_server_gets_a_write_once() {
+    let leaving = "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"status\":\"Failure\",\"message\":\"apiserver is shutting down\",\"reason\":\"ServiceUnavailable\",\"code\":503}";
+    let groups = [("shared.example", "things")];
+    let local = Double::start("a", "v1.36.0", &groups).await;
+    let peer = Double::start("b", "v1.36.0", &groups).await;
+    let gateway = Gateway::beside("a", &local).await.bare("b", peer.address).start().await;
+    let things = "/apis/shared.example/v1/namespaces/default/things";
+    for server in [&local, &peer] {
+        server.rule(things, move |_| async move {
+            let mut response = answer(StatusCode::SERVICE_UNAVAILABLE, full(leaving));
+            let headers = response.headers_mut();
+            headers.insert("retry-after", http::HeaderValue::from_static("1"));
+            headers.insert("content-type", http::HeaderValue::from_static("application/json"));
+            response
+        });
+    }
+    for protocol in BOTH {
+        let path = format!("{things}/one/proxy/{protocol:?}");
+        let post = request(Method::POST, &path, full("{}"));
+        let answer = ask(gateway.address, protocol, Some(&pki().alice), post).await;
+        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(answer.text(), leaving, "its own words");
+        let arrived = local.requests.of(&path).len() + peer.requests.of(&path).len();
+        assert_eq!(arrived, 1, "{protocol:?}");
+    }
+    // A server that says it itself has processed nothing.
+    let post = request(Method::POST, things, full("{}"));
+    ask(gateway.address, Protocol::Http2, Some(&pki().alice), post).await;
+    assert!(!peer.requests.of(things).is_empty(), "not sent to the peer");
+}
