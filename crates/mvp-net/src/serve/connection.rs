@@ -92,9 +92,9 @@ pub(crate) async fn serve_connection<S, B>(
     let (_, session) = stream.get_ref();
     let http2 = session.alpn_protocol() == Some(b"h2");
     let certificates = session.peer_certificates().unwrap_or_default().to_vec();
-    let activity = Arc::new(Activity::default());
     // Cancelled by the listener's shutdown, or by whoever ends this connection alone.
     let end = shared.shutdown.child_token();
+    let activity = Arc::new(Activity::new(http2, &end));
     let client = Client::new(remote, certificates, http2, shared.tls.clone(), &tls, end.clone());
     drop(tls);
     let service = RequestService::new(service, client, Arc::clone(&activity));
@@ -178,7 +178,6 @@ async fn drive<C: Graceful>(
         if idle.is_none() {
             leaving = true;
             if !http2 && !ending {
-                activity.leave();
                 timer.as_mut().reset(deadline(LAST_WORD));
                 continue;
             }

@@ -105,10 +105,16 @@ pub(crate) struct Activity {
     started: AtomicUsize,
     in_flight: AtomicUsize,
     upgraded: AtomicBool,
-    leaving: AtomicBool,
+    /// HTTP/1.1: once this is cancelled, each response says that it is the last of its connection.
+    end: Option<CancellationToken>,
 }
 
 impl Activity {
+    /// Of a connection that ends with `end`.
+    pub(crate) fn new(http2: bool, end: &CancellationToken) -> Self {
+        Self { end: (!http2).then(|| end.clone()), ..Self::default() }
+    }
+
     /// Requests so far.
     pub(crate) fn started(&self) -> usize {
         self.started.load(Ordering::Acquire)
@@ -128,16 +134,9 @@ impl Activity {
     pub(crate) fn upgraded(&self) -> bool {
         self.upgraded.load(Ordering::Acquire)
     }
-}
-
-impl Activity {
-    /// From now on each response says that it is the last of its connection.
-    pub(crate) fn leave(&self) {
-        self.leaving.store(true, Ordering::Release);
-    }
 
     fn leaves(&self) -> bool {
-        self.leaving.load(Ordering::Acquire)
+        self.end.as_ref().is_some_and(CancellationToken::is_cancelled)
     }
 }
 

@@ -10,6 +10,7 @@
 
 mod certificates;
 mod drain;
+mod end;
 mod limits;
 mod pki;
 mod protocols;
