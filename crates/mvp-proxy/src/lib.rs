@@ -7,6 +7,7 @@
 pub mod body;
 pub mod control;
 pub mod data;
+mod door;
 mod embed;
 pub mod error;
 pub mod identity;
