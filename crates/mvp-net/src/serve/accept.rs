@@ -13,8 +13,13 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep_until};
 
+use crate::ConnectionLimit;
+
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// How many idle connections are cut at once when there are no descriptors left.
+const ROOM: usize = 8;
 
 /// Where connections come from; a test has another source than a socket.
 pub(crate) trait Source {
@@ -34,14 +39,15 @@ impl Source for TcpListener {
 /// A source, and how long it must rest.
 pub(crate) struct Acceptor<L> {
     source: L,
+    limit: ConnectionLimit,
     pause: Duration,
     /// Kept here and not in the future: `accept` may be dropped and called again at any time.
     resume: Option<Instant>,
 }
 
 impl<L: Source> Acceptor<L> {
-    pub(crate) fn new(source: L) -> Self {
-        Self { source, pause: FIRST_PAUSE, resume: None }
+    pub(crate) fn new(source: L, limit: ConnectionLimit) -> Self {
+        Self { source, limit, pause: FIRST_PAUSE, resume: None }
     }
 
     /// The next connection. Can be dropped without loss.
@@ -61,6 +67,9 @@ impl<L: Source> Acceptor<L> {
                     // No descriptors or no memory: it will fail again at once, until some
                     // connection ends.
                     tracing::warn!(%error, pause = ?self.pause, "cannot accept connections");
+                    if self.limit.make_room(ROOM) {
+                        self.pause = FIRST_PAUSE;
+                    }
                     self.resume = Some(Instant::now() + self.pause);
                     self.pause = (self.pause * 2).min(LONGEST_PAUSE);
                 }
@@ -149,7 +158,8 @@ mod tests {
     }
 
     fn failing(number: usize, error: fn() -> io::Error) -> Acceptor<Failing> {
-        Acceptor::new(Failing(Mutex::new((0..number).map(|_| error()).collect())))
+        let source = Failing(Mutex::new((0..number).map(|_| error()).collect()));
+        Acceptor::new(source, ConnectionLimit::default())
     }
 
     #[tokio::test(start_paused = true)]
@@ -158,8 +168,8 @@ mod tests {
         let mut acceptor = failing(10, no_descriptors);
         let start = Instant::now();
         acceptor.accept().await;
-        // 5 ms doubled: 5+10+20+40+80+160+320+640, then twice the longest.
-        let expected = Duration::from_millis(5 * 255 + 2 * 1000);
+        // 5 ms doubled: 5+10+20+40+80, then five times the longest.
+        let expected = Duration::from_millis(5 * 31 + 5 * 100);
         assert!(start.elapsed() >= expected, "{:?}", start.elapsed());
         assert!(start.elapsed() < expected + Duration::from_millis(50), "{:?}", start.elapsed());
         assert_eq!(acceptor.pause, FIRST_PAUSE);

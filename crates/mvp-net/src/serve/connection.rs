@@ -27,6 +27,7 @@ use super::head::HeadTimeout;
 use super::request::{Activity, Client, RequestService};
 use super::tracked::{Streams, Tracked};
 use crate::ReloadableTls;
+use crate::connection_limit::Permit;
 use crate::limits::{Limits, deadline};
 
 /// A client that vanished without a word is noticed even where HTTP has nothing to say: an idle
@@ -36,6 +37,9 @@ const TCP_KEEPALIVE: TcpKeepalive =
 
 /// Once all is to end: how long a client that has just come may take to say what it wants.
 const LAST_WORD: Duration = Duration::from_secs(2);
+
+/// How many streams a front proxy or a peer may reset before they are looked at.
+const FRONT_PROXY_RESETS: usize = 1000;
 
 type Stream = TokioIo<Tracked<HeadTimeout<TlsStream<TcpStream>>>>;
 
@@ -53,6 +57,7 @@ pub(crate) async fn serve_connection<S, B>(
     remote: SocketAddr,
     service: S,
     shared: Arc<Shared>,
+    (activity, permit): (Arc<Activity>, Permit),
 ) where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
         + Clone
@@ -94,14 +99,17 @@ pub(crate) async fn serve_connection<S, B>(
     let certificates = session.peer_certificates().unwrap_or_default().to_vec();
     // Cancelled by the listener's shutdown, or by whoever ends this connection alone.
     let end = shared.shutdown.child_token();
-    let activity = Arc::new(Activity::new(http2, &end));
+    if !http2 {
+        activity.ends_with(&end);
+    }
     let client = Client::new(remote, certificates, http2, shared.tls.clone(), &tls, end.clone());
     drop(tls);
+    let front_proxy = client.is_front_proxy();
     let service = RequestService::new(service, client, Arc::clone(&activity));
     let stream = HeadTimeout::new(stream, http2, limits.header_read_timeout, Arc::clone(&activity));
-    let stream = TokioIo::new(shared.streams.track(stream, Arc::clone(&activity)));
+    let stream = TokioIo::new(shared.streams.track(stream, Arc::clone(&activity), permit));
     let outcome = if http2 {
-        let connection = http2_builder(limits).serve_connection(stream, service);
+        let connection = http2_builder(limits, front_proxy).serve_connection(stream, service);
         drive(connection, true, &activity, &shared.limits, &end).await
     } else {
         let connection = http1_builder(limits).serve_connection(stream, service);
@@ -131,7 +139,7 @@ fn http1_builder(limits: &Limits) -> http1::Builder {
     builder
 }
 
-fn http2_builder(limits: &Limits) -> http2::Builder<TokioExecutor> {
+fn http2_builder(limits: &Limits, front_proxy: bool) -> http2::Builder<TokioExecutor> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -142,6 +150,13 @@ fn http2_builder(limits: &Limits) -> http2::Builder<TokioExecutor> {
         .max_header_list_size(limits.head_bytes())
         .keep_alive_interval(limits.ping_interval)
         .keep_alive_timeout(limits.ping_timeout);
+    if front_proxy {
+        // Many users' resets arrive on it: none of them may end it. A client's own resets end its
+        // own connection, by the defaults.
+        builder
+            .max_pending_accept_reset_streams(FRONT_PROXY_RESETS)
+            .max_local_error_reset_streams(None);
+    }
     builder
 }
 

@@ -6,8 +6,8 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use arc_swap::ArcSwap;
@@ -80,6 +80,11 @@ impl Client {
         Self { tls: reloadable, last: ArcSwap::from_pointee(judged) }
     }
 
+    /// Whether it is a front proxy or a peer, as it was last judged.
+    pub(crate) fn is_front_proxy(&self) -> bool {
+        self.last.load().info.judgement().front_proxy
+    }
+
     /// Judged with the CAs in force, at `now`.
     fn info(&self, now: UnixTime) -> ConnectionInfo {
         let last = self.last.load();
@@ -106,13 +111,13 @@ pub(crate) struct Activity {
     in_flight: AtomicUsize,
     upgraded: AtomicBool,
     /// HTTP/1.1: once this is cancelled, each response says that it is the last of its connection.
-    end: Option<CancellationToken>,
+    end: OnceLock<CancellationToken>,
 }
 
 impl Activity {
-    /// Of a connection that ends with `end`.
-    pub(crate) fn new(http2: bool, end: &CancellationToken) -> Self {
-        Self { end: (!http2).then(|| end.clone()), ..Self::default() }
+    /// The connection speaks HTTP/1.1, and ends with `end`.
+    pub(crate) fn ends_with(&self, end: &CancellationToken) {
+        self.end.get_or_init(|| end.clone());
     }
 
     /// Requests so far.
@@ -136,7 +141,7 @@ impl Activity {
     }
 
     fn leaves(&self) -> bool {
-        self.end.as_ref().is_some_and(CancellationToken::is_cancelled)
+        self.end.get().is_some_and(CancellationToken::is_cancelled)
     }
 }
 
