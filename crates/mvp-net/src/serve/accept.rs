@@ -139,7 +139,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use std::sync::{Arc, Mutex};
 
     use super::*;
 
@@ -193,5 +193,36 @@ mod tests {
         let start = Instant::now();
         acceptor.accept().await;
         assert_eq!(start.elapsed(), Duration::ZERO);
+    }
+
+    /// Has no descriptors until a connection was cut.
+    struct Full(ConnectionLimit);
+
+    impl Source for Full {
+        type Stream = ();
+
+        async fn next(&self) -> io::Result<((), SocketAddr)> {
+            match self.0.evicted() {
+                0 => Err(io::Error::from_raw_os_error(24)),
+                _ => Ok(((), SocketAddr::from(([127, 0, 0, 1], 1)))),
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_descriptors_an_unused_connection_makes_room() {
+        let limit = ConnectionLimit::default();
+        let permit = limit.admit([127, 0, 0, 1].into(), &Arc::default()).unwrap();
+        let number = permit.number();
+        let idle = tokio::spawn(async move {
+            let _permit = permit;
+            std::future::pending::<()>().await;
+        });
+        limit.is_served_by(number, idle.abort_handle());
+        let mut acceptor = Acceptor::new(Full(limit.clone()), limit.clone());
+        let accepted = tokio::time::timeout(Duration::from_secs(2), acceptor.accept()).await;
+        assert!(accepted.is_ok());
+        assert!(idle.await.unwrap_err().is_cancelled());
+        assert_eq!((limit.open(), limit.evicted()), (0, 1));
     }
 }

@@ -9,12 +9,15 @@
 )]
 
 mod certificates;
+mod connections;
 mod drain;
 mod end;
+mod frames;
 mod limits;
 mod pki;
 mod protocols;
 mod reload;
+mod resets;
 mod setup;
 mod sockets;
 mod support;
