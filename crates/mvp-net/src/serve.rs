@@ -1,13 +1,14 @@
 //! Accepts connections, serves each on a task of its own, and drains. Entry: [`serve`].
 //!
 //! Beneath it: `connection` takes one socket from handshake to end, `request` hands each request
-//! to the service, `head` bounds how long a request may take to arrive, `tracked` knows who still
-//! has a connection.
+//! to the service, `head` bounds how long a request may take to arrive, `target` refuses request
+//! targets that would be cut off, `tracked` knows who still has a connection.
 
 mod accept;
 mod connection;
 mod head;
 mod request;
+mod target;
 mod tracked;
 
 use std::convert::Infallible;

@@ -25,6 +25,7 @@ use tower_service::Service;
 
 use super::head::HeadTimeout;
 use super::request::{Activity, Client, RequestService};
+use super::target::TargetGuard;
 use super::tracked::{Streams, Tracked};
 use crate::ReloadableTls;
 use crate::connection_limit::Permit;
@@ -41,7 +42,7 @@ const LAST_WORD: Duration = Duration::from_secs(2);
 /// How many streams a front proxy or a peer may reset before they are looked at.
 const FRONT_PROXY_RESETS: usize = 1000;
 
-type Stream = TokioIo<Tracked<HeadTimeout<TlsStream<TcpStream>>>>;
+type Stream = TokioIo<Tracked<HeadTimeout<TargetGuard<TlsStream<TcpStream>>>>>;
 
 /// What all connections of a listener have in common.
 pub(crate) struct Shared {
@@ -106,6 +107,7 @@ pub(crate) async fn serve_connection<S, B>(
     drop(tls);
     let front_proxy = client.is_front_proxy();
     let service = RequestService::new(service, client, Arc::clone(&activity));
+    let stream = TargetGuard::new(stream, http2, Arc::clone(&activity));
     let stream = HeadTimeout::new(stream, http2, limits.header_read_timeout, Arc::clone(&activity));
     let stream = TokioIo::new(shared.streams.track(stream, Arc::clone(&activity), permit));
     let outcome = if http2 {

@@ -108,6 +108,7 @@ impl Client {
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     started: AtomicUsize,
+    answered: AtomicUsize,
     in_flight: AtomicUsize,
     upgraded: AtomicBool,
     /// HTTP/1.1: once this is cancelled, each response says that it is the last of its connection.
@@ -123,6 +124,11 @@ impl Activity {
     /// Requests so far.
     pub(crate) fn started(&self) -> usize {
         self.started.load(Ordering::Acquire)
+    }
+
+    /// Requests whose response has begun.
+    pub(crate) fn answered(&self) -> usize {
+        self.answered.load(Ordering::Acquire)
     }
 
     /// Requests whose response has not ended.
@@ -158,6 +164,11 @@ impl Guard {
     /// The request ends HTTP on this connection.
     pub(crate) fn upgrades(&self) {
         self.0.upgraded.store(true, Ordering::Release);
+    }
+
+    /// The response begins.
+    pub(crate) fn answers(&self) {
+        self.0.answered.fetch_add(1, Ordering::AcqRel);
     }
 }
 
@@ -196,6 +207,9 @@ where
             guard.upgrades();
         }
         let guard = this.guard.take();
+        if let Some(guard) = &guard {
+            guard.answers();
+        }
         if !upgrades && guard.as_ref().is_some_and(|guard| guard.0.leaves()) {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
