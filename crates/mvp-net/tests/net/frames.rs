@@ -7,7 +7,6 @@ use tokio_rustls::client::TlsStream;
 use crate::pki::Pair;
 use crate::support::{Gateway, H2, soon};
 
-pub const DATA: u8 = 0;
 pub const HEADERS: u8 = 1;
 pub const RST_STREAM: u8 = 3;
 pub const SETTINGS: u8 = 4;
@@ -22,6 +21,8 @@ pub const GET_ROOT: [u8; 6] = [0x82, 0x84, 0x87, 0x01, 0x01, b'a'];
 pub struct Frame {
     pub kind: u8,
     pub stream: u32,
+    /// For whoever reads a failure.
+    #[allow(dead_code)]
     pub payload: Vec<u8>,
 }
 

@@ -22,5 +22,6 @@ mod setup;
 mod sockets;
 mod support;
 mod takeover;
+mod targets;
 mod trust;
 mod tunnels;
