@@ -16,6 +16,7 @@
 mod bind;
 mod client_tls;
 mod connection;
+mod connection_limit;
 mod error;
 mod limits;
 mod pem;
@@ -27,6 +28,7 @@ mod trust;
 pub use bind::{bind, bind_workers};
 pub use client_tls::ClientTls;
 pub use connection::ConnectionInfo;
+pub use connection_limit::ConnectionLimit;
 pub use error::TlsError;
 pub use limits::Limits;
 pub use serve::{Drained, serve};

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::ConnectionLimit;
+
 /// Bounds of [`serve`](crate::serve()). The defaults are kube-apiserver's where it has one.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -30,6 +32,8 @@ pub struct Limits {
     pub ping_interval: Option<Duration>,
     /// A PING unanswered for this long ends the connection.
     pub ping_timeout: Duration,
+    /// How many connections clients may have open.
+    pub connections: ConnectionLimit,
     /// After the call to end: how long requests may go on before they are cut.
     pub grace: Duration,
 }
@@ -47,6 +51,7 @@ impl Default for Limits {
             max_send_buffer: 64 << 10,
             ping_interval: Some(Duration::from_secs(30)),
             ping_timeout: Duration::from_secs(15),
+            connections: ConnectionLimit::default(),
             grace: Duration::from_secs(60),
         }
     }

@@ -1,17 +1,19 @@
 //! Accepts connections, serves each on a task of its own, and drains. Entry: [`serve`].
 //!
 //! Beneath it: `connection` takes one socket from handshake to end, `request` hands each request
-//! to the service, `head` bounds how long a request may take to arrive, `tracked` knows who still
-//! has a connection.
+//! to the service, `head` bounds how long a request may take to arrive, `target` refuses request
+//! targets that would be cut off, `tracked` knows who still has a connection.
 
 mod accept;
 mod connection;
 mod head;
 mod request;
+mod target;
 mod tracked;
 
 use std::convert::Infallible;
 use std::error::Error;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +22,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -28,6 +30,9 @@ use tower_service::Service;
 
 use self::accept::Acceptor;
 use self::connection::{Shared, serve_connection};
+pub(crate) use self::request::Activity;
+#[cfg(test)]
+pub(crate) use self::request::Guard;
 use self::tracked::Streams;
 use crate::{Limits, ReloadableTls};
 
@@ -73,13 +78,21 @@ where
     // However this ends, no stream outlives it.
     let _cut = cut.drop_guard();
     let shared = Arc::new(Shared { tls, limits, shutdown: CancellationToken::new(), streams });
-    let mut acceptor = Acceptor::new(listener);
+    let mut acceptor = Acceptor::new(listener, shared.limits.connections.clone());
     let mut connections = JoinSet::new();
     let begin = {
         let shared = Arc::clone(&shared);
-        move |connections: &mut JoinSet<()>, (stream, remote)| {
+        move |connections: &mut JoinSet<()>, (stream, remote): (TcpStream, SocketAddr)| {
+            let limit = &shared.limits.connections;
+            let activity = Arc::new(Activity::default());
+            let Some(permit) = limit.admit(remote.ip(), &activity) else {
+                tracing::debug!(%remote, "connection refused: too many are open");
+                return;
+            };
+            let number = permit.number();
             let (service, shared) = (service.clone(), Arc::clone(&shared));
-            connections.spawn(serve_connection(stream, remote, service, shared));
+            let serving = serve_connection(stream, remote, service, shared, (activity, permit));
+            limit.is_served_by(number, connections.spawn(serving));
         }
     };
     loop {

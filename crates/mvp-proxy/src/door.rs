@@ -1,5 +1,292 @@
-//! Stand-in until the door is merged.
+//! What is refused before anyone looks at who is asking: malformed requests (400) and heads that
+//! are too large (431). Also when an answer ends its client's connection. Entry: [`Door`].
+//!
+//! [`Authenticate`](crate::identity::Authenticate) asks it first. Go resets the HTTP/2 stream of a
+//! malformed request, which to a gateway looks as if the server had failed; so such a request must
+//! never reach a server.
 
-/// A head that travels on a connection of its own.
+use std::cell::Cell;
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use http::header::HOST;
+use http::{HeaderName, Method, Request, Response, StatusCode, Uri};
+use mvp_net::ConnectionInfo;
+
+use crate::body::Body;
+use crate::status;
+
+/// What RFC 9113 adds to each field of a header list.
+const FIELD_OVERHEAD: usize = 32;
+
+/// What front proxies and peers may send on top: their own headers, such as `X-Remote-*`.
+const FRONT_PROXY_ALLOWANCE: usize = 32 << 10;
+
+/// A head above this never shares a connection with other callers.
+const LARGE: usize = 32 << 10;
+
+/// The bounds of the door.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Door {
+    /// Above this, a head is refused.
+    pub(crate) max_head_bytes: usize,
+    /// How often a request ends its connection.
+    pub(crate) goaway: Chance,
+}
+
+impl Default for Door {
+    fn default() -> Door {
+        Door { max_head_bytes: 128 << 10, goaway: Chance::new(0.0) }
+    }
+}
+
+/// In the extensions of a request whose head is large but allowed: it must travel on a connection
+/// of its own.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LargeHead;
+
+impl Door {
+    /// Whether the request may pass, and whether its head is large.
+    pub(crate) fn check<B>(
+        &self,
+        connection: Option<&ConnectionInfo>,
+        request: &Request<B>,
+        head_bytes: usize,
+    ) -> Result<Option<LargeHead>, Response<Body>> {
+        if let Err(why) = well_formed(request) {
+            tracing::debug!(why, "malformed request refused");
+            return Err(status::bad_request(why));
+        }
+        let allowance = if is_front_proxy(connection) { FRONT_PROXY_ALLOWANCE } else { 0 };
+        let limit = self.max_head_bytes.saturating_add(allowance);
+        if head_bytes > limit {
+            tracing::debug!(head_bytes, limit, "large head refused");
+            let message = format!(
+                "the request line and headers have {head_bytes} bytes, the limit is {limit}"
+            );
+            return Err(status::head_too_large(&message));
+        }
+        Ok((head_bytes > LARGE).then_some(LargeHead))
+    }
+
+    /// What the answer to a request of this connection means for the connection. Only HTTP/2
+    /// connections of clients are ended: those of front proxies and peers carry many users.
+    pub(crate) fn end(&self, connection: Option<&ConnectionInfo>) -> End {
+        let ended = connection
+            .filter(|connection| connection.http2() && !connection.judgement().front_proxy);
+        End { always: ended.is_some() && self.goaway.hits(), connection: ended.cloned() }
+    }
+}
+
+fn is_front_proxy(connection: Option<&ConnectionInfo>) -> bool {
+    connection.is_some_and(|connection| connection.judgement().front_proxy)
+}
+
+/// One walk over the headers of a request, as they arrived.
+pub(crate) struct Head {
+    /// The size of the head as HTTP/2 measures a header list.
+    pub(crate) bytes: usize,
+    /// The names that the caller may not use, some perhaps twice.
+    pub(crate) reserved: Vec<HeaderName>,
+}
+
+impl Head {
+    pub(crate) fn of<B>(request: &Request<B>, reserves: impl Fn(&str) -> bool) -> Head {
+        let uri = request.uri();
+        let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
+        let target = uri.path_and_query().map_or(0, |target| target.as_str().len());
+        let line = [request.method().as_str().len(), authority, target];
+        let mut bytes = line.iter().map(|length| length.saturating_add(FIELD_OVERHEAD)).sum();
+        let mut reserved = Vec::new();
+        for (name, value) in request.headers() {
+            bytes += name.as_str().len() + value.len() + FIELD_OVERHEAD;
+            if reserves(name.as_str()) {
+                reserved.push(name.clone());
+            }
+        }
+        Head { bytes, reserved }
+    }
+}
+
+/// Whether Go's HTTP/2 server would hand the request to kube-apiserver: what it refuses, it refuses
+/// by resetting the stream. The path is judged as `url.ParseRequestURI` does, which does not look at
+/// escapes in the query. Go lets userinfo and CONNECT pass over HTTP/1.1; nobody needs them, and the
+/// next hop may be HTTP/2. Control characters never get here: no `Uri` has them. An absolute-form
+/// target, legal in HTTP/1.1 alone, arrives split into its parts.
+fn well_formed<B>(request: &Request<B>) -> Result<(), &'static str> {
+    if *request.method() == Method::CONNECT {
+        return Err("CONNECT is not supported");
+    }
+    if names_a_user(request.uri()) || host_names_a_user(request) {
+        return Err("the host has user information");
+    }
+    // Not `Uri::path`, which says "/" of a target without a path.
+    let Some(target) = request.uri().path_and_query().map(|target| target.as_str()) else {
+        return Err("the request target has no path");
+    };
+    if target == "*" {
+        return Ok(());
+    }
+    if !target.starts_with('/') {
+        return Err("the path does not begin with a slash");
+    }
+    if !escapes_are_valid(request.uri().path().as_bytes()) {
+        return Err("the path has an invalid percent escape");
+    }
+    Ok(())
+}
+
+fn names_a_user(uri: &Uri) -> bool {
+    uri.authority().is_some_and(|authority| authority.as_str().contains('@'))
+}
+
+fn host_names_a_user<B>(request: &Request<B>) -> bool {
+    request.headers().get(HOST).is_some_and(|host| host.as_bytes().contains(&b'@'))
+}
+
+/// Whether each `%` is followed by two hexadecimal digits.
+fn escapes_are_valid(path: &[u8]) -> bool {
+    let mut rest = path;
+    while let [byte, after @ ..] = rest {
+        rest = match (byte, after) {
+            (b'%', [first, second, after @ ..])
+                if first.is_ascii_hexdigit() && second.is_ascii_hexdigit() =>
+            {
+                after
+            }
+            (b'%', _) => return false,
+            _ => after,
+        };
+    }
+    true
+}
+
+/// When an answer ends its client's connection, as kube-apiserver ends those of callers whom it
+/// does not know: HTTP/2 is cheap to ask and dear to serve.
+#[derive(Debug)]
+pub(crate) struct End {
+    connection: Option<ConnectionInfo>,
+    /// Whatever the answer is.
+    pub(crate) always: bool,
+}
+
+impl End {
+    /// The answer has this status.
+    pub(crate) fn after(&self, status: StatusCode) {
+        if let Some(connection) = &self.connection
+            && (self.always || status == StatusCode::UNAUTHORIZED)
+        {
+            connection.end();
+        }
+    }
+}
+
+/// A probability.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Chance(u64);
+
+impl Chance {
+    /// From 0, never, to 1, always.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a float outside the range, or none, becomes the nearest end of it"
+    )]
+    pub(crate) fn new(chance: f64) -> Chance {
+        Chance((chance * u64::MAX as f64) as u64)
+    }
+
+    /// Throws the dice.
+    fn hits(self) -> bool {
+        self.0 != 0 && random() <= self.0
+    }
+}
+
+/// SplitMix64, one for each thread: nothing secret depends on it.
+fn random() -> u64 {
+    thread_local! {
+        static STATE: Cell<u64> = Cell::new(RandomState::new().build_hasher().finish());
+    }
+    STATE.with(|state| {
+        let next = state.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        state.set(next);
+        let mixed = (next ^ (next >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(method: &str, target: &str) -> Result<(), &'static str> {
+        well_formed(&Request::builder().method(method).uri(target).body(()).unwrap())
+    }
+
+    /// What `url.ParseRequestURI` of Go 1.26 says of each.
+    #[test]
+    fn paths_are_judged_as_go_judges_them() {
+        let good = [
+            "/",
+            "*",
+            "//",
+            "/a%2Fb",
+            "/a%2fb?x=%zz",
+            "/%00",
+            "/?%",
+            "/a\"b{c}|d^e",
+            "/a:b@c",
+            "https://host/path",
+            "https://host:1/%41?%",
+            "https://host",
+        ];
+        for target in good {
+            assert_eq!(verdict("GET", target), Ok(()), "{target}");
+        }
+        let bad = ["/%", "/%4", "/a%zz", "/%%41", "/a%2", "/%4?x", "/%g0", "/%0g", "host:443"];
+        for target in bad {
+            assert!(verdict("GET", target).is_err(), "{target}");
+        }
+        assert!(verdict("CONNECT", "host:443").is_err());
+        assert!(verdict("CONNECT", "/").is_err());
+        assert!(verdict("GET", "https://user@host/").is_err());
+        assert!(verdict("GET", "https://user:password@host/").is_err());
+    }
+
+    #[test]
+    fn a_target_that_is_only_a_query_is_refused() {
+        let target = http::uri::PathAndQuery::from_static("?watch=1");
+        let uri = Uri::builder().path_and_query(target).build().unwrap();
+        assert!(well_formed(&Request::builder().uri(uri).body(()).unwrap()).is_err());
+    }
+
+    #[test]
+    fn a_host_with_a_user_is_refused() {
+        let request = Request::builder().uri("/").header("host", "user@host").body(()).unwrap();
+        assert!(well_formed(&request).is_err());
+    }
+
+    #[test]
+    fn a_head_is_measured_as_http2_does() {
+        let request = Request::builder()
+            .method("POST")
+            .uri("https://host/path?query")
+            .header("name", "value")
+            .header("name", "")
+            .body(())
+            .unwrap();
+        let head = Head::of(&request, |_| false);
+        let line = "POST".len() + "host".len() + "/path?query".len() + 3 * 32;
+        assert_eq!(head.bytes, line + "name".len() + "value".len() + 32 + "name".len() + 32);
+    }
+
+    #[test]
+    fn a_chance_is_kept() {
+        assert!((0..1000).all(|_| !Chance::new(0.0).hits()));
+        assert!((0..1000).all(|_| !Chance::new(f64::NAN).hits()));
+        assert!((0..1000).all(|_| Chance::new(1.0).hits()));
+        let hits = (0..10_000).filter(|_| Chance::new(0.5).hits()).count();
+        assert!((4_000..6_000).contains(&hits), "{hits}");
+    }
+}

@@ -5,19 +5,21 @@
 //! [`Origin`] in the extensions. What goes out to a server is written by [`Identity::write`].
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use futures_util::future::{Either, Ready, ready};
 use http::header::{AUTHORIZATION, HeaderName, SEC_WEBSOCKET_PROTOCOL};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use mvp_core::decide::Origin;
 use mvp_net::{CertificateUser, ConnectionInfo};
+use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::body::Body;
 use crate::data::{asks_for_websocket, items, remove_named_by_connection};
+use crate::door::{self, Door, Head};
 use crate::status;
 
 /// The header that a request carries from one member to another.
@@ -81,16 +83,33 @@ impl Default for RemoteHeaders {
     }
 }
 
-/// A layer that finds out who the caller is.
+/// A layer that finds out who the caller is, and refuses requests that are malformed or too large.
 #[derive(Debug, Clone, Default)]
 pub struct AuthenticateLayer {
     headers: Arc<RemoteHeaders>,
+    door: Door,
 }
 
 impl AuthenticateLayer {
     /// Front proxies are heard through these headers.
     pub fn new(headers: RemoteHeaders) -> AuthenticateLayer {
-        AuthenticateLayer { headers: Arc::new(headers) }
+        AuthenticateLayer { headers: Arc::new(headers), door: Door::default() }
+    }
+
+    /// Answers requests whose head is larger than this with 431. Measured as HTTP/2 measures a
+    /// header list: name, value and 32 bytes for each field. 128 KiB unless set; front proxies and
+    /// peers, which add headers of their own, may send 32 KiB more.
+    pub fn with_max_head_bytes(mut self, bytes: usize) -> AuthenticateLayer {
+        self.door.max_head_bytes = bytes;
+        self
+    }
+
+    /// Each HTTP/2 request of a client ends its connection (GOAWAY) with this probability, so that
+    /// long-lived clients are balanced anew, as with kube-apiserver's `--goaway-chance`. Never for
+    /// front proxies and peers. 0, the default, turns it off.
+    pub fn with_goaway_chance(mut self, chance: f64) -> AuthenticateLayer {
+        self.door.goaway = door::Chance::new(chance);
+        self
     }
 }
 
@@ -98,7 +117,7 @@ impl<S> Layer<S> for AuthenticateLayer {
     type Service = Authenticate<S>;
 
     fn layer(&self, inner: S) -> Authenticate<S> {
-        Authenticate { headers: Arc::clone(&self.headers), inner }
+        Authenticate { headers: Arc::clone(&self.headers), door: self.door, inner }
     }
 }
 
@@ -106,6 +125,7 @@ impl<S> Layer<S> for AuthenticateLayer {
 #[derive(Debug, Clone)]
 pub struct Authenticate<S> {
     headers: Arc<RemoteHeaders>,
+    door: Door,
     inner: S,
 }
 
@@ -115,7 +135,7 @@ where
 {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Either<S::Future, Ready<Result<Response<Body>, Infallible>>>;
+    type Future = ResponseFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.inner.poll_ready(cx)
@@ -123,18 +143,91 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let connection = request.extensions().get::<ConnectionInfo>().cloned();
-        match authenticate(connection.as_ref(), request.headers_mut(), &self.headers) {
+        let mut end = self.door.end(connection.as_ref());
+        match self.admit(connection.as_ref(), &mut request) {
+            Ok(anonymous) => {
+                end.always |= anonymous;
+                let answer = self.inner.call(request);
+                ResponseFuture { answer: Answer::Inner { answer }, end }
+            }
+            Err(response) => {
+                ResponseFuture { answer: Answer::Refused { response: Some(response) }, end }
+            }
+        }
+    }
+}
+
+impl<S> Authenticate<S> {
+    /// Leaves what is known of the caller in the request: whether it is anonymous. Or says why the
+    /// request goes no further.
+    fn admit<B>(
+        &self,
+        connection: Option<&ConnectionInfo>,
+        request: &mut Request<B>,
+    ) -> Result<bool, Response<Body>> {
+        let head = Head::of(request, |name| self.headers.reserves(name));
+        let large = self.door.check(connection, request, head.bytes)?;
+        let headers = request.headers_mut();
+        match authenticate(connection, headers, &self.headers, head.reserved) {
             Ok((identity, origin)) => {
-                request.extensions_mut().insert(identity);
-                request.extensions_mut().insert(origin);
-                request.extensions_mut().insert(Arc::clone(&self.headers));
-                Either::Left(self.inner.call(request))
+                let anonymous = matches!(identity, Identity::Anonymous);
+                let extensions = request.extensions_mut();
+                extensions.insert(identity);
+                extensions.insert(origin);
+                extensions.insert(Arc::clone(&self.headers));
+                if let Some(large) = large {
+                    extensions.insert(large);
+                }
+                Ok(anonymous)
             }
             Err(why) => {
                 tracing::debug!(%why, "a caller is not authenticated");
-                Either::Right(ready(Ok(status::unauthorized())))
+                Err(status::unauthorized())
             }
         }
+    }
+}
+
+pin_project! {
+    /// The response to come of [`Authenticate`].
+    #[derive(Debug)]
+    pub struct ResponseFuture<F> {
+        #[pin]
+        answer: Answer<F>,
+        end: door::End,
+    }
+}
+
+pin_project! {
+    #[derive(Debug)]
+    #[project = AnswerProjection]
+    enum Answer<F> {
+        Inner { #[pin] answer: F },
+        Refused { response: Option<Response<Body>> },
+    }
+}
+
+impl<F> Future for ResponseFuture<F>
+where
+    F: Future<Output = Result<Response<Body>, Infallible>>,
+{
+    type Output = Result<Response<Body>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let response = match this.answer.project() {
+            AnswerProjection::Inner { answer } => {
+                let Ok(response) = ready!(answer.poll(cx));
+                response
+            }
+            // Polled again after its end, it stays pending.
+            AnswerProjection::Refused { response } => match response.take() {
+                Some(response) => response,
+                None => return Poll::Pending,
+            },
+        };
+        this.end.after(response.status());
+        Poll::Ready(Ok(response))
     }
 }
 
@@ -143,6 +236,7 @@ fn authenticate(
     connection: Option<&ConnectionInfo>,
     headers: &mut HeaderMap,
     names: &RemoteHeaders,
+    reserved: Vec<HeaderName>,
 ) -> Result<(Identity, Origin), &'static str> {
     // What a client wants to end here must not be looked at as if it went on.
     remove_named_by_connection(headers, |name| names.reserves(name.as_str()));
@@ -150,7 +244,9 @@ fn authenticate(
     let front_proxy = judgement.is_some_and(|judgement| judgement.front_proxy);
     let remote = if front_proxy { User::from_remote(headers, names) } else { None };
     let claims_peer = headers.contains_key(PEER_PROXIED);
-    names.remove_from(headers);
+    for name in reserved {
+        headers.remove(name);
+    }
 
     let origin = match (claims_peer, front_proxy) {
         (false, _) => Origin::Client,
@@ -161,7 +257,9 @@ fn authenticate(
         headers.remove(AUTHORIZATION);
         return Ok((Identity::User(Arc::new(user)), origin));
     }
-    match judgement.and_then(|judgement| judgement.user.as_ref()) {
+    // The certificate of a peer says who the peer is, never who asked the peer.
+    let certificate = if origin == Origin::Peer { None } else { judgement };
+    match certificate.and_then(|judgement| judgement.user.as_ref()) {
         Some(Ok(user)) => {
             let user = User::from_certificate(user).ok_or("a name is not safe in a header")?;
             headers.remove(AUTHORIZATION);
@@ -205,14 +303,6 @@ impl RemoteHeaders {
                 HeaderName::try_from(format!("{prefix}{rest}")).unwrap_or_else(|_| usual.clone())
             }
             _ => usual.clone(),
-        }
-    }
-
-    fn remove_from(&self, headers: &mut HeaderMap) {
-        let reserved = |name: &&HeaderName| self.reserves(name.as_str());
-        let present: Vec<HeaderName> = headers.keys().filter(reserved).cloned().collect();
-        for name in present {
-            headers.remove(name);
         }
     }
 }

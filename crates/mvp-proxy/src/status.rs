@@ -36,6 +36,13 @@ pub(crate) fn bad_request(message: &str) -> Response<Body> {
     failure(StatusCode::BAD_REQUEST, "BadRequest", message, None)
 }
 
+/// The head of the request is too large: 431. Kubernetes has no reason of this name; this is the
+/// nearest one that it has.
+pub(crate) fn head_too_large(message: &str) -> Response<Body> {
+    let code = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+    failure(code, "RequestEntityTooLarge", message, None)
+}
+
 /// Something is wrong with us: 500.
 pub(crate) fn internal(message: &str) -> Response<Body> {
     failure(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message, None)
@@ -99,4 +106,23 @@ struct Empty {}
 #[serde(rename_all = "camelCase")]
 struct Details {
     retry_after_seconds: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_429_says_when_to_try_again() {
+        let response = too_many_requests("too many connections");
+        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(response.headers()[RETRY_AFTER], "1");
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let status: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(status["reason"], "TooManyRequests");
+        assert_eq!(status["code"], 429);
+        assert_eq!(status["details"]["retryAfterSeconds"], 1);
+    }
 }

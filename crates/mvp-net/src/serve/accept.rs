@@ -13,8 +13,13 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep_until};
 
+use crate::ConnectionLimit;
+
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// How many idle connections are cut at once when there are no descriptors left.
+const ROOM: usize = 8;
 
 /// Where connections come from; a test has another source than a socket.
 pub(crate) trait Source {
@@ -34,14 +39,15 @@ impl Source for TcpListener {
 /// A source, and how long it must rest.
 pub(crate) struct Acceptor<L> {
     source: L,
+    limit: ConnectionLimit,
     pause: Duration,
     /// Kept here and not in the future: `accept` may be dropped and called again at any time.
     resume: Option<Instant>,
 }
 
 impl<L: Source> Acceptor<L> {
-    pub(crate) fn new(source: L) -> Self {
-        Self { source, pause: FIRST_PAUSE, resume: None }
+    pub(crate) fn new(source: L, limit: ConnectionLimit) -> Self {
+        Self { source, limit, pause: FIRST_PAUSE, resume: None }
     }
 
     /// The next connection. Can be dropped without loss.
@@ -61,6 +67,9 @@ impl<L: Source> Acceptor<L> {
                     // No descriptors or no memory: it will fail again at once, until some
                     // connection ends.
                     tracing::warn!(%error, pause = ?self.pause, "cannot accept connections");
+                    if self.limit.make_room(ROOM) {
+                        self.pause = FIRST_PAUSE;
+                    }
                     self.resume = Some(Instant::now() + self.pause);
                     self.pause = (self.pause * 2).min(LONGEST_PAUSE);
                 }
@@ -130,7 +139,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use std::sync::{Arc, Mutex};
 
     use super::*;
 
@@ -149,7 +158,8 @@ mod tests {
     }
 
     fn failing(number: usize, error: fn() -> io::Error) -> Acceptor<Failing> {
-        Acceptor::new(Failing(Mutex::new((0..number).map(|_| error()).collect())))
+        let source = Failing(Mutex::new((0..number).map(|_| error()).collect()));
+        Acceptor::new(source, ConnectionLimit::default())
     }
 
     #[tokio::test(start_paused = true)]
@@ -158,8 +168,8 @@ mod tests {
         let mut acceptor = failing(10, no_descriptors);
         let start = Instant::now();
         acceptor.accept().await;
-        // 5 ms doubled: 5+10+20+40+80+160+320+640, then twice the longest.
-        let expected = Duration::from_millis(5 * 255 + 2 * 1000);
+        // 5 ms doubled: 5+10+20+40+80, then five times the longest.
+        let expected = Duration::from_millis(5 * 31 + 5 * 100);
         assert!(start.elapsed() >= expected, "{:?}", start.elapsed());
         assert!(start.elapsed() < expected + Duration::from_millis(50), "{:?}", start.elapsed());
         assert_eq!(acceptor.pause, FIRST_PAUSE);
@@ -183,5 +193,36 @@ mod tests {
         let start = Instant::now();
         acceptor.accept().await;
         assert_eq!(start.elapsed(), Duration::ZERO);
+    }
+
+    /// Has no descriptors until a connection was cut.
+    struct Full(ConnectionLimit);
+
+    impl Source for Full {
+        type Stream = ();
+
+        async fn next(&self) -> io::Result<((), SocketAddr)> {
+            match self.0.evicted() {
+                0 => Err(io::Error::from_raw_os_error(24)),
+                _ => Ok(((), SocketAddr::from(([127, 0, 0, 1], 1)))),
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_descriptors_an_unused_connection_makes_room() {
+        let limit = ConnectionLimit::default();
+        let permit = limit.admit([127, 0, 0, 1].into(), &Arc::default()).unwrap();
+        let number = permit.number();
+        let idle = tokio::spawn(async move {
+            let _permit = permit;
+            std::future::pending::<()>().await;
+        });
+        limit.is_served_by(number, idle.abort_handle());
+        let mut acceptor = Acceptor::new(Full(limit.clone()), limit.clone());
+        let accepted = tokio::time::timeout(Duration::from_secs(2), acceptor.accept()).await;
+        assert!(accepted.is_ok());
+        assert!(idle.await.unwrap_err().is_cancelled());
+        assert_eq!((limit.open(), limit.evicted()), (0, 1));
     }
 }

@@ -25,8 +25,10 @@ use tower_service::Service;
 
 use super::head::HeadTimeout;
 use super::request::{Activity, Client, RequestService};
+use super::target::TargetGuard;
 use super::tracked::{Streams, Tracked};
 use crate::ReloadableTls;
+use crate::connection_limit::Permit;
 use crate::limits::{Limits, deadline};
 
 /// A client that vanished without a word is noticed even where HTTP has nothing to say: an idle
@@ -37,7 +39,10 @@ const TCP_KEEPALIVE: TcpKeepalive =
 /// Once all is to end: how long a client that has just come may take to say what it wants.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
-type Stream = TokioIo<Tracked<HeadTimeout<TlsStream<TcpStream>>>>;
+/// How many streams a front proxy or a peer may reset before they are looked at.
+const FRONT_PROXY_RESETS: usize = 1000;
+
+type Stream = TokioIo<Tracked<HeadTimeout<TargetGuard<TlsStream<TcpStream>>>>>;
 
 /// What all connections of a listener have in common.
 pub(crate) struct Shared {
@@ -53,6 +58,7 @@ pub(crate) async fn serve_connection<S, B>(
     remote: SocketAddr,
     service: S,
     shared: Arc<Shared>,
+    (activity, permit): (Arc<Activity>, Permit),
 ) where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
         + Clone
@@ -92,16 +98,20 @@ pub(crate) async fn serve_connection<S, B>(
     let (_, session) = stream.get_ref();
     let http2 = session.alpn_protocol() == Some(b"h2");
     let certificates = session.peer_certificates().unwrap_or_default().to_vec();
-    let activity = Arc::new(Activity::default());
     // Cancelled by the listener's shutdown, or by whoever ends this connection alone.
     let end = shared.shutdown.child_token();
+    if !http2 {
+        activity.ends_with(&end);
+    }
     let client = Client::new(remote, certificates, http2, shared.tls.clone(), &tls, end.clone());
     drop(tls);
+    let front_proxy = client.is_front_proxy();
     let service = RequestService::new(service, client, Arc::clone(&activity));
+    let stream = TargetGuard::new(stream, http2, Arc::clone(&activity));
     let stream = HeadTimeout::new(stream, http2, limits.header_read_timeout, Arc::clone(&activity));
-    let stream = TokioIo::new(shared.streams.track(stream, Arc::clone(&activity)));
+    let stream = TokioIo::new(shared.streams.track(stream, Arc::clone(&activity), permit));
     let outcome = if http2 {
-        let connection = http2_builder(limits).serve_connection(stream, service);
+        let connection = http2_builder(limits, front_proxy).serve_connection(stream, service);
         drive(connection, true, &activity, &shared.limits, &end).await
     } else {
         let connection = http1_builder(limits).serve_connection(stream, service);
@@ -131,7 +141,7 @@ fn http1_builder(limits: &Limits) -> http1::Builder {
     builder
 }
 
-fn http2_builder(limits: &Limits) -> http2::Builder<TokioExecutor> {
+fn http2_builder(limits: &Limits, front_proxy: bool) -> http2::Builder<TokioExecutor> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -142,6 +152,13 @@ fn http2_builder(limits: &Limits) -> http2::Builder<TokioExecutor> {
         .max_header_list_size(limits.head_bytes())
         .keep_alive_interval(limits.ping_interval)
         .keep_alive_timeout(limits.ping_timeout);
+    if front_proxy {
+        // Many users' resets arrive on it: none of them may end it. A client's own resets end its
+        // own connection, by the defaults.
+        builder
+            .max_pending_accept_reset_streams(FRONT_PROXY_RESETS)
+            .max_local_error_reset_streams(None);
+    }
     builder
 }
 
@@ -178,7 +195,6 @@ async fn drive<C: Graceful>(
         if idle.is_none() {
             leaving = true;
             if !http2 && !ending {
-                activity.leave();
                 timer.as_mut().reset(deadline(LAST_WORD));
                 continue;
             }

@@ -6,8 +6,8 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use arc_swap::ArcSwap;
@@ -80,6 +80,11 @@ impl Client {
         Self { tls: reloadable, last: ArcSwap::from_pointee(judged) }
     }
 
+    /// Whether it is a front proxy or a peer, as it was last judged.
+    pub(crate) fn is_front_proxy(&self) -> bool {
+        self.last.load().info.judgement().front_proxy
+    }
+
     /// Judged with the CAs in force, at `now`.
     fn info(&self, now: UnixTime) -> ConnectionInfo {
         let last = self.last.load();
@@ -103,15 +108,27 @@ impl Client {
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     started: AtomicUsize,
+    answered: AtomicUsize,
     in_flight: AtomicUsize,
     upgraded: AtomicBool,
-    leaving: AtomicBool,
+    /// HTTP/1.1: once this is cancelled, each response says that it is the last of its connection.
+    end: OnceLock<CancellationToken>,
 }
 
 impl Activity {
+    /// The connection speaks HTTP/1.1, and ends with `end`.
+    pub(crate) fn ends_with(&self, end: &CancellationToken) {
+        self.end.get_or_init(|| end.clone());
+    }
+
     /// Requests so far.
     pub(crate) fn started(&self) -> usize {
         self.started.load(Ordering::Acquire)
+    }
+
+    /// Requests whose response has begun.
+    pub(crate) fn answered(&self) -> usize {
+        self.answered.load(Ordering::Acquire)
     }
 
     /// Requests whose response has not ended.
@@ -128,16 +145,9 @@ impl Activity {
     pub(crate) fn upgraded(&self) -> bool {
         self.upgraded.load(Ordering::Acquire)
     }
-}
-
-impl Activity {
-    /// From now on each response says that it is the last of its connection.
-    pub(crate) fn leave(&self) {
-        self.leaving.store(true, Ordering::Release);
-    }
 
     fn leaves(&self) -> bool {
-        self.leaving.load(Ordering::Acquire)
+        self.end.get().is_some_and(CancellationToken::is_cancelled)
     }
 }
 
@@ -154,6 +164,11 @@ impl Guard {
     /// The request ends HTTP on this connection.
     pub(crate) fn upgrades(&self) {
         self.0.upgraded.store(true, Ordering::Release);
+    }
+
+    /// The response begins.
+    pub(crate) fn answers(&self) {
+        self.0.answered.fetch_add(1, Ordering::AcqRel);
     }
 }
 
@@ -192,6 +207,9 @@ where
             guard.upgrades();
         }
         let guard = this.guard.take();
+        if let Some(guard) = &guard {
+            guard.answers();
+        }
         if !upgrades && guard.as_ref().is_some_and(|guard| guard.0.leaves()) {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }

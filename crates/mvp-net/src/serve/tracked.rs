@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::request::Activity;
+use crate::connection_limit::Permit;
 
 /// All streams of a listener.
 pub(crate) struct Streams {
@@ -30,9 +31,14 @@ impl Streams {
         Self { open, cut }
     }
 
-    pub(crate) fn track<T>(&self, stream: T, activity: Arc<Activity>) -> Tracked<T> {
+    pub(crate) fn track<T>(
+        &self,
+        stream: T,
+        activity: Arc<Activity>,
+        permit: Permit,
+    ) -> Tracked<T> {
         let cut = Cut { token: self.cut.clone(), heard: None };
-        Tracked { stream, activity, cut, _open: self.open.token() }
+        Tracked { stream, activity, cut, _open: self.open.token(), _permit: permit }
     }
 
     /// Those that someone still has.
@@ -51,6 +57,8 @@ pub(crate) struct Tracked<T> {
     activity: Arc<Activity>,
     cut: Cut,
     _open: TaskTrackerToken,
+    /// Dropped after the stream, whose descriptor it stands for.
+    _permit: Permit,
 }
 
 struct Cut {

@@ -9,14 +9,19 @@
 )]
 
 mod certificates;
+mod connections;
 mod drain;
+mod end;
+mod frames;
 mod limits;
 mod pki;
 mod protocols;
 mod reload;
+mod resets;
 mod setup;
 mod sockets;
 mod support;
 mod takeover;
+mod targets;
 mod trust;
 mod tunnels;

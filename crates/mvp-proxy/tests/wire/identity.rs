@@ -1,11 +1,19 @@
 //! Who the caller is: the four rules, through the local server, a bare peer and a gateway peer.
 
+use std::convert::Infallible;
+
 use http::header::AUTHORIZATION;
-use http::{HeaderName, Method, StatusCode, Version};
-use mvp_proxy::identity::RemoteHeaders;
+use http::{HeaderName, Method, Request, Response, StatusCode, Version};
+use mvp_net::{ClientTrust, ConnectionInfo, UnixTime};
+use mvp_proxy::Body;
+use mvp_proxy::identity::{AuthenticateLayer, Identity, RemoteHeaders};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use tower::ServiceExt;
+use tower_layer::Layer;
 
 use crate::client::{BOTH, ask, get, with};
-use crate::pki::{Pair, cn, o, pki};
+use crate::pki::{PROXY_NAME, Pair, cn, o, pki};
 use crate::record::Recorded;
 use crate::world::{BARE, LOCAL, MVP, World};
 
@@ -256,4 +264,42 @@ async fn impersonation_is_for_the_server_to_judge() {
         assert_eq!(seen.all("x-remote-user"), ["alice"]);
         assert!(!seen.headers.contains_key(AUTHORIZATION));
     }
+}
+
+/// Where one CA signs users and proxies, the certificate of a peer also names a user.
+#[tokio::test]
+async fn the_certificate_of_a_peer_never_identifies_the_caller() {
+    let shared = &pki().clients;
+    let pair = shared.client(&[cn(PROXY_NAME), o("system:masters")]);
+    let ca = Some(shared.pem.as_bytes());
+    let trust = ClientTrust::new(ca, ca, vec![PROXY_NAME.to_owned()]).unwrap();
+    let chain = vec![CertificateDer::from_pem_slice(pair.certificate.as_bytes()).unwrap()];
+    let judgement = trust.judge(&chain, UnixTime::now());
+    assert!(judgement.front_proxy && judgement.user.is_some(), "{judgement:?}");
+    let connection = ConnectionInfo::new(([127, 0, 0, 1], 1).into(), chain, judgement);
+
+    let identity_of = async |headers: &[(&'static str, &'static str)]| {
+        let mut request = get(LOCAL);
+        for (name, value) in headers {
+            request = with(request, name, value);
+        }
+        request.extensions_mut().insert(connection.clone());
+        let seen = std::sync::Mutex::new(None);
+        let inner = tower::service_fn(|request: Request<_>| {
+            *seen.lock().unwrap() = request.extensions().get::<Identity>().cloned();
+            std::future::ready(Ok::<_, Infallible>(Response::new(Body::empty())))
+        });
+        AuthenticateLayer::default().layer(inner).oneshot(request).await.unwrap();
+        seen.into_inner().unwrap().unwrap()
+    };
+    let peer = ("x-kubernetes-peer-proxied", "true");
+    assert!(matches!(identity_of(&[peer]).await, Identity::Anonymous));
+    let token = ("authorization", "Bearer of-carol");
+    assert!(matches!(identity_of(&[peer, token]).await, Identity::Token));
+    // As kube-apiserver: a front proxy that names nobody is the user of its certificate.
+    assert!(matches!(identity_of(&[]).await, Identity::User(_)));
+    let Identity::User(user) = identity_of(&[peer, ("x-remote-user", "bob")]).await else {
+        panic!("a peer names the user");
+    };
+    assert_eq!(user.name.as_ref().unwrap(), "bob");
 }

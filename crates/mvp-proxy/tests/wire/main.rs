@@ -26,6 +26,7 @@ mod blame;
 mod bodies;
 mod choice;
 mod discovery;
+mod door;
 mod doubt;
 mod extensions;
 mod failover;

@@ -1,0 +1,248 @@
+//! How many connections clients may have open. Entry: [`ConnectionLimit`].
+//!
+//! A connection counts from accept to the end of its stream, also after an upgrade. Where there is
+//! no room, the oldest connection that never had a request is cut: whoever only opens connections
+//! takes nothing from those who use theirs.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use crate::serve::Activity;
+
+/// A connection may be cut to make room only after it had this long to send a request.
+const LEAST_AGE: Duration = Duration::from_secs(1);
+
+/// A bound on open client connections, and counters of what it did. Clones share both: give the
+/// same one to all listeners of a process.
+///
+/// The default has no bound.
+#[derive(Clone, Debug)]
+pub struct ConnectionLimit {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    total: usize,
+    per_address: Option<usize>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    opened: u64,
+    open: usize,
+    refused: u64,
+    evicted: u64,
+    addresses: HashMap<IpAddr, usize>,
+    /// By age, the oldest first. Those that had a request since are removed when they are met.
+    unused: BTreeMap<u64, Unused>,
+}
+
+/// A connection that had no request when it was last looked at.
+#[derive(Debug)]
+struct Unused {
+    since: Instant,
+    activity: Arc<Activity>,
+    /// None until its task has started.
+    task: Option<AbortHandle>,
+}
+
+impl ConnectionLimit {
+    /// At most `total` open connections, and at most `per_address` from one IP address.
+    ///
+    /// Over the total, the oldest connection that never had a request and is older than a second is
+    /// cut; if there is none, the new connection is closed at once. Over the bound of its address, a
+    /// new connection is closed at once.
+    pub fn new(total: usize, per_address: Option<usize>) -> Self {
+        let shared = Shared { total, per_address, state: Mutex::default() };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Connections that are open.
+    pub fn open(&self) -> usize {
+        self.shared.state().open
+    }
+
+    /// Connections that were closed at once.
+    pub fn refused(&self) -> u64 {
+        self.shared.state().refused
+    }
+
+    /// Connections that were cut to make room for others.
+    pub fn evicted(&self) -> u64 {
+        self.shared.state().evicted
+    }
+
+    /// A new connection from this address; nothing if there is no room for it.
+    pub(crate) fn admit(&self, address: IpAddr, activity: &Arc<Activity>) -> Option<Permit> {
+        let address = address.to_canonical();
+        let Shared { total, per_address, .. } = *self.shared;
+        let state = &mut *self.shared.state();
+        let from_address = state.addresses.get(&address).copied().unwrap_or_default();
+        let fits = per_address.is_none_or(|bound| from_address < bound)
+            && (state.open < total || state.evict());
+        if !fits {
+            state.refused += 1;
+            return None;
+        }
+        state.open += 1;
+        state.opened += 1;
+        let number = state.opened;
+        if per_address.is_some() {
+            state.addresses.insert(address, from_address + 1);
+        }
+        let activity = Arc::clone(activity);
+        state.unused.insert(number, Unused { since: Instant::now(), activity, task: None });
+        Some(Permit { shared: Arc::clone(&self.shared), number, address })
+    }
+
+    /// The task that serves the connection of this number.
+    pub(crate) fn is_served_by(&self, number: u64, task: AbortHandle) {
+        // It may have ended already.
+        if let Some(unused) = self.shared.state().unused.get_mut(&number) {
+            unused.task = Some(task);
+        }
+    }
+
+    /// Makes room for up to `number` descriptors. Whether there was anything to cut.
+    pub(crate) fn make_room(&self, number: usize) -> bool {
+        let state = &mut *self.shared.state();
+        (0..number).take_while(|_| state.evict()).count() > 0
+    }
+}
+
+impl Default for ConnectionLimit {
+    fn default() -> Self {
+        Self::new(usize::MAX, None)
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Cuts the oldest connection that never had a request. It still counts as open until its
+    /// stream is gone.
+    fn evict(&mut self) -> bool {
+        while let Some(oldest) = self.unused.first_entry() {
+            let unused = oldest.get();
+            if unused.activity.started() > 0 {
+                oldest.remove();
+                continue;
+            }
+            if unused.since.elapsed() < LEAST_AGE {
+                return false;
+            }
+            let Some(task) = &unused.task else {
+                return false;
+            };
+            task.abort();
+            oldest.remove();
+            self.evicted += 1;
+            return true;
+        }
+        false
+    }
+}
+
+/// Room for one connection, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    shared: Arc<Shared>,
+    number: u64,
+    address: IpAddr,
+}
+
+impl Permit {
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let state = &mut *self.shared.state();
+        state.open = state.open.saturating_sub(1);
+        state.unused.remove(&self.number);
+        if let Some(count) = state.addresses.get_mut(&self.address) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                state.addresses.remove(&self.address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::serve::Guard;
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    /// A connection that lasts until it is cut.
+    fn open(limit: &ConnectionLimit, activity: &Arc<Activity>) -> bool {
+        let Some(permit) = limit.admit(HERE, activity) else {
+            return false;
+        };
+        let number = permit.number();
+        let task = tokio::spawn(async move {
+            std::future::pending::<()>().await;
+            drop(permit);
+        });
+        limit.is_served_by(number, task.abort_handle());
+        true
+    }
+
+    async fn has_open(limit: &ConnectionLimit, number: usize) {
+        while limit.open() != number {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_oldest_unused_connection_makes_room() {
+        let limit = ConnectionLimit::new(3, None);
+        let [used, unused, young]: [Arc<Activity>; 3] = Default::default();
+        assert!(open(&limit, &used));
+        assert!(open(&limit, &unused));
+        tokio::time::advance(LEAST_AGE).await;
+        drop(Guard::new(Arc::clone(&used)));
+        assert!(open(&limit, &young));
+
+        assert!(open(&limit, &young), "in the place of the unused one");
+        has_open(&limit, 3).await;
+        assert_eq!((limit.refused(), limit.evicted()), (0, 1));
+        assert!(!open(&limit, &young), "the others are used or young");
+        assert_eq!((limit.open(), limit.refused(), limit.evicted()), (3, 1, 1));
+        tokio::time::advance(LEAST_AGE).await;
+        assert!(limit.make_room(5));
+        has_open(&limit, 1).await;
+        assert!(!limit.make_room(5), "what had a request is never cut");
+        assert_eq!(limit.evicted(), 3);
+    }
+
+    #[tokio::test]
+    async fn an_address_has_a_bound_of_its_own() {
+        let limit = ConnectionLimit::new(usize::MAX, Some(2));
+        let activity = Arc::default();
+        let mapped = "::ffff:127.0.0.1".parse().unwrap();
+        let first = limit.admit(HERE, &activity).unwrap();
+        let _second = limit.admit(mapped, &activity).unwrap();
+        assert!(limit.admit(HERE, &activity).is_none());
+        let _other = limit.admit("127.0.0.2".parse().unwrap(), &activity).unwrap();
+        assert_eq!((limit.open(), limit.refused()), (3, 1));
+        drop(first);
+        assert!(limit.admit(HERE, &activity).is_some());
+        assert_eq!(limit.shared.state().addresses.len(), 2);
+    }
+}

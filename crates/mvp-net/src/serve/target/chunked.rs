@@ -1,0 +1,75 @@
+//! Where a chunked body ends (RFC 9112, section 7.1), as hyper reads it. Entry: [`Chunked::follow`].
+
+use super::Lost;
+
+/// A place in a chunked body.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) enum Chunked {
+    /// Before the size of a chunk.
+    #[default]
+    Start,
+    Size(u64),
+    /// In white space after the size.
+    Space(u64),
+    Extension(u64),
+    SizeLf(u64),
+    Data(u64),
+    DataCr,
+    DataLf,
+    /// At the start of a line after the last chunk.
+    LineStart,
+    Trailer,
+    TrailerLf,
+    EndLf,
+    Over,
+}
+
+impl Chunked {
+    pub(super) fn is_over(self) -> bool {
+        matches!(self, Self::Over)
+    }
+
+    /// Goes on by one byte, or by all bytes of a chunk: where that is, and how many they were.
+    pub(super) fn follow(self, bytes: &[u8]) -> Result<(Self, usize), Lost> {
+        if let Self::Data(left) = self {
+            let length = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+            let left = left - length as u64;
+            return Ok((if left == 0 { Self::DataCr } else { Self::Data(left) }, length));
+        }
+        match bytes.first() {
+            Some(byte) => self.byte(*byte).map(|next| (next, 1)),
+            None => Ok((self, 0)),
+        }
+    }
+
+    fn byte(self, byte: u8) -> Result<Self, Lost> {
+        let digit = char::from(byte).to_digit(16).map(u64::from);
+        let next = match (self, byte) {
+            (Self::Start, _) => Self::Size(digit.ok_or(MALFORMED)?),
+            (Self::Size(size) | Self::Space(size), b' ' | b'\t') => Self::Space(size),
+            (Self::Size(size) | Self::Space(size), b';') => Self::Extension(size),
+            (Self::Size(size) | Self::Space(size) | Self::Extension(size), b'\r') => {
+                Self::SizeLf(size)
+            }
+            (Self::Size(size), _) => {
+                let size = size.checked_mul(16).zip(digit);
+                let size = size.and_then(|(size, digit)| size.checked_add(digit));
+                Self::Size(size.ok_or(MALFORMED)?)
+            }
+            (Self::Extension(_), b'\n') => return Err(MALFORMED),
+            (Self::Extension(size), _) => Self::Extension(size),
+            (Self::SizeLf(0) | Self::TrailerLf, b'\n') => Self::LineStart,
+            (Self::SizeLf(size), b'\n') => Self::Data(size),
+            (Self::DataCr, b'\r') => Self::DataLf,
+            (Self::DataLf, b'\n') => Self::Start,
+            (Self::LineStart, b'\r') => Self::EndLf,
+            (Self::Trailer, b'\r') => Self::TrailerLf,
+            (Self::LineStart | Self::Trailer, _) => Self::Trailer,
+            (Self::EndLf, b'\n') => Self::Over,
+            _ => return Err(MALFORMED),
+        };
+        Ok(next)
+    }
+}
+
+const MALFORMED: Lost = Lost("a chunked body is malformed");

@@ -1,0 +1,313 @@
+//! Header blocks (RFC 7541), as far as one must read them to find the value of `:path`. Entry:
+//! [`Decoder::follow`].
+//!
+//! What h2 accepts must be read here as h2 reads it, above all which entry of the dynamic table an
+//! index means: otherwise a `:path` could be taken for another header. Where h2 ends the connection
+//! it does not matter what is read here.
+
+use std::collections::VecDeque;
+
+use super::Lost;
+use super::huffman::{self, PATH};
+
+/// What h2 allows: the setting's default, which the listener does not change.
+const GREATEST_TABLE: u32 = 4096;
+/// What an entry costs beside its name and value.
+const ENTRY_OVERHEAD: u32 = 32;
+/// Of a `Field` whose name is not a beginning of `:path`.
+const OTHER: u8 = u8::MAX;
+
+/// The lengths of the names in the static table, from index 1 on.
+const STATIC_NAMES: [u8; 61] = [
+    10, 7, 7, 5, 5, 7, 7, 7, 7, 7, 7, 7, 7, 7, 14, 15, 15, 13, 6, 27, 3, 5, 13, 13, 19, 16, 16, 14,
+    16, 13, 12, 6, 4, 4, 6, 7, 4, 4, 8, 17, 13, 8, 19, 13, 4, 8, 12, 18, 19, 5, 7, 7, 11, 6, 10,
+    25, 17, 10, 4, 3, 16,
+];
+const STATIC_PATHS: [u32; 2] = [4, 5];
+
+/// Follows the header blocks of a connection, in pieces of any size.
+#[derive(Debug, Default)]
+pub(super) struct Decoder {
+    table: Table,
+    state: State,
+    field: Field,
+    huffman: huffman::Decoder,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+enum State {
+    /// At the first byte of a field, or of a change of the table's size.
+    #[default]
+    Start,
+    /// Within an integer that does not fit its first byte.
+    Integer { of: Integer, value: u32, shift: u32 },
+    /// At the length of a string.
+    Length(Part),
+    /// Within a string, with this many bytes to come.
+    Text { part: Part, huffman: bool, left: u32 },
+}
+
+/// What an integer says.
+#[derive(Debug, Clone, Copy)]
+enum Integer {
+    Indexed,
+    Name { indexing: bool },
+    TableSize,
+    Length { part: Part, huffman: bool },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Name,
+    Value,
+}
+
+/// The literal field that is being read.
+#[derive(Debug, Default, Clone, Copy)]
+struct Field {
+    /// Whether it becomes an entry of the dynamic table.
+    indexing: bool,
+    name_length: u32,
+    value_length: u32,
+    /// How much of `:path` its name is so far, or `OTHER`.
+    matched: u8,
+}
+
+impl Field {
+    fn is_path(self) -> bool {
+        usize::from(self.matched) == PATH.len()
+    }
+
+    /// One more byte of the name, which is at this place of `:path`, from 1 on.
+    fn name_goes_on(&mut self, place: u8) {
+        let expected = self.matched.checked_add(1);
+        self.matched = if expected == Some(place) { place } else { OTHER };
+    }
+}
+
+impl Decoder {
+    /// The next bytes of a header block. A `#` in the value of `:path` becomes a `>`.
+    pub(super) fn follow(&mut self, mut bytes: &mut [u8]) -> Result<(), Lost> {
+        while let Some(&first) = bytes.first() {
+            let read = match self.state {
+                State::Start => {
+                    self.start(first)?;
+                    1
+                }
+                State::Integer { of, value, shift } => {
+                    self.integer(of, value, shift, first)?;
+                    1
+                }
+                State::Length(part) => {
+                    let huffman = first & 0x80 != 0;
+                    self.prefix(Integer::Length { part, huffman }, first, 7)?;
+                    1
+                }
+                State::Text { part, huffman, left } => {
+                    let length = bytes.len().min(left as usize);
+                    let text = bytes.get_mut(..length).unwrap_or_default();
+                    self.text(part, huffman, text)?;
+                    let left = left - length as u32;
+                    self.state = State::Text { part, huffman, left };
+                    if left == 0 {
+                        self.text_ends(part, huffman)?;
+                    }
+                    length
+                }
+            };
+            bytes = bytes.get_mut(read..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// The header block ends here.
+    pub(super) fn end(&self) -> Result<(), Lost> {
+        match self.state {
+            State::Start => Ok(()),
+            _ => Err(Lost("a header block ends within a field")),
+        }
+    }
+
+    fn start(&mut self, first: u8) -> Result<(), Lost> {
+        match first {
+            0x80.. => self.prefix(Integer::Indexed, first, 7),
+            0x40.. => self.prefix(Integer::Name { indexing: true }, first, 6),
+            0x20.. => self.prefix(Integer::TableSize, first, 5),
+            _ => self.prefix(Integer::Name { indexing: false }, first, 4),
+        }
+    }
+
+    /// The first byte of an integer, of which the last `bits` count.
+    fn prefix(&mut self, of: Integer, first: u8, bits: u8) -> Result<(), Lost> {
+        let greatest = (1 << bits) - 1;
+        let value = first & greatest;
+        if value < greatest {
+            return self.integer_ends(of, value.into());
+        }
+        self.state = State::Integer { of, value: value.into(), shift: 0 };
+        Ok(())
+    }
+
+    fn integer(&mut self, of: Integer, value: u32, shift: u32, byte: u8) -> Result<(), Lost> {
+        // As in h2: at most four bytes after the first, so that 32 bits are enough.
+        let value = value + (u32::from(byte & 0x7f) << shift);
+        if byte & 0x80 == 0 {
+            return self.integer_ends(of, value);
+        }
+        if shift == 21 {
+            return Err(Lost("an integer in a header block is too large"));
+        }
+        self.state = State::Integer { of, value, shift: shift + 7 };
+        Ok(())
+    }
+
+    fn integer_ends(&mut self, of: Integer, value: u32) -> Result<(), Lost> {
+        self.state = match of {
+            Integer::Indexed => {
+                // Its value came past as a literal before.
+                self.table.name(value)?;
+                State::Start
+            }
+            Integer::TableSize => {
+                self.table.resize(value)?;
+                State::Start
+            }
+            Integer::Name { indexing } => {
+                self.field = Field { indexing, ..Field::default() };
+                if value == 0 {
+                    State::Length(Part::Name)
+                } else {
+                    let (length, is_path) = self.table.name(value)?;
+                    self.field.name_length = length;
+                    self.field.matched = if is_path { PATH.len() as u8 } else { OTHER };
+                    State::Length(Part::Value)
+                }
+            }
+            Integer::Length { part, huffman } => {
+                self.state = State::Text { part, huffman, left: value };
+                if value == 0 {
+                    return self.text_ends(part, huffman);
+                }
+                return Ok(());
+            }
+        };
+        Ok(())
+    }
+
+    /// Bytes of a string.
+    fn text(&mut self, part: Part, huffman: bool, bytes: &mut [u8]) -> Result<(), Lost> {
+        let field = &mut self.field;
+        if part == Part::Name {
+            let mut length = bytes.len();
+            if huffman {
+                length = self.huffman.places(bytes, |place| field.name_goes_on(place))?;
+            } else {
+                for byte in bytes {
+                    let place = PATH.iter().position(|of_path| of_path == byte);
+                    field.name_goes_on(place.map_or(0, |place| place as u8 + 1));
+                }
+            }
+            field.name_length = field.name_length.saturating_add(length as u32);
+            return Ok(());
+        }
+        let length = match (huffman, field.is_path()) {
+            // Neither its bytes nor its length matter.
+            (_, false) if !field.indexing => 0,
+            (true, true) => self.huffman.replace(bytes)?,
+            (true, false) => self.huffman.count(bytes)?,
+            (false, is_path) => {
+                if is_path {
+                    bytes.iter_mut().filter(|byte| **byte == b'#').for_each(|byte| *byte = b'>');
+                }
+                bytes.len()
+            }
+        };
+        field.value_length = field.value_length.saturating_add(length as u32);
+        Ok(())
+    }
+
+    fn text_ends(&mut self, part: Part, huffman: bool) -> Result<(), Lost> {
+        if huffman {
+            self.huffman.end()?;
+        }
+        let field = self.field;
+        if part == Part::Name {
+            // h2 takes an empty name for one that is not all there yet, and loses its place.
+            if field.name_length == 0 {
+                return Err(Lost("the name of a header is empty"));
+            }
+            self.state = State::Length(Part::Value);
+            return Ok(());
+        }
+        if field.indexing {
+            self.table.insert(field);
+        }
+        self.state = State::Start;
+        Ok(())
+    }
+}
+
+/// The dynamic table, of which only sizes are kept, and which names are `:path`.
+#[derive(Debug)]
+struct Table {
+    /// The newest first.
+    entries: VecDeque<Entry>,
+    size: u32,
+    max_size: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    size: u16,
+    name_length: u16,
+    is_path: bool,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self { entries: VecDeque::new(), size: 0, max_size: GREATEST_TABLE }
+    }
+}
+
+impl Table {
+    /// The length of the name at this index, and whether it is `:path`.
+    fn name(&self, index: u32) -> Result<(u32, bool), Lost> {
+        let invalid = Lost("a header block has an index of nothing");
+        let index_from_0 = index.checked_sub(1).ok_or(invalid)? as usize;
+        if let Some(length) = STATIC_NAMES.get(index_from_0) {
+            return Ok((u32::from(*length), STATIC_PATHS.contains(&index)));
+        }
+        let entry = self.entries.get(index_from_0 - STATIC_NAMES.len()).ok_or(invalid)?;
+        Ok((entry.name_length.into(), entry.is_path))
+    }
+
+    fn resize(&mut self, size: u32) -> Result<(), Lost> {
+        if size > GREATEST_TABLE {
+            return Err(Lost("the table of headers is larger than allowed"));
+        }
+        self.max_size = size;
+        self.make_room(0);
+        Ok(())
+    }
+
+    fn insert(&mut self, field: Field) {
+        let length = field.name_length.saturating_add(field.value_length);
+        let size = length.saturating_add(ENTRY_OVERHEAD);
+        self.make_room(size);
+        // What is larger than the whole table only empties it. What fits is below 2^16.
+        if size <= self.max_size {
+            self.size += size;
+            let (size, name_length) = (size as u16, field.name_length as u16);
+            self.entries.push_front(Entry { size, name_length, is_path: field.is_path() });
+        }
+    }
+
+    fn make_room(&mut self, size: u32) {
+        while self.size.saturating_add(size) > self.max_size {
+            match self.entries.pop_back() {
+                Some(oldest) => self.size -= u32::from(oldest.size),
+                None => return,
+            }
+        }
+    }
+}

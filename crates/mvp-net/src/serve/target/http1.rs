@@ -1,0 +1,317 @@
+//! The requests of an HTTP/1.1 connection (RFC 9112), of which only heads are looked at. Entry:
+//! [`Follower::follow`].
+//!
+//! Where a head begins depends on the length of the body before it, so what hyper accepts must be
+//! read here as hyper reads it. Requests that others may read in another way are refused: more
+//! than one length, a length beside a transfer coding, any transfer coding but `chunked`.
+
+use super::super::request::Activity;
+use super::Lost;
+use super::chunked::Chunked;
+
+/// A byte that hyper refuses anywhere in a head.
+const REFUSED: u8 = 0;
+const VERSION: &[u8] = b"HTTP/1.";
+const CONNECT: &[u8] = b"CONNECT";
+const CHUNKED: &[u8] = b"chunked";
+
+/// Follows the bytes of a client.
+#[derive(Debug, Default)]
+pub(super) struct Follower {
+    state: State,
+    request: Request,
+    /// How many heads came.
+    heads: usize,
+}
+
+/// What of a request says where it ends.
+#[derive(Debug, Default, Clone, Copy)]
+struct Request {
+    http11: bool,
+    length: Option<u64>,
+    chunked: bool,
+    /// It asks to end HTTP on this connection.
+    upgrade: bool,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+enum State {
+    /// Before the request line, where empty lines are passed over.
+    #[default]
+    Start,
+    StartLf,
+    /// How much of `CONNECT` it is so far; none if it is another method.
+    Method(Option<u8>),
+    Target,
+    /// How much of it is here.
+    Version(u8),
+    VersionEnd,
+    /// Before the end of a line.
+    Lf,
+    LineStart,
+    /// Which name it may be, and how much of it is here.
+    Name(Known, u8),
+    /// The value of any other header.
+    Value,
+    Length(Length),
+    Coding(Coding),
+    /// Before the end of the head.
+    EndLf,
+    Body(u64),
+    Chunked(Chunked),
+    /// After a request for an upgrade, of which it is not known whether it is granted.
+    Upgrade,
+    /// No longer HTTP.
+    Tunnel,
+    /// hyper was given a byte that it refuses.
+    Refused,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    ContentLength,
+    TransferEncoding,
+    Upgrade,
+    Other,
+}
+
+impl Known {
+    fn beginning_with(byte: u8) -> Self {
+        match byte.to_ascii_lowercase() {
+            b'c' => Self::ContentLength,
+            b't' => Self::TransferEncoding,
+            b'u' => Self::Upgrade,
+            _ => Self::Other,
+        }
+    }
+
+    fn name(self) -> &'static [u8] {
+        match self {
+            Self::ContentLength => b"content-length",
+            Self::TransferEncoding => b"transfer-encoding",
+            Self::Upgrade => b"upgrade",
+            Self::Other => b"",
+        }
+    }
+}
+
+/// The value of `Content-Length`.
+#[derive(Debug, Clone, Copy)]
+enum Length {
+    Before,
+    Digits(u64),
+    After(u64),
+}
+
+/// The value of `Transfer-Encoding`.
+#[derive(Debug, Clone, Copy)]
+enum Coding {
+    Before,
+    /// How much of `chunked` is here.
+    Word(u8),
+    After,
+}
+
+/// The byte is not as it must be here.
+struct Malformed;
+
+impl Follower {
+    /// The next bytes of the client. From a `#` in a request target on, they become bytes that
+    /// hyper answers with 400; likewise from anything else on that cannot be followed.
+    pub(super) fn follow(&mut self, bytes: &mut [u8], activity: &Activity) -> Result<(), Lost> {
+        let mut at = 0;
+        while let Some(rest) = bytes.get_mut(at..)
+            && let Some(&first) = rest.first()
+        {
+            at += match self.state {
+                State::Tunnel => return Ok(()),
+                State::Refused => {
+                    rest.fill(REFUSED);
+                    return Ok(());
+                }
+                State::Body(left) => {
+                    let length = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
+                    self.body(left - length as u64);
+                    length
+                }
+                State::Chunked(chunked) => {
+                    let (chunked, length) = chunked.follow(rest)?;
+                    self.state = State::Chunked(chunked);
+                    if chunked.is_over() {
+                        self.request_ends();
+                    }
+                    length
+                }
+                State::Upgrade => {
+                    self.after_upgrade(activity)?;
+                    0
+                }
+                State::Value => match rest.iter().position(|byte| *byte == b'\n') {
+                    Some(end) => {
+                        self.state = State::LineStart;
+                        end + 1
+                    }
+                    None => rest.len(),
+                },
+                _ => {
+                    if let Err(Malformed) = self.head(first) {
+                        // This byte, and with the next turn all after it.
+                        self.state = State::Refused;
+                        continue;
+                    }
+                    1
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// A byte of a head.
+    fn head(&mut self, byte: u8) -> Result<(), Malformed> {
+        self.state = match (self.state, byte) {
+            (State::Start, b'\n') | (State::StartLf, b'\n') => State::Start,
+            (State::Start, b'\r') => State::StartLf,
+            (State::Start, _) => {
+                self.request = Request::default();
+                State::Method(advance(CONNECT, 0, byte))
+            }
+            (State::Method(matched), b' ') => {
+                self.request.upgrade = matched == Some(CONNECT.len() as u8);
+                State::Target
+            }
+            (State::Method(matched), b'!'..=b'~') => {
+                State::Method(matched.and_then(|matched| advance(CONNECT, matched, byte)))
+            }
+            (State::Target, b' ') => State::Version(0),
+            (State::Target, b'#' | ..=b' ' | 0x7f) => return Err(Malformed),
+            (State::Target, _) => State::Target,
+            (State::Version(have), b'0' | b'1') if usize::from(have) == VERSION.len() => {
+                self.request.http11 = byte == b'1';
+                State::VersionEnd
+            }
+            (State::Version(have), _) if VERSION.get(usize::from(have)) == Some(&byte) => {
+                State::Version(have + 1)
+            }
+            (State::VersionEnd, b'\r') => State::Lf,
+            (State::VersionEnd | State::Lf, b'\n') => State::LineStart,
+            (State::LineStart, b'\r') => State::EndLf,
+            (State::LineStart | State::EndLf, b'\n') => return self.head_ends(),
+            (State::LineStart, b'!'..=b'~') if byte != b':' => {
+                self.name(Known::beginning_with(byte), 0, byte)
+            }
+            (State::Name(known, have), b':') => self.named(known, have)?,
+            (State::Name(known, have), b'!'..=b'~') => self.name(known, have, byte),
+            (State::Length(length), _) => self.length(length, byte)?,
+            (State::Coding(coding), _) => Self::coding(coding, byte)?,
+            _ => return Err(Malformed),
+        };
+        Ok(())
+    }
+
+    fn name(&self, known: Known, have: u8, byte: u8) -> State {
+        match advance(known.name(), have, byte.to_ascii_lowercase()) {
+            Some(have) => State::Name(known, have),
+            None => State::Name(Known::Other, 0),
+        }
+    }
+
+    /// The name of a header ends.
+    fn named(&mut self, known: Known, have: u8) -> Result<State, Malformed> {
+        let request = &mut self.request;
+        let whole = usize::from(have) == known.name().len();
+        match known {
+            Known::ContentLength if whole => match (request.length, request.chunked) {
+                (None, false) => Ok(State::Length(Length::Before)),
+                _ => Err(Malformed),
+            },
+            Known::TransferEncoding if whole => {
+                if request.chunked || request.length.is_some() || !request.http11 {
+                    return Err(Malformed);
+                }
+                request.chunked = true;
+                Ok(State::Coding(Coding::Before))
+            }
+            Known::Upgrade if whole => {
+                request.upgrade |= request.http11;
+                Ok(State::Value)
+            }
+            _ => Ok(State::Value),
+        }
+    }
+
+    fn length(&mut self, length: Length, byte: u8) -> Result<State, Malformed> {
+        let digit = || u64::from(byte - b'0');
+        let next = match (length, byte) {
+            (Length::Before, b' ' | b'\t') => Length::Before,
+            (Length::Before, b'0'..=b'9') => Length::Digits(digit()),
+            (Length::Digits(value), b'0'..=b'9') => {
+                let value = value.checked_mul(10).and_then(|value| value.checked_add(digit()));
+                Length::Digits(value.ok_or(Malformed)?)
+            }
+            (Length::Digits(value) | Length::After(value), b' ' | b'\t') => Length::After(value),
+            (Length::Digits(value) | Length::After(value), b'\r' | b'\n') => {
+                self.request.length = Some(value);
+                return Ok(if byte == b'\n' { State::LineStart } else { State::Lf });
+            }
+            _ => return Err(Malformed),
+        };
+        Ok(State::Length(next))
+    }
+
+    fn coding(coding: Coding, byte: u8) -> Result<State, Malformed> {
+        let whole = CHUNKED.len() as u8;
+        let next = match (coding, byte) {
+            (Coding::Before, b' ' | b'\t') => Coding::Before,
+            (Coding::Word(have), b' ' | b'\t') if have == whole => Coding::After,
+            (Coding::After, b' ' | b'\t') => Coding::After,
+            (Coding::Word(have), b'\r' | b'\n') if have != whole => return Err(Malformed),
+            (Coding::Word(_) | Coding::After, b'\r') => return Ok(State::Lf),
+            (Coding::Word(_) | Coding::After, b'\n') => return Ok(State::LineStart),
+            (Coding::Before | Coding::Word(_), _) => {
+                let have = if let Coding::Word(have) = coding { have } else { 0 };
+                Coding::Word(advance(CHUNKED, have, byte.to_ascii_lowercase()).ok_or(Malformed)?)
+            }
+            _ => return Err(Malformed),
+        };
+        Ok(State::Coding(next))
+    }
+
+    fn head_ends(&mut self) -> Result<(), Malformed> {
+        self.heads += 1;
+        if self.request.chunked {
+            self.state = State::Chunked(Chunked::default());
+        } else {
+            self.body(self.request.length.unwrap_or_default());
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, left: u64) {
+        self.state = State::Body(left);
+        if left == 0 {
+            self.request_ends();
+        }
+    }
+
+    fn request_ends(&mut self) {
+        self.state = if self.request.upgrade { State::Upgrade } else { State::Start };
+    }
+
+    /// More bytes came after a request for an upgrade.
+    fn after_upgrade(&mut self, activity: &Activity) -> Result<(), Lost> {
+        if activity.upgraded() {
+            self.state = State::Tunnel;
+        } else if activity.answered() >= self.heads {
+            self.state = State::Start;
+        } else {
+            // They may be of the tunnel or of a request. No client sends any before the answer.
+            return Err(Lost("data after a request for an upgrade, before its answer"));
+        }
+        Ok(())
+    }
+}
+
+/// How much of `word` is here with this byte; none if it is another word.
+fn advance(word: &[u8], have: u8, byte: u8) -> Option<u8> {
+    (word.get(usize::from(have)) == Some(&byte)).then_some(have + 1)
+}

@@ -1,0 +1,37 @@
+//! Many resets: on a client's own connection they end it, on a front proxy's they do not.
+
+use mvp_net::Limits;
+
+use crate::frames::{GET_ROOT, GOAWAY, HEADERS, RST_STREAM, RawHttp2, frame, headers};
+use crate::pki::cn;
+use crate::support::Gateway;
+
+const CANCEL: [u8; 4] = [0, 0, 0, 8];
+
+/// 200 requests in one write, each reset at once, then one that is not: what answers it.
+async fn after_resets(connection: &mut RawHttp2) -> u8 {
+    let mut bytes = Vec::new();
+    for stream in (1..400).step_by(2) {
+        bytes.extend(headers(stream, &GET_ROOT));
+        bytes.extend(frame(RST_STREAM, 0, stream, &CANCEL));
+    }
+    bytes.extend(headers(401, &GET_ROOT));
+    connection.send(&bytes).await;
+    connection.answer(401).await.unwrap().kind
+}
+
+#[tokio::test]
+async fn a_front_proxy_may_pass_on_the_resets_of_many_users() {
+    let gateway = Gateway::start(Limits::default());
+    let proxy = gateway.authorities.front_proxies.client(&[cn("front-proxy-client")]);
+    let mut connection = RawHttp2::connect(&gateway, Some(&proxy)).await;
+    assert_eq!(after_resets(&mut connection).await, HEADERS);
+}
+
+#[tokio::test]
+async fn a_client_that_resets_rapidly_loses_its_own_connection() {
+    let gateway = Gateway::start(Limits::default());
+    let mut connection = RawHttp2::connect(&gateway, None).await;
+    assert_eq!(after_resets(&mut connection).await, GOAWAY);
+    gateway.info_of(None).await;
+}
