@@ -51,19 +51,12 @@ impl Door {
         connection: Option<&ConnectionInfo>,
         request: &Request<B>,
         head_bytes: usize,
-    ) -> Result<Option<LargeHead>, Response<Body>> {
-        if let Err(why) = well_formed(request) {
-            tracing::debug!(why, "malformed request refused");
-            return Err(status::bad_request(why));
-        }
+    ) -> Result<Option<LargeHead>, Refusal> {
+        well_formed(request).map_err(Refusal::Malformed)?;
         let allowance = if is_front_proxy(connection) { FRONT_PROXY_ALLOWANCE } else { 0 };
         let limit = self.max_head_bytes.saturating_add(allowance);
         if head_bytes > limit {
-            tracing::debug!(head_bytes, limit, "large head refused");
-            let message = format!(
-                "the request line and headers have {head_bytes} bytes, the limit is {limit}"
-            );
-            return Err(status::head_too_large(&message));
+            return Err(Refusal::HeadTooLarge { bytes: head_bytes, limit });
         }
         Ok((head_bytes > LARGE).then_some(LargeHead))
     }
@@ -74,6 +67,45 @@ impl Door {
         let ended = connection
             .filter(|connection| connection.http2() && !connection.judgement().front_proxy);
         End { always: ended.is_some() && self.goaway.hits(), connection: ended.cloned() }
+    }
+}
+
+/// Why a request goes no further than the door.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Refusal {
+    /// 400
+    Malformed(&'static str),
+    /// 431
+    HeadTooLarge {
+        /// The size of the head.
+        bytes: usize,
+        /// The largest size that is allowed.
+        limit: usize,
+    },
+    /// 401
+    Unauthorized(&'static str),
+}
+
+impl Refusal {
+    /// The answer to the request.
+    pub(crate) fn response(self) -> Response<Body> {
+        match self {
+            Refusal::Malformed(why) => {
+                tracing::debug!(why, "malformed request refused");
+                status::bad_request(why)
+            }
+            Refusal::HeadTooLarge { bytes, limit } => {
+                tracing::debug!(bytes, limit, "large head refused");
+                let message = format!(
+                    "the request line and headers have {bytes} bytes, the limit is {limit}"
+                );
+                status::head_too_large(&message)
+            }
+            Refusal::Unauthorized(why) => {
+                tracing::debug!(why, "caller not authenticated");
+                status::unauthorized()
+            }
+        }
     }
 }
 
@@ -186,13 +218,8 @@ pub(crate) struct Chance(u64);
 
 impl Chance {
     /// From 0, never, to 1, always.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss,
-        reason = "a float outside the range, or none, becomes the nearest end of it"
-    )]
     pub(crate) fn new(chance: f64) -> Chance {
+        // A float beyond the range becomes the nearest end of it, NaN becomes 0.
         Chance((chance * u64::MAX as f64) as u64)
     }
 

@@ -19,8 +19,7 @@ use tower_service::Service;
 
 use crate::body::Body;
 use crate::data::{asks_for_websocket, items, remove_named_by_connection};
-use crate::door::{self, Door, Head};
-use crate::status;
+use crate::door::{self, Door, Head, Refusal};
 
 /// The header that a request carries from one member to another.
 pub const PEER_PROXIED: HeaderName = HeaderName::from_static("x-kubernetes-peer-proxied");
@@ -150,8 +149,9 @@ where
                 let answer = self.inner.call(request);
                 ResponseFuture { answer: Answer::Inner { answer }, end }
             }
-            Err(response) => {
-                ResponseFuture { answer: Answer::Refused { response: Some(response) }, end }
+            Err(refusal) => {
+                let response = Some(refusal.response());
+                ResponseFuture { answer: Answer::Refused { response }, end }
             }
         }
     }
@@ -164,27 +164,21 @@ impl<S> Authenticate<S> {
         &self,
         connection: Option<&ConnectionInfo>,
         request: &mut Request<B>,
-    ) -> Result<bool, Response<Body>> {
+    ) -> Result<bool, Refusal> {
         let head = Head::of(request, |name| self.headers.reserves(name));
         let large = self.door.check(connection, request, head.bytes)?;
         let headers = request.headers_mut();
-        match authenticate(connection, headers, &self.headers, head.reserved) {
-            Ok((identity, origin)) => {
-                let anonymous = matches!(identity, Identity::Anonymous);
-                let extensions = request.extensions_mut();
-                extensions.insert(identity);
-                extensions.insert(origin);
-                extensions.insert(Arc::clone(&self.headers));
-                if let Some(large) = large {
-                    extensions.insert(large);
-                }
-                Ok(anonymous)
-            }
-            Err(why) => {
-                tracing::debug!(%why, "a caller is not authenticated");
-                Err(status::unauthorized())
-            }
+        let (identity, origin) = authenticate(connection, headers, &self.headers, head.reserved)
+            .map_err(Refusal::Unauthorized)?;
+        let anonymous = matches!(identity, Identity::Anonymous);
+        let extensions = request.extensions_mut();
+        extensions.insert(identity);
+        extensions.insert(origin);
+        extensions.insert(Arc::clone(&self.headers));
+        if let Some(large) = large {
+            extensions.insert(large);
         }
+        Ok(anonymous)
     }
 }
 

@@ -142,11 +142,14 @@ impl Follower {
                     }
                     length
                 }
+                State::Target if is_of_target(first) => {
+                    position(rest, |byte| !is_of_target(byte)).unwrap_or(rest.len())
+                }
                 State::Upgrade => {
                     self.after_upgrade(activity)?;
                     0
                 }
-                State::Value => match rest.iter().position(|byte| *byte == b'\n') {
+                State::Value => match position(rest, |byte| byte == b'\n') {
                     Some(end) => {
                         self.state = State::LineStart;
                         end + 1
@@ -183,8 +186,6 @@ impl Follower {
                 State::Method(matched.and_then(|matched| advance(CONNECT, matched, byte)))
             }
             (State::Target, b' ') => State::Version(0),
-            (State::Target, b'#' | ..=b' ' | 0x7f) => return Err(Malformed),
-            (State::Target, _) => State::Target,
             (State::Version(have), b'0' | b'1') if usize::from(have) == VERSION.len() => {
                 self.request.http11 = byte == b'1';
                 State::VersionEnd
@@ -309,6 +310,23 @@ impl Follower {
         }
         Ok(())
     }
+}
+
+/// Whether a target that is passed on may have this byte.
+fn is_of_target(byte: u8) -> bool {
+    byte > b' ' && byte != b'#' && byte != 0x7f
+}
+
+/// Where the first byte of this kind is. Looks at many at once.
+fn position(bytes: &[u8], is: impl Fn(u8) -> bool) -> Option<usize> {
+    let mut before = 0;
+    for chunk in bytes.chunks(32) {
+        if chunk.iter().fold(false, |found, byte| found | is(*byte)) {
+            return chunk.iter().position(|byte| is(*byte)).map(|position| before + position);
+        }
+        before += chunk.len();
+    }
+    None
 }
 
 /// How much of `word` is here with this byte; none if it is another word.
