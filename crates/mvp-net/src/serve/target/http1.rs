@@ -135,7 +135,11 @@ impl Follower {
                     length
                 }
                 State::Chunked(chunked) => {
-                    let (chunked, length) = chunked.follow(rest)?;
+                    let Ok((chunked, length)) = chunked.follow(rest) else {
+                        // hyper refuses it, too, and the service answers.
+                        self.state = State::Refused;
+                        continue;
+                    };
                     self.state = State::Chunked(chunked);
                     if chunked.is_over() {
                         self.request_ends();
