@@ -18,6 +18,7 @@ use mvp_proxy::identity::{AuthenticateLayer, RemoteHeaders};
 use mvp_proxy::metrics::Metrics;
 use mvp_proxy::peers::{AnyMember, Health, Instance, Peers, Reachable};
 use mvp_proxy::{LocalSlot, MixedVersionLayer};
+use prometheus_client::registry::Registry;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -27,6 +28,7 @@ use tower_layer::Layer;
 use crate::admin::{self, Admin};
 use crate::config::ServeConfig;
 use crate::inside;
+use crate::logging::LogQueue;
 use crate::members::{self, Members, Seed, Standing, Witness};
 use crate::reload::{self, InForce, ReloadMetrics, Reloader};
 use crate::shutdown::Shutdown;
@@ -39,12 +41,12 @@ const SETTLES_WITHIN: Duration = Duration::from_secs(3);
 const LET_GO_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Serves until told to stop.
-pub(crate) fn run(config: ServeConfig) -> anyhow::Result<()> {
+pub(crate) fn run(config: ServeConfig, log: &LogQueue) -> anyhow::Result<()> {
     // Each client is a connection; the usual soft limit is for programs that use `select`.
     if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
-    let gateway = Arc::new(Gateway::new(&config)?);
+    let gateway = Arc::new(Gateway::new(&config, log)?);
     // Before anybody can know that we are there: a signal that is not heard ends the process.
     let runtime = runtime()?;
     let signals = {
@@ -91,6 +93,8 @@ struct Gateway {
     settings: ControlSettings,
     metrics: Arc<Metrics>,
     reload_metrics: ReloadMetrics,
+    /// What this crate counts.
+    registry: Arc<Registry>,
     /// How peers do, and the local server.
     health: Health,
     local_state: LocalState,
@@ -101,7 +105,7 @@ struct Gateway {
 }
 
 impl Gateway {
-    fn new(config: &ServeConfig) -> anyhow::Result<Gateway> {
+    fn new(config: &ServeConfig, log: &LogQueue) -> anyhow::Result<Gateway> {
         let local = config.local.as_ref().map(|local| Target {
             id: local.id.as_str().into(),
             address: local.url.authority().into(),
@@ -123,6 +127,9 @@ impl Gateway {
         let peers_ca = config.peers.ca.as_ref().filter(|_| config.serves_peers());
         let outbound_peers = peers_ca.map(|ca| tls::outbound(config, ca)).transpose()?;
         let metrics = Arc::new(Metrics::new(config.log_local_requests));
+        let (mut registry, reload_metrics) = (Registry::default(), ReloadMetrics::default());
+        reload_metrics.register(&mut registry);
+        log.register(&mut registry);
         Ok(Gateway {
             in_force: InForce {
                 tls: ReloadableTls::new(server),
@@ -144,13 +151,14 @@ impl Gateway {
             },
             local,
             settings,
-            reload_metrics: ReloadMetrics::default(),
+            reload_metrics,
+            registry: Arc::new(registry),
             health: Health::new(clock, Arc::clone(&metrics)),
             local_state: LocalState::new(Arc::clone(&metrics)).unseen(),
             metrics,
             reader,
             writer: std::sync::Mutex::new(Some(writer)),
-            shutdown: Shutdown::new(config),
+            shutdown: Shutdown::new(config, log),
             share_port: config.share_port,
         })
     }
@@ -344,7 +352,7 @@ impl Gateway {
     fn admin(&self, members: &Members) -> Admin {
         let (readiness, snapshot) = (self.reader.clone(), self.reader.clone());
         let local = self.local_state.clone();
-        let (metrics, beside) = (Arc::clone(&self.metrics), self.reload_metrics.clone());
+        let (metrics, beside) = (Arc::clone(&self.metrics), Arc::clone(&self.registry));
         let merges = self.in_force.outbound_peers.is_some();
         let leaving = self.shutdown.leaving.clone();
         let (membership, handle, conflicts) =
@@ -377,7 +385,7 @@ impl Gateway {
                 reader.forget(id);
                 Ok(())
             }),
-            metrics: Arc::new(move |text| metrics.encode_beside(text, &beside.registry)),
+            metrics: Arc::new(move |text| metrics.encode_beside(text, &beside)),
             snapshot: Arc::new(move || inside::described(&snapshot, &conflicts.conflicts())),
         }
     }
