@@ -152,7 +152,18 @@ impl Reloader {
                 *ca = new;
             }
         }
-        if !keys.is_empty() && !self.replace_server(&keys) {
+        if keys.is_empty() {
+            return;
+        }
+        // Beside a new proxy certificate it may do: that comes next, and this is tried again.
+        let replaced = match tls::check_proxy_is_no_user(&self.config) {
+            Ok(()) => self.replace_server(&keys),
+            Err(error) => {
+                self.report.failed(&keys, &format!("{error:#}"));
+                false
+            }
+        };
+        if !replaced {
             (self.config.client_ca, self.config.request_header.ca) = old;
         }
     }

@@ -6,7 +6,6 @@ use std::os::unix::fs::symlink;
 use std::sync::Arc;
 
 use mvp_net::UnixTime;
-use prometheus_client::encoding::text::encode;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa,
     KeyPair as TestKey,
@@ -58,6 +57,10 @@ impl Place {
     }
 
     fn reloader(&self) -> Reloader {
+        self.reloader_with(&[])
+    }
+
+    fn reloader_with(&self, more: &[&str]) -> Reloader {
         let shown = self.directory.display();
         let argv: Vec<OsString> = [
             "mvp",
@@ -81,6 +84,7 @@ impl Place {
             "--peer-advertise-ip=10.0.0.3",
         ]
         .iter()
+        .chain(more)
         .map(|argument| argument.replace('@', &shown.to_string()).into())
         .collect();
         let now = SystemTime::now();
@@ -137,8 +141,7 @@ impl Reloader {
 
     /// `mvp_reload_total` with both results, and `mvp_reload_failing`.
     fn counts(&self, flag: &str) -> (u64, u64, u64) {
-        let mut text = String::new();
-        encode(&mut text, &self.report.metrics().registry).unwrap();
+        let text = self.report.encoded();
         let value = |start: String| -> u64 {
             let line = text.lines().find(|line| line.starts_with(&start));
             let line = line.unwrap_or_else(|| panic!("no {start} in\n{text}"));
@@ -342,6 +345,31 @@ fn a_client_ca_that_lets_anybody_pose_as_anybody_is_refused() {
 }
 
 #[test]
+fn a_client_ca_that_makes_a_user_of_the_proxy_certificate_is_refused() {
+    let place = Place::new("proxy-user");
+    let mut reloader = place.reloader_with(&["--requestheader-allowed-names=proxy"]);
+    let old = place.clients.pem();
+    place.write("client-ca.crt", &[old.clone(), place.proxies.pem()].concat());
+    reloader.settle();
+    assert_eq!(reloader.counts("client-ca-file"), (0, 1, 1));
+    assert_eq!(reloader.counts(PROXY), (0, 0, 0), "what is in use is right");
+    assert_eq!(reloader.config.client_ca.as_ref().unwrap().pem, old.as_bytes());
+    place.write("client-ca.crt", &old);
+    reloader.settle();
+    assert_eq!(reloader.counts("client-ca-file"), (0, 1, 0));
+
+    // One that both CAs sign, which is a front proxy's too.
+    place.write("proxy-ca.crt", &[place.proxies.pem(), old].concat());
+    reloader.settle();
+    assert_eq!(reloader.counts("requestheader-client-ca-file"), (1, 0, 0));
+    let in_use = reloader.config.proxy_client.as_ref().unwrap().chain.pem.clone();
+    place.write_pair("proxy", &issue(&place.clients, "proxy"));
+    reloader.settle();
+    assert_eq!(reloader.counts(PROXY), (0, 1, 1));
+    assert_eq!(reloader.config.proxy_client.as_ref().unwrap().chain.pem, in_use);
+}
+
+#[test]
 fn one_file_for_the_local_server_and_for_peers_is_both() {
     let place = Place::new("both");
     let mut reloader = place.reloader();
@@ -390,8 +418,7 @@ fn the_end_of_certificates_is_known_and_told() {
     params.not_after = in_hours(30).into();
     place.write_pair("server", &issue_with(&place.servers, params));
     reloader.settle();
-    let mut text = String::new();
-    encode(&mut text, &reloader.report.metrics().registry).unwrap();
+    let text = reloader.report.encoded();
     let until = crate::config::pem::unix_seconds(in_hours(30));
     let line = "mvp_certificate_expiration_timestamp_seconds{flag=\"tls-cert-file\"}";
     assert!(text.contains(&format!("{line} {until}")), "{until} is not in\n{text}");

@@ -259,6 +259,34 @@ fn files() {
     }
 }
 
+/// Also where it is a front proxy's too. The address is nobody's, so that nothing is ever served.
+#[test]
+fn a_proxy_certificate_that_proves_a_user() {
+    let place = Folder::new();
+    let shared = [
+        "--bind-address=192.0.2.1",
+        "--proxy-client-cert-file=server.crt",
+        "--proxy-client-key-file=server.key",
+        "--client-ca-file=ca.crt",
+    ];
+    let front_proxy = [
+        "--requestheader-client-ca-file=ca.crt",
+        "--requestheader-allowed-names=rcgen self signed cert",
+        "--peer-ca-file=ca.crt",
+        "--membership=static",
+    ];
+    let sentence = "--proxy-client-cert-file: server.crt proves user \"rcgen self signed cert\" \
+                    under --client-ca-file ca.crt: anonymous requests over it would be that \
+                    user's; sign the proxy client certificate with a CA of its own, as kubeadm's \
+                    front-proxy-ca, and give that CA as --requestheader-client-ca-file\n";
+    for more in [&shared[..], &[&shared[..], &front_proxy].concat()] {
+        let outcome = place.serve(more);
+        assert_eq!(outcome.code, Some(1), "{outcome:?}");
+        let error = outcome.stderr.lines().last().unwrap_or_default();
+        assert_eq!(format!("{error}\n"), format!("error: {sentence}"), "{outcome:?}");
+    }
+}
+
 #[test]
 fn keys() {
     let place = Folder::new();
