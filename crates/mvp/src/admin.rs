@@ -18,6 +18,8 @@ use axum::routing::{get, post};
 use axum::serve::IncomingStream;
 use tokio::net::TcpListener;
 
+use crate::descriptors::AdminListener;
+
 /// Answers on a listener until `shutdown` resolves; requests under way are finished.
 pub(crate) async fn serve(
     listener: TcpListener,
@@ -25,7 +27,7 @@ pub(crate) async fn serve(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
     let service = router(admin).into_make_service_with_connect_info::<Ends>();
-    axum::serve(listener, service).with_graceful_shutdown(shutdown).await
+    axum::serve(AdminListener::new(listener), service).with_graceful_shutdown(shutdown).await
 }
 
 /// The routes of the admin endpoint.
@@ -63,8 +65,8 @@ struct Ends {
     own: Option<IpAddr>,
 }
 
-impl Connected<IncomingStream<'_, TcpListener>> for Ends {
-    fn connect_info(stream: IncomingStream<'_, TcpListener>) -> Ends {
+impl Connected<IncomingStream<'_, AdminListener>> for Ends {
+    fn connect_info(stream: IncomingStream<'_, AdminListener>) -> Ends {
         let remote = stream.remote_addr().ip().to_canonical();
         let own = stream.io().local_addr().ok().map(|address| address.ip().to_canonical());
         Ends { remote, own }

@@ -65,10 +65,25 @@ pub(crate) struct ServeConfig {
     pub log_filter: LogFilter,
     /// Whether requests that stay local are logged too.
     pub log_local_requests: bool,
+    /// How much clients may use.
+    pub client_limits: ClientLimits,
     /// What is no mistake but should be known; one sentence each, for the log.
     pub warnings: Vec<String>,
     /// Where the settings came from, to name them when a file goes bad later.
     pub origins: Origins,
+}
+
+/// How much clients may use.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClientLimits {
+    /// The fraction of HTTP/2 requests that end their connection.
+    pub goaway_chance: f64,
+    /// Bytes of a request's head.
+    pub request_header_bytes: usize,
+    /// Connections in total; as many as the descriptors allow where it is not given.
+    pub connections: Option<usize>,
+    /// Connections from one IP address, if they are bounded.
+    pub connections_per_address: Option<usize>,
 }
 
 /// The server we stand beside.
@@ -281,6 +296,13 @@ impl ServeConfig {
             log_format: args.log_format,
             log_filter: args.log_level,
             log_local_requests: args.log_local_requests,
+            client_limits: ClientLimits {
+                goaway_chance: args.goaway_chance,
+                request_header_bytes: args.max_request_header_bytes,
+                connections: args.max_client_connections,
+                connections_per_address: Some(args.max_client_connections_per_address)
+                    .filter(|count| *count > 0),
+            },
             warnings: files.into_warnings(),
             origins: origins.clone(),
         };

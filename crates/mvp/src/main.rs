@@ -8,6 +8,7 @@ mod admin;
 mod cli;
 mod config;
 mod demo;
+mod descriptors;
 mod files;
 mod forget;
 mod inside;

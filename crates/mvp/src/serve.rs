@@ -27,6 +27,7 @@ use tower_layer::Layer;
 
 use crate::admin::{self, Admin};
 use crate::config::ServeConfig;
+use crate::descriptors;
 use crate::inside;
 use crate::logging::LogQueue;
 use crate::members::{self, Members, Seed, Standing, Witness};
@@ -42,10 +43,9 @@ const LET_GO_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Serves until told to stop.
 pub(crate) fn run(config: ServeConfig, log: &LogQueue) -> anyhow::Result<()> {
-    // Each client is a connection; the usual soft limit is for programs that use `select`.
-    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
-        tracing::warn!(%error, "the limit of open files stays as it is");
-    }
+    let descriptors = descriptors::raise_limit();
+    let limits = &config.client_limits;
+    let max_connections = descriptors::max_client_connections(descriptors, limits.connections)?;
     let gateway = Arc::new(Gateway::new(&config, log)?);
     // Before anybody can know that we are there: a signal that is not heard ends the process.
     let runtime = runtime()?;
@@ -80,6 +80,14 @@ pub(crate) fn run(config: ServeConfig, log: &LogQueue) -> anyhow::Result<()> {
         peers = gateway.in_force.members.borrow().claims.len(),
         workers = workers.len(),
         "serving"
+    );
+    tracing::info!(
+        descriptors,
+        max_client_connections = max_connections,
+        max_client_connections_per_address = limits.connections_per_address,
+        max_request_header_bytes = limits.request_header_bytes,
+        goaway_chance = limits.goaway_chance,
+        "limits"
     );
     let reload = gateway.spawn_reloader(config)?;
     runtime.block_on(gateway.control(standing, admin_listener, signals, reload, workers))

@@ -61,6 +61,24 @@ fn flags_and_values() {
              127.0.0.1:6480",
         ),
         ("--workers=65", "--workers: \"65\" is not a number of workers; give one from 1 to 64"),
+        (
+            "--goaway-chance=0.5",
+            "--goaway-chance: \"0.5\" is not a chance; give a fraction from 0 (off) to 0.02",
+        ),
+        (
+            "--max-request-header-bytes=1048576",
+            "--max-request-header-bytes: \"1048576\" is not a size; give a number from 8192 to \
+             262144",
+        ),
+        (
+            "--max-client-connections=0",
+            "--max-client-connections: \"0\" is not a number of connections; give 1 to 10000000",
+        ),
+        (
+            "--max-client-connections-per-address=-1",
+            "--max-client-connections-per-address: \"-1\" is not a number of connections; give 0 \
+             (no limit) to 10000000",
+        ),
         ("--log-format=xml", "--log-format: \"xml\" is not one of its values; use text or json"),
         (
             "--log-level=loud",

@@ -73,7 +73,7 @@ async fn overflowing() -> (Gateway, PipeReader) {
     let more = ["--log-level=trace".to_owned(), "--log-local-requests".to_owned()];
     let flags = flags(address, admin, "b", server.address, &more);
     let (reader, writer) = std::io::pipe().unwrap();
-    let gateway = Gateway::with_stderr(address, admin, &flags, writer).ready().await;
+    let gateway = soon(Gateway::with_stderr(address, admin, &flags, writer).ready()).await;
     let client = Client::user(gateway.address).await;
     eventually("lines are dropped", async || {
         for _ in 0..100 {

@@ -49,7 +49,7 @@ impl Gateway {
     ) -> Self {
         let log = log_file();
         let stderr = File::create(&log).unwrap();
-        Gateway::spawn(address, admin, flags, service, log, stderr.into())
+        Gateway::spawn(Command::new(binary()), (address, admin), flags, service, log, stderr.into())
     }
 
     /// Starts it with these flags, and writes its log there; [`Gateway::log`] has nothing then.
@@ -61,18 +61,34 @@ impl Gateway {
     ) -> Self {
         let log = log_file();
         File::create(&log).unwrap();
-        Gateway::spawn(address, admin, flags, address, log, stderr.into())
+        let command = Command::new(binary());
+        Gateway::spawn(command, (address, admin), flags, address, log, stderr.into())
+    }
+
+    /// Starts it with these flags and so many file descriptors.
+    pub(crate) fn with_descriptors(
+        address: SocketAddr,
+        admin: SocketAddr,
+        flags: &[String],
+        descriptors: usize,
+    ) -> Self {
+        let log = log_file();
+        let stderr = File::create(&log).unwrap();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"")]);
+        shell.arg(binary());
+        Gateway::spawn(shell, (address, admin), flags, address, log, stderr.into())
     }
 
     fn spawn(
-        address: SocketAddr,
-        admin: SocketAddr,
+        mut command: Command,
+        (address, admin): (SocketAddr, SocketAddr),
         flags: &[String],
         service: SocketAddr,
         log: PathBuf,
         stderr: Stdio,
     ) -> Self {
-        let child = Command::new(binary())
+        let child = command
             .arg("serve")
             .args(flags)
             .env_remove("MVP_LOG")
@@ -146,6 +162,11 @@ impl Gateway {
             line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
         };
         Memory { now: field("VmRSS"), most: field("VmHWM") }
+    }
+
+    /// File descriptors that it has open.
+    pub(crate) fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
     /// Whether SIGHUP would not end it.
