@@ -6,6 +6,7 @@
 
 mod address;
 mod etcd;
+mod limits;
 pub(crate) mod peers_file;
 pub(crate) mod pem;
 mod server_id;
@@ -18,6 +19,7 @@ use http::HeaderName;
 
 pub(crate) use crate::cli::{MembershipSource, Peer, ServerUrl};
 pub(crate) use etcd::EtcdConfig;
+pub(crate) use limits::ClientLimits;
 pub(crate) use peers_file::PeersFile;
 pub(crate) use pem::{CertificateFile, KeyPair};
 
@@ -27,7 +29,7 @@ use crate::logging::{LogFilter, LogFormat};
 use crate::mistake::Mistake;
 
 /// All that `mvp serve` runs on.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ServeConfig {
     /// Where to listen; port 0 for any free one.
     pub listen: SocketAddr,
@@ -73,21 +75,8 @@ pub(crate) struct ServeConfig {
     pub origins: Origins,
 }
 
-/// How much clients may use.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ClientLimits {
-    /// The fraction of HTTP/2 requests that end their connection.
-    pub goaway_chance: f64,
-    /// Bytes of a request's head.
-    pub request_header_bytes: usize,
-    /// Connections in total; as many as the descriptors allow where it is not given.
-    pub connections: Option<usize>,
-    /// Connections from one IP address, if they are bounded.
-    pub connections_per_address: Option<usize>,
-}
-
 /// The server we stand beside.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct LocalServer {
     /// Its member ID, and so ours.
     pub id: String,
@@ -98,7 +87,7 @@ pub(crate) struct LocalServer {
 }
 
 /// The other members, and how they are known.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Peers {
     /// The CAs to verify them with; without any, nothing is merged or proxied.
     pub ca: Option<CertificateFile>,
@@ -120,7 +109,7 @@ pub(crate) struct Peers {
 
 /// Whose headers say who the user is, and which headers. The names matter even where nobody is
 /// believed: they are what is removed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct RequestHeader {
     /// CAs of trusted proxies and peers; without any, nobody is believed.
     pub ca: Option<CertificateFile>,
@@ -143,6 +132,7 @@ impl ServeConfig {
         origins: &Origins,
         now: SystemTime,
     ) -> Result<Self, Mistake> {
+        let client_limits = ClientLimits::new(&args);
         let mut files = pem::Files::new(origins, now, &files::read);
         let listen = SocketAddr::new(args.bind_address, args.secure_port);
         let serving = files
@@ -296,13 +286,7 @@ impl ServeConfig {
             log_format: args.log_format,
             log_filter: args.log_level,
             log_local_requests: args.log_local_requests,
-            client_limits: ClientLimits {
-                goaway_chance: args.goaway_chance,
-                request_header_bytes: args.max_request_header_bytes,
-                connections: args.max_client_connections,
-                connections_per_address: Some(args.max_client_connections_per_address)
-                    .filter(|count| *count > 0),
-            },
+            client_limits,
             warnings: files.into_warnings(),
             origins: origins.clone(),
         };

@@ -11,6 +11,8 @@ mod demo;
 mod descriptors;
 mod files;
 mod forget;
+mod health;
+mod heartbeat;
 mod inside;
 mod logging;
 mod members;
@@ -19,6 +21,7 @@ mod reload;
 mod serve;
 mod shutdown;
 mod signals;
+mod supervise;
 mod tls;
 
 use std::fmt;

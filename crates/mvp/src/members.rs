@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::Check;
 use crate::config::{MembershipSource, ServeConfig};
+use crate::supervise::Supervisor;
 
 pub(crate) use witness::{Seed, Witness};
 
@@ -95,6 +96,7 @@ pub(crate) fn start(
     witness: Witness,
     reader: &SnapshotReader,
     leaving: &CancellationToken,
+    supervisor: &Supervisor,
 ) -> (Combined, Members) {
     let clock = reader.clock();
     let mut sources = vec![Source { name: "--peer or --peers-file", claims: written }];
@@ -110,16 +112,26 @@ pub(crate) fn start(
         bare.push(server);
         let one_host = announcement.address.ip().to_canonical().is_loopback();
         let (reading, read) = watch::channel(Trouble::default());
-        tokio::spawn(etcd::read(etcd.clone(), clock, one_host, gateways, servers, reading));
+        let read_from = etcd.clone();
+        let read_etcd = move || {
+            let (gateways, servers) = (gateways.clone(), servers.clone());
+            etcd::read(read_from.clone(), clock, one_host, gateways, servers, reading.clone())
+        };
+        tokio::spawn(supervisor.clone().run("etcd-members", read_etcd));
         let (keeping, kept) = watch::channel(Trouble::default());
         troubles.extend([read, kept]);
         let (reader, leaving) = (reader.clone(), leaving.clone());
-        let keep = async move {
-            if served(&reader, &leaving).await {
-                etcd::announce(etcd, announcement, keeping, leaving).await;
+        let keep = move || {
+            let (reader, leaving) = (reader.clone(), leaving.clone());
+            let (etcd, announcement) = (etcd.clone(), announcement.clone());
+            let keeping = keeping.clone();
+            async move {
+                if served(&reader, &leaving).await {
+                    etcd::announce(etcd, announcement, keeping, leaving).await;
+                }
             }
         };
-        keepers.push(tokio::spawn(keep));
+        keepers.push(tokio::spawn(supervisor.clone().run("etcd-announcement", keep)));
     }
     if let Some(announcement) = standing.announcement(MembershipSource::Leases) {
         let one_host = announcement.address.ip().to_canonical().is_loopback();
@@ -128,20 +140,30 @@ pub(crate) fn start(
             (Source::new("leases"), Source::new("identity leases"));
         sources.push(source);
         bare.push(identity);
-        let read = leases::read(local.clone(), clock, Arc::clone(&own), board.clone(), claims);
-        tokio::spawn(read);
-        tokio::spawn(leases::read_identities(local.clone(), clock, one_host, identities));
+        let (asked, known, seen) = (local.clone(), Arc::clone(&own), board.clone());
+        let read = move || {
+            let (own, board) = (Arc::clone(&known), seen.clone());
+            leases::read(asked.clone(), clock, own, board, claims.clone())
+        };
+        tokio::spawn(supervisor.clone().run("lease-members", read));
+        let asked = local.clone();
+        let read =
+            move || leases::read_identities(asked.clone(), clock, one_host, identities.clone());
+        tokio::spawn(supervisor.clone().run("identity-leases", read));
         let (problems, problem) = watch::channel(None);
         let (local, reader, leaving) = (local.clone(), reader.clone(), leaving.clone());
-        let keep = async move {
-            if served(&reader, &leaving).await {
-                let version =
-                    move || reader.load().local()?.view.release.map(|release| release.to_string());
-                leases::keep(local, clock, own, board, version, problems, leaving).await;
+        let keep = move || {
+            let (local, reader, leaving) = (local.clone(), reader.clone(), leaving.clone());
+            let (own, board, problems) = (Arc::clone(&own), board.clone(), problems.clone());
+            async move {
+                if served(&reader, &leaving).await {
+                    let version = move || Some(reader.load().local()?.view.release?.to_string());
+                    leases::keep(local, clock, own, board, version, problems, leaving).await;
+                }
             }
         };
         announced.push(problem);
-        keepers.push(tokio::spawn(keep));
+        keepers.push(tokio::spawn(supervisor.clone().run("own-lease", keep)));
     }
     if standing.uses(MembershipSource::Endpoints) {
         let (claims, source) = Source::new("endpoints");
@@ -149,7 +171,8 @@ pub(crate) fn start(
         if let Witness::Members(_, Some(seed)) = &witness {
             troubles.push(seed.trouble());
         }
-        tokio::spawn(endpoints::read(witness, clock, claims));
+        let read = move || endpoints::read(witness.clone(), clock, claims.clone());
+        tokio::spawn(supervisor.clone().run("endpoints", read));
     }
     sources.append(&mut bare);
     let combined = Combined::new(standing.own.clone(), clock, sources);

@@ -14,6 +14,7 @@ use rcgen::{
 use super::*;
 use crate::cli::{self, Invocation};
 use crate::reload::expiry::Validity;
+use crate::supervise::Supervisor;
 
 type Ca = CertifiedIssuer<'static, TestKey>;
 
@@ -182,6 +183,27 @@ fn a_file_is_renamed_into_its_place() {
     reloader.settle();
     assert!(reloader.serves(&new.0));
     assert!(!Arc::ptr_eq(&before, &reloader.in_force.tls.current()));
+    assert_eq!(reloader.counts(SERVING), (1, 0, 0));
+}
+
+#[test]
+fn a_reload_that_panics_is_done_again() {
+    let place = Place::new("panic");
+    let mut reloader = place.reloader();
+    let mut restarts = Supervisor::default().watch("reload");
+    let (old, new) =
+        (fs::read_to_string(place.path("server.crt")).unwrap(), issue(&place.servers, "new"));
+    place.write_pair("server", &new);
+    assert_eq!(reloader.look_again(SystemTime::now(), &mut restarts), SETTLING);
+    reloader.panics = true;
+    for pause in [100, 200] {
+        let paused = reloader.look_again(SystemTime::now(), &mut restarts);
+        assert_eq!(paused, Duration::from_millis(pause));
+        assert!(reloader.serves(&old), "what is in force is in use");
+    }
+    reloader.panics = false;
+    assert_eq!(reloader.look_again(SystemTime::now(), &mut restarts), INTERVAL);
+    assert!(reloader.serves(&new.0));
     assert_eq!(reloader.counts(SERVING), (1, 0, 0));
 }
 
