@@ -16,7 +16,6 @@ use futures_util::future::Either;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use mvp_proxy::Body;
-use mvp_proxy::control::SnapshotReader;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 use tower_layer::Layer;
@@ -31,8 +30,9 @@ pub(crate) type Readiness = dyn Fn() -> Vec<Check> + Send + Sync;
 pub(crate) struct Probes {
     leaving: CancellationToken,
     heartbeats: Heartbeats,
-    reader: SnapshotReader,
-    /// How often the control loop publishes.
+    /// How long ago the control loop published.
+    published: Box<dyn Fn() -> Duration + Send + Sync>,
+    /// How often it does.
     interval: Duration,
     /// Known when the control loop starts.
     readiness: OnceLock<Arc<Readiness>>,
@@ -41,11 +41,11 @@ pub(crate) struct Probes {
 impl Probes {
     pub(crate) fn new(
         leaving: CancellationToken,
-        reader: SnapshotReader,
+        published: impl Fn() -> Duration + Send + Sync + 'static,
         interval: Duration,
     ) -> Probes {
         let (heartbeats, readiness) = (Heartbeats::default(), OnceLock::new());
-        Probes { leaving, heartbeats, reader, interval, readiness }
+        Probes { leaving, heartbeats, published: Box::new(published), interval, readiness }
     }
 
     /// Who is expected to give signs of life.
@@ -74,8 +74,8 @@ impl Probes {
     /// All checks of liveness: every runtime, and the control loop.
     pub(crate) fn liveness(&self) -> Vec<Check> {
         let mut checks = self.heartbeats.checks();
-        let age = self.reader.now().since(self.reader.load().built());
-        checks.push(heartbeat::check("control-loop", age, STUCK_AFTER + self.interval));
+        let (age, bound) = ((self.published)(), STUCK_AFTER + self.interval);
+        checks.push(heartbeat::check("control-loop", age, bound));
         checks
     }
 
@@ -159,15 +159,12 @@ where
 #[cfg(test)]
 mod tests {
     use http_body_util::BodyExt;
-    use mvp_proxy::control::{Clock, ControlSettings, channel, first_snapshot};
     use tower::{ServiceExt, service_fn};
 
     use super::*;
 
     fn probes() -> Probes {
-        let (settings, clock) = (ControlSettings::default(), Clock::start());
-        let (_, reader) = channel(clock, first_snapshot(&settings, clock));
-        Probes::new(CancellationToken::new(), reader, settings.interval)
+        Probes::new(CancellationToken::new(), || Duration::ZERO, Duration::from_secs(1))
     }
 
     fn check(name: &str, problem: Option<&str>) -> Check {
@@ -229,6 +226,18 @@ mod tests {
         assert_eq!(ask(&probes, Method::GET, "/mvp/livez").await, (503, failed.to_owned()));
         let checks = probes.liveness();
         assert_eq!(checks.last(), Some(&check("control-loop", None)));
+    }
+
+    #[tokio::test]
+    async fn a_control_loop_that_publishes_nothing_is_named() {
+        let failed = "[-]control-loop failed: reason withheld\nlivez check failed\n";
+        // It may rest for the interval.
+        for (age, expected) in [(0, (200, "ok")), (11, (200, "ok")), (12, (503, failed))] {
+            let published = move || Duration::from_secs(age);
+            let probes = Probes::new(CancellationToken::new(), published, Duration::from_secs(1));
+            let answer = ask(&Arc::new(probes), Method::GET, "/mvp/livez").await;
+            assert_eq!((answer.0, &*answer.1), expected, "{age}");
+        }
     }
 
     #[tokio::test]

@@ -98,30 +98,71 @@ pub(crate) fn start(
     leaving: &CancellationToken,
     supervisor: &Supervisor,
 ) -> (Combined, Members) {
-    let clock = reader.clock();
-    let mut sources = vec![Source { name: "--peer or --peers-file", claims: written }];
-    // Servers that a gateway may stand before: whoever knows the gateway is believed more.
-    let mut bare = Vec::new();
-    let mut announced = Vec::new();
-    let mut keepers = Vec::new();
-    let mut troubles = Vec::new();
+    let mut starting = Starting {
+        sources: vec![Source { name: "--peer or --peers-file", claims: written }],
+        bare: Vec::new(),
+        announced: Vec::new(),
+        troubles: Vec::new(),
+        keepers: Vec::new(),
+        reader,
+        leaving,
+        supervisor,
+    };
     let by_etcd = standing.announcement(MembershipSource::Etcd);
     if let (Some(announcement), Some(etcd)) = (by_etcd, standing.etcd.clone()) {
+        starting.etcd(etcd, announcement);
+    }
+    if let Some(announcement) = standing.announcement(MembershipSource::Leases) {
+        starting.leases(local, announcement);
+    }
+    if standing.uses(MembershipSource::Endpoints) {
+        starting.endpoints(witness);
+    }
+    let Starting { mut sources, mut bare, announced, troubles, keepers, .. } = starting;
+    sources.append(&mut bare);
+    let combined = Combined::new(standing.own.clone(), reader.clock(), sources);
+    let checks = Checks { handle: combined.handle(), announced, troubles };
+    (combined, Members { checks, keepers })
+}
+
+/// Sources that are being started. Each task of theirs is restarted if it panics.
+struct Starting<'a> {
+    sources: Vec<Source>,
+    /// Servers that a gateway may stand before: whoever knows the gateway is believed more.
+    bare: Vec<Source>,
+    announced: Vec<watch::Receiver<Option<String>>>,
+    troubles: Vec<watch::Receiver<Trouble>>,
+    keepers: Vec<JoinHandle<()>>,
+    reader: &'a SnapshotReader,
+    leaving: &'a CancellationToken,
+    supervisor: &'a Supervisor,
+}
+
+impl Starting<'_> {
+    fn spawn<F, T>(&self, task: &'static str, start: F) -> JoinHandle<()>
+    where
+        F: Fn() -> T + Send + Sync + 'static,
+        T: Future<Output = ()> + Send + 'static,
+    {
+        tokio::spawn(self.supervisor.clone().run(task, start))
+    }
+
+    fn etcd(&mut self, etcd: Etcd, announcement: Announcement) {
         let ((gateways, source), (servers, server)) = (Source::new("etcd"), Source::new("etcd"));
-        sources.push(source);
-        bare.push(server);
-        let one_host = announcement.address.ip().to_canonical().is_loopback();
+        self.sources.push(source);
+        self.bare.push(server);
+        let (clock, one_host) =
+            (self.reader.clock(), announcement.address.ip().to_canonical().is_loopback());
         let (reading, read) = watch::channel(Trouble::default());
-        let read_from = etcd.clone();
-        let read_etcd = move || {
+        let asked = etcd.clone();
+        self.spawn("etcd-members", move || {
             let (gateways, servers) = (gateways.clone(), servers.clone());
-            etcd::read(read_from.clone(), clock, one_host, gateways, servers, reading.clone())
-        };
-        tokio::spawn(supervisor.clone().run("etcd-members", read_etcd));
+            etcd::read(asked.clone(), clock, one_host, gateways, servers, reading.clone())
+        });
         let (keeping, kept) = watch::channel(Trouble::default());
-        troubles.extend([read, kept]);
-        let (reader, leaving) = (reader.clone(), leaving.clone());
-        let keep = move || {
+        self.troubles.extend([read, kept]);
+        let (reader, leaving) = (self.reader.clone(), self.leaving.clone());
+        self.keepers.push(self.spawn("etcd-announcement", move || {
             let (reader, leaving) = (reader.clone(), leaving.clone());
             let (etcd, announcement) = (etcd.clone(), announcement.clone());
             let keeping = keeping.clone();
@@ -130,29 +171,30 @@ pub(crate) fn start(
                     etcd::announce(etcd, announcement, keeping, leaving).await;
                 }
             }
-        };
-        keepers.push(tokio::spawn(supervisor.clone().run("etcd-announcement", keep)));
+        }));
     }
-    if let Some(announcement) = standing.announcement(MembershipSource::Leases) {
-        let one_host = announcement.address.ip().to_canonical().is_loopback();
+
+    fn leases(&mut self, local: LocalSlot, announcement: Announcement) {
+        let (clock, one_host) =
+            (self.reader.clock(), announcement.address.ip().to_canonical().is_loopback());
         let (own, board) = (Arc::new(OwnLease::new(announcement)), Board::default());
         let ((claims, source), (identities, identity)) =
             (Source::new("leases"), Source::new("identity leases"));
-        sources.push(source);
-        bare.push(identity);
+        self.sources.push(source);
+        self.bare.push(identity);
         let (asked, known, seen) = (local.clone(), Arc::clone(&own), board.clone());
-        let read = move || {
+        self.spawn("lease-members", move || {
             let (own, board) = (Arc::clone(&known), seen.clone());
             leases::read(asked.clone(), clock, own, board, claims.clone())
-        };
-        tokio::spawn(supervisor.clone().run("lease-members", read));
+        });
         let asked = local.clone();
-        let read =
-            move || leases::read_identities(asked.clone(), clock, one_host, identities.clone());
-        tokio::spawn(supervisor.clone().run("identity-leases", read));
+        self.spawn("identity-leases", move || {
+            leases::read_identities(asked.clone(), clock, one_host, identities.clone())
+        });
         let (problems, problem) = watch::channel(None);
-        let (local, reader, leaving) = (local.clone(), reader.clone(), leaving.clone());
-        let keep = move || {
+        self.announced.push(problem);
+        let (reader, leaving) = (self.reader.clone(), self.leaving.clone());
+        self.keepers.push(self.spawn("own-lease", move || {
             let (local, reader, leaving) = (local.clone(), reader.clone(), leaving.clone());
             let (own, board, problems) = (Arc::clone(&own), board.clone(), problems.clone());
             async move {
@@ -161,23 +203,18 @@ pub(crate) fn start(
                     leases::keep(local, clock, own, board, version, problems, leaving).await;
                 }
             }
-        };
-        announced.push(problem);
-        keepers.push(tokio::spawn(supervisor.clone().run("own-lease", keep)));
+        }));
     }
-    if standing.uses(MembershipSource::Endpoints) {
+
+    fn endpoints(&mut self, witness: Witness) {
         let (claims, source) = Source::new("endpoints");
-        bare.push(source);
+        self.bare.push(source);
         if let Witness::Members(_, Some(seed)) = &witness {
-            troubles.push(seed.trouble());
+            self.troubles.push(seed.trouble());
         }
-        let read = move || endpoints::read(witness.clone(), clock, claims.clone());
-        tokio::spawn(supervisor.clone().run("endpoints", read));
+        let clock = self.reader.clock();
+        self.spawn("endpoints", move || endpoints::read(witness.clone(), clock, claims.clone()));
     }
-    sources.append(&mut bare);
-    let combined = Combined::new(standing.own.clone(), clock, sources);
-    let checks = Checks { handle: combined.handle(), announced, troubles };
-    (combined, Members { checks, keepers })
 }
 
 /// Waits until the local server was seen: who comes to us for what it serves has to find it. Whether

@@ -147,7 +147,9 @@ impl Gateway {
         let supervisor = Supervisor::default();
         supervisor.register(&mut registry);
         let shutdown = Shutdown::new(config, log);
-        let probes = Probes::new(shutdown.leaving.clone(), reader.clone(), config.refresh_interval);
+        let published = reader.clone();
+        let published = move || published.now().since(published.load().built());
+        let probes = Probes::new(shutdown.leaving.clone(), published, config.refresh_interval);
         Ok(Gateway {
             in_force: InForce {
                 tls: ReloadableTls::new(server),
