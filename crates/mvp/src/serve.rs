@@ -28,7 +28,7 @@ use tokio::sync::watch;
 use tower::util::Either;
 use tower_layer::Layer;
 
-use crate::config::ServeConfig;
+use crate::config::{ClientLimits, ServeConfig};
 use crate::descriptors;
 use crate::health::{HealthLayer, Probes};
 use crate::inside;
@@ -48,9 +48,9 @@ const LET_GO_INTERVAL: Duration = Duration::from_secs(10);
 /// Serves until told to stop.
 pub(crate) fn run(config: ServeConfig, log: &LogQueue) -> anyhow::Result<()> {
     let descriptors = descriptors::raise_limit();
-    let limits = &config.client_limits;
-    let max_connections = descriptors::max_client_connections(descriptors, limits.connections)?;
-    let gateway = Arc::new(Gateway::new(&config, log)?);
+    let asked = config.client_limits.connections;
+    let max_connections = descriptors::max_client_connections(descriptors, asked)?;
+    let gateway = Arc::new(Gateway::new(&config, max_connections, log)?);
     // Before anybody can know that we are there: a signal that is not heard ends the process.
     let runtime = runtime()?;
     let signals = {
@@ -85,9 +85,10 @@ pub(crate) fn run(config: ServeConfig, log: &LogQueue) -> anyhow::Result<()> {
         workers = workers.len(),
         "serving"
     );
+    let limits = &gateway.client_limits;
     tracing::info!(
         descriptors,
-        max_client_connections = max_connections,
+        max_client_connections = gateway.max_connections,
         max_client_connections_per_address = limits.connections_per_address,
         max_request_header_bytes = limits.request_header_bytes,
         goaway_chance = limits.goaway_chance,
@@ -100,6 +101,9 @@ pub(crate) fn run(config: ServeConfig, log: &LogQueue) -> anyhow::Result<()> {
 /// All that workers and the control loop are made of.
 struct Gateway {
     in_force: InForce,
+    client_limits: ClientLimits,
+    /// Client connections of all workers together.
+    max_connections: usize,
     headers: RemoteHeaders,
     local: Option<Target>,
     settings: ControlSettings,
@@ -119,7 +123,11 @@ struct Gateway {
 }
 
 impl Gateway {
-    fn new(config: &ServeConfig, log: &LogQueue) -> anyhow::Result<Gateway> {
+    fn new(
+        config: &ServeConfig,
+        max_connections: usize,
+        log: &LogQueue,
+    ) -> anyhow::Result<Gateway> {
         let local = config.local.as_ref().map(|local| Target {
             id: local.id.as_str().into(),
             address: local.url.authority().into(),
@@ -158,6 +166,8 @@ impl Gateway {
                 members: watch::Sender::new(reload::members(config)),
                 etcd: watch::Sender::new(tls::etcd(config)?),
             },
+            client_limits: config.client_limits,
+            max_connections,
             headers: RemoteHeaders {
                 username: config.request_header.username.clone(),
                 group: config.request_header.group.clone(),
