@@ -18,6 +18,8 @@ use axum::routing::{get, post};
 use axum::serve::IncomingStream;
 use tokio::net::TcpListener;
 
+use crate::descriptors::AdminListener;
+
 /// Answers on a listener until `shutdown` resolves; requests under way are finished.
 pub(crate) async fn serve(
     listener: TcpListener,
@@ -25,7 +27,7 @@ pub(crate) async fn serve(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
     let service = router(admin).into_make_service_with_connect_info::<Ends>();
-    axum::serve(listener, service).with_graceful_shutdown(shutdown).await
+    axum::serve(AdminListener::new(listener), service).with_graceful_shutdown(shutdown).await
 }
 
 /// The routes of the admin endpoint.
@@ -48,6 +50,8 @@ pub(crate) fn router(admin: Admin) -> Router {
 pub(crate) struct Admin {
     /// All checks of readiness; ready when none has a problem.
     pub readiness: Arc<dyn Fn() -> Vec<Check> + Send + Sync>,
+    /// All checks of liveness; alive when none has a problem.
+    pub liveness: Arc<dyn Fn() -> Vec<Check> + Send + Sync>,
     /// Writes the metrics as OpenMetrics text.
     pub metrics: Arc<dyn Fn(&mut String) + Send + Sync>,
     /// What the current snapshot holds.
@@ -63,8 +67,8 @@ struct Ends {
     own: Option<IpAddr>,
 }
 
-impl Connected<IncomingStream<'_, TcpListener>> for Ends {
-    fn connect_info(stream: IncomingStream<'_, TcpListener>) -> Ends {
+impl Connected<IncomingStream<'_, AdminListener>> for Ends {
+    fn connect_info(stream: IncomingStream<'_, AdminListener>) -> Ends {
         let remote = stream.remote_addr().ip().to_canonical();
         let own = stream.io().local_addr().ok().map(|address| address.ip().to_canonical());
         Ends { remote, own }
@@ -107,7 +111,7 @@ pub(crate) struct Check {
 
 const INDEX: &str = "mvp, the Mixed Version Proxy for Kubernetes
 
-/livez             ok while the process answers
+/livez             ok while every thread makes progress; ?verbose lists every check
 /readyz            ok when it may get traffic; ?verbose lists every check
 /metrics           OpenMetrics
 /debug/snapshot    members, what each serves, and who goes by another's ID, as JSON
@@ -119,19 +123,22 @@ async fn index() -> Response {
     text(StatusCode::OK, INDEX)
 }
 
-async fn livez() -> Response {
-    text(StatusCode::OK, "ok")
+async fn livez(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    health("livez", &(admin.liveness)(), query.as_deref())
+}
+
+async fn readyz(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    health("readyz", &(admin.readiness)(), query.as_deref())
 }
 
 /// A failure lists the checks even if not asked to, as kube-apiserver does: who asks wants the reason.
-async fn readyz(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
-    let checks = (admin.readiness)();
+fn health(name: &str, checks: &[Check], query: Option<&str>) -> Response {
     let ready = checks.iter().all(|check| check.problem.is_none());
-    if ready && !asks_verbose(query.as_deref()) {
+    if ready && !asks_verbose(query) {
         return text(StatusCode::OK, "ok");
     }
     let mut body = String::new();
-    for Check { name, problem, remark } in &checks {
+    for Check { name, problem, remark } in checks {
         // Writing to a string does not fail.
         let _ = match (problem, remark) {
             (None, None) => writeln!(body, "[+]{name} ok"),
@@ -140,10 +147,10 @@ async fn readyz(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Respon
         };
     }
     let (status, verdict) = match ready {
-        true => (StatusCode::OK, "readyz check passed\n"),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "readyz check failed\n"),
+        true => (StatusCode::OK, "passed"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "failed"),
     };
-    body.push_str(verdict);
+    let _ = writeln!(body, "{name} check {verdict}");
     text(status, body)
 }
 
@@ -231,6 +238,9 @@ mod tests {
         };
         Admin {
             readiness: Arc::new(move || vec![check("listener", None), check("local", problem)]),
+            liveness: Arc::new(|| {
+                vec![Check { name: "worker-0".to_owned(), problem: None, remark: None }]
+            }),
             metrics: Arc::new(|out| out.push_str("# EOF\n")),
             snapshot: Arc::new(|| json!({"members": ["a"]})),
             forget: Arc::new(|id| match id {
@@ -285,6 +295,7 @@ mod tests {
         let failed = "[+]listener ok\n[-]local failed: no view yet\nreadyz check failed\n";
         for (problem, path, status, body) in [
             (None, "/livez", 200, "ok"),
+            (None, "/livez?verbose", 200, "[+]worker-0 ok\nlivez check passed\n"),
             (Some("no view yet"), "/livez", 200, "ok"),
             (None, "/readyz", 200, "ok"),
             (None, "/readyz?other=verbose", 200, "ok"),
@@ -303,6 +314,16 @@ mod tests {
             assert_eq!(response.headers()[CONTENT_TYPE], "text/plain; charset=utf-8");
             assert_eq!(response.headers()[X_CONTENT_TYPE_OPTIONS], "nosniff");
         }
+    }
+
+    #[tokio::test]
+    async fn a_stuck_worker_fails_liveness() {
+        let problem = Some("no progress for 12 s".to_owned());
+        let stuck = Check { name: "worker-1".to_owned(), problem, remark: None };
+        let liveness = Arc::new(move || vec![stuck.clone()]);
+        let (code, _, text) = ask(Admin { liveness, ..admin(None) }, Method::GET, "/livez").await;
+        let expected = "[-]worker-1 failed: no progress for 12 s\nlivez check failed\n";
+        assert_eq!((code.as_u16(), text.as_str()), (503, expected));
     }
 
     #[tokio::test]

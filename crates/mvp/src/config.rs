@@ -6,6 +6,7 @@
 
 mod address;
 mod etcd;
+mod limits;
 pub(crate) mod peers_file;
 pub(crate) mod pem;
 mod server_id;
@@ -18,6 +19,7 @@ use http::HeaderName;
 
 pub(crate) use crate::cli::{MembershipSource, Peer, ServerUrl};
 pub(crate) use etcd::EtcdConfig;
+pub(crate) use limits::ClientLimits;
 pub(crate) use peers_file::PeersFile;
 pub(crate) use pem::{CertificateFile, KeyPair};
 
@@ -27,7 +29,7 @@ use crate::logging::{LogFilter, LogFormat};
 use crate::mistake::Mistake;
 
 /// All that `mvp serve` runs on.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ServeConfig {
     /// Where to listen; port 0 for any free one.
     pub listen: SocketAddr,
@@ -65,6 +67,8 @@ pub(crate) struct ServeConfig {
     pub log_filter: LogFilter,
     /// Whether requests that stay local are logged too.
     pub log_local_requests: bool,
+    /// How much clients may use.
+    pub client_limits: ClientLimits,
     /// What is no mistake but should be known; one sentence each, for the log.
     pub warnings: Vec<String>,
     /// Where the settings came from, to name them when a file goes bad later.
@@ -72,7 +76,7 @@ pub(crate) struct ServeConfig {
 }
 
 /// The server we stand beside.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct LocalServer {
     /// Its member ID, and so ours.
     pub id: String,
@@ -83,7 +87,7 @@ pub(crate) struct LocalServer {
 }
 
 /// The other members, and how they are known.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Peers {
     /// The CAs to verify them with; without any, nothing is merged or proxied.
     pub ca: Option<CertificateFile>,
@@ -105,7 +109,7 @@ pub(crate) struct Peers {
 
 /// Whose headers say who the user is, and which headers. The names matter even where nobody is
 /// believed: they are what is removed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct RequestHeader {
     /// CAs of trusted proxies and peers; without any, nobody is believed.
     pub ca: Option<CertificateFile>,
@@ -128,6 +132,7 @@ impl ServeConfig {
         origins: &Origins,
         now: SystemTime,
     ) -> Result<Self, Mistake> {
+        let client_limits = ClientLimits::new(&args);
         let mut files = pem::Files::new(origins, now, &files::read);
         let listen = SocketAddr::new(args.bind_address, args.secure_port);
         let serving = files
@@ -281,6 +286,7 @@ impl ServeConfig {
             log_format: args.log_format,
             log_filter: args.log_level,
             log_local_requests: args.log_local_requests,
+            client_limits,
             warnings: files.into_warnings(),
             origins: origins.clone(),
         };

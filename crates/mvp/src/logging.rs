@@ -1,20 +1,45 @@
 //! Logs: one line an event on standard error, as text for people or as JSON for machines.
 //!
 //! [`init`] is called once, by `main`, before anything is served. Times are UTC. Colour is used
-//! only where a person looks at a terminal and has not set `NO_COLOR`. A line that cannot be written
-//! is lost: reporting that on the same closed standard error would be a panic.
+//! only where a person looks at a terminal and has not set `NO_COLOR`. Lines go through a bounded
+//! queue to a thread that writes them: see [`queue`].
 
+mod queue;
+
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, IsTerminal};
+use std::panic::{self, PanicHookInfo};
 use std::str::FromStr;
+use std::thread;
 
+use anyhow::Context;
 use tracing::level_filters::LevelFilter;
+use tracing::{Dispatch, Subscriber};
 use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
-/// Starts logging for the whole process.
-pub(crate) fn init(format: LogFormat, filter: &LogFilter) -> anyhow::Result<()> {
+pub(crate) use queue::{FlushGuard, LogQueue};
+
+/// Starts logging for the whole process, panics too.
+pub(crate) fn init(format: LogFormat, filter: &LogFilter) -> anyhow::Result<LogQueue> {
+    // The writer thread must not wait for its own queue.
+    let direct = Dispatch::new(subscriber(format, filter, io::stderr));
+    let report = move |count: u64| {
+        tracing::dispatcher::with_default(&direct, || tracing::warn!(count, "log lines dropped"));
+    };
+    let queue = LogQueue::start(io::stderr(), report).context("cannot start the log thread")?;
+    tracing::subscriber::set_global_default(subscriber(format, filter, queue.clone()))?;
+    // The hook of the standard library writes to standard error itself, and so may block.
+    panic::set_hook(Box::new(log_panic));
+    Ok(queue)
+}
+
+fn subscriber<W>(format: LogFormat, filter: &LogFilter, writer: W) -> impl Subscriber + Send + Sync
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
     let layer = match format {
         LogFormat::Text => {
             let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -22,7 +47,7 @@ pub(crate) fn init(format: LogFormat, filter: &LogFilter) -> anyhow::Result<()> 
                 .compact()
                 .with_ansi(io::stderr().is_terminal() && !no_color)
                 .log_internal_errors(false)
-                .with_writer(io::stderr)
+                .with_writer(writer)
                 .boxed()
         }
         LogFormat::Json => fmt::layer()
@@ -31,11 +56,26 @@ pub(crate) fn init(format: LogFormat, filter: &LogFilter) -> anyhow::Result<()> 
             .with_current_span(false)
             .with_span_list(false)
             .log_internal_errors(false)
-            .with_writer(io::stderr)
+            .with_writer(writer)
             .boxed(),
     };
-    tracing_subscriber::registry().with(layer.with_filter(filter.0.clone())).try_init()?;
-    Ok(())
+    tracing_subscriber::registry().with(layer.with_filter(filter.0.clone()))
+}
+
+fn log_panic(info: &PanicHookInfo<'_>) {
+    let message = info.payload_as_str().unwrap_or("no message");
+    let location = info.location().map(ToString::to_string);
+    let thread = thread::current();
+    let backtrace = Backtrace::capture();
+    let backtrace = (backtrace.status() == BacktraceStatus::Captured)
+        .then(|| backtrace.to_string().replace('\n', " "));
+    tracing::error!(
+        thread = thread.name(),
+        location,
+        reason = message.replace('\n', " "),
+        backtrace,
+        "panic"
+    );
 }
 
 /// How a log line is written.

@@ -7,9 +7,13 @@
 mod admin;
 mod cli;
 mod config;
+mod connections;
 mod demo;
+mod descriptors;
 mod files;
 mod forget;
+mod health;
+mod heartbeat;
 mod inside;
 mod logging;
 mod members;
@@ -18,6 +22,7 @@ mod reload;
 mod serve;
 mod shutdown;
 mod signals;
+mod supervise;
 mod tls;
 
 use std::fmt;
@@ -27,6 +32,7 @@ use std::time::SystemTime;
 
 use crate::cli::{Invocation, Stop};
 use crate::config::ServeConfig;
+use crate::logging::FlushGuard;
 use crate::mistake::{Mistake, OneLine};
 
 /// Fewer page faults and less contention than the system's.
@@ -44,7 +50,7 @@ fn main() -> ExitCode {
     let outcome = match invocation {
         Invocation::Serve(args, origins) => {
             match ServeConfig::check(*args, &origins, SystemTime::now()) {
-                Ok(config) => serve(config),
+                Ok(config) => return serve(config),
                 Err(mistake) => return fail(&mistake, mistake.exit_code()),
             }
         }
@@ -54,19 +60,34 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => match error.downcast_ref::<Mistake>() {
-            Some(mistake) => fail(mistake, mistake.exit_code()),
-            None => fail(format_args!("{error:#}"), ExitCode::from(1)),
-        },
+        Err(error) => {
+            let (sentence, code) = described(&error);
+            fail(sentence, code)
+        }
     }
 }
 
-fn serve(config: ServeConfig) -> anyhow::Result<()> {
-    logging::init(config.log_format, &config.log_filter)?;
+/// From here on nothing waits for standard error: also what ends the process goes to the queue.
+fn serve(config: ServeConfig) -> ExitCode {
+    let log = match logging::init(config.log_format, &config.log_filter) {
+        Ok(log) => FlushGuard(log),
+        Err(error) => return fail(format_args!("{error:#}"), ExitCode::from(1)),
+    };
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    serve::run(config)
+    let Err(error) = serve::run(config, &log.0) else { return ExitCode::SUCCESS };
+    let (sentence, code) = described(&error);
+    log.0.push(format!("error: {}\n", OneLine(&sentence)).as_bytes());
+    code
+}
+
+/// What to tell the operator, and the exit code.
+fn described(error: &anyhow::Error) -> (String, ExitCode) {
+    match error.downcast_ref::<Mistake>() {
+        Some(mistake) => (mistake.to_string(), mistake.exit_code()),
+        None => (format!("{error:#}"), ExitCode::from(1)),
+    }
 }
 
 fn version() -> anyhow::Result<()> {

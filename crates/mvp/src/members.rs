@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::Check;
 use crate::config::{MembershipSource, ServeConfig};
+use crate::supervise::Supervisor;
 
 pub(crate) use witness::{Seed, Witness};
 
@@ -95,66 +96,125 @@ pub(crate) fn start(
     witness: Witness,
     reader: &SnapshotReader,
     leaving: &CancellationToken,
+    supervisor: &Supervisor,
 ) -> (Combined, Members) {
-    let clock = reader.clock();
-    let mut sources = vec![Source { name: "--peer or --peers-file", claims: written }];
-    // Servers that a gateway may stand before: whoever knows the gateway is believed more.
-    let mut bare = Vec::new();
-    let mut announced = Vec::new();
-    let mut keepers = Vec::new();
-    let mut troubles = Vec::new();
+    let mut starting = Starting {
+        sources: vec![Source { name: "--peer or --peers-file", claims: written }],
+        bare: Vec::new(),
+        announced: Vec::new(),
+        troubles: Vec::new(),
+        keepers: Vec::new(),
+        reader,
+        leaving,
+        supervisor,
+    };
     let by_etcd = standing.announcement(MembershipSource::Etcd);
     if let (Some(announcement), Some(etcd)) = (by_etcd, standing.etcd.clone()) {
-        let ((gateways, source), (servers, server)) = (Source::new("etcd"), Source::new("etcd"));
-        sources.push(source);
-        bare.push(server);
-        let one_host = announcement.address.ip().to_canonical().is_loopback();
-        let (reading, read) = watch::channel(Trouble::default());
-        tokio::spawn(etcd::read(etcd.clone(), clock, one_host, gateways, servers, reading));
-        let (keeping, kept) = watch::channel(Trouble::default());
-        troubles.extend([read, kept]);
-        let (reader, leaving) = (reader.clone(), leaving.clone());
-        let keep = async move {
-            if served(&reader, &leaving).await {
-                etcd::announce(etcd, announcement, keeping, leaving).await;
-            }
-        };
-        keepers.push(tokio::spawn(keep));
+        starting.etcd(etcd, announcement);
     }
     if let Some(announcement) = standing.announcement(MembershipSource::Leases) {
-        let one_host = announcement.address.ip().to_canonical().is_loopback();
+        starting.leases(local, announcement);
+    }
+    if standing.uses(MembershipSource::Endpoints) {
+        starting.endpoints(witness);
+    }
+    let Starting { mut sources, mut bare, announced, troubles, keepers, .. } = starting;
+    sources.append(&mut bare);
+    let combined = Combined::new(standing.own.clone(), reader.clock(), sources);
+    let checks = Checks { handle: combined.handle(), announced, troubles };
+    (combined, Members { checks, keepers })
+}
+
+/// Sources that are being started. Each task of theirs is restarted if it panics.
+struct Starting<'a> {
+    sources: Vec<Source>,
+    /// Servers that a gateway may stand before: whoever knows the gateway is believed more.
+    bare: Vec<Source>,
+    announced: Vec<watch::Receiver<Option<String>>>,
+    troubles: Vec<watch::Receiver<Trouble>>,
+    keepers: Vec<JoinHandle<()>>,
+    reader: &'a SnapshotReader,
+    leaving: &'a CancellationToken,
+    supervisor: &'a Supervisor,
+}
+
+impl Starting<'_> {
+    fn spawn<F, T>(&self, task: &'static str, start: F) -> JoinHandle<()>
+    where
+        F: Fn() -> T + Send + Sync + 'static,
+        T: Future<Output = ()> + Send + 'static,
+    {
+        tokio::spawn(self.supervisor.clone().run(task, start))
+    }
+
+    fn etcd(&mut self, etcd: Etcd, announcement: Announcement) {
+        let ((gateways, source), (servers, server)) = (Source::new("etcd"), Source::new("etcd"));
+        self.sources.push(source);
+        self.bare.push(server);
+        let (clock, one_host) =
+            (self.reader.clock(), announcement.address.ip().to_canonical().is_loopback());
+        let (reading, read) = watch::channel(Trouble::default());
+        let asked = etcd.clone();
+        self.spawn("etcd-members", move || {
+            let (gateways, servers) = (gateways.clone(), servers.clone());
+            etcd::read(asked.clone(), clock, one_host, gateways, servers, reading.clone())
+        });
+        let (keeping, kept) = watch::channel(Trouble::default());
+        self.troubles.extend([read, kept]);
+        let (reader, leaving) = (self.reader.clone(), self.leaving.clone());
+        self.keepers.push(self.spawn("etcd-announcement", move || {
+            let (reader, leaving) = (reader.clone(), leaving.clone());
+            let (etcd, announcement) = (etcd.clone(), announcement.clone());
+            let keeping = keeping.clone();
+            async move {
+                if served(&reader, &leaving).await {
+                    etcd::announce(etcd, announcement, keeping, leaving).await;
+                }
+            }
+        }));
+    }
+
+    fn leases(&mut self, local: LocalSlot, announcement: Announcement) {
+        let (clock, one_host) =
+            (self.reader.clock(), announcement.address.ip().to_canonical().is_loopback());
         let (own, board) = (Arc::new(OwnLease::new(announcement)), Board::default());
         let ((claims, source), (identities, identity)) =
             (Source::new("leases"), Source::new("identity leases"));
-        sources.push(source);
-        bare.push(identity);
-        let read = leases::read(local.clone(), clock, Arc::clone(&own), board.clone(), claims);
-        tokio::spawn(read);
-        tokio::spawn(leases::read_identities(local.clone(), clock, one_host, identities));
+        self.sources.push(source);
+        self.bare.push(identity);
+        let (asked, known, seen) = (local.clone(), Arc::clone(&own), board.clone());
+        self.spawn("lease-members", move || {
+            let (own, board) = (Arc::clone(&known), seen.clone());
+            leases::read(asked.clone(), clock, own, board, claims.clone())
+        });
+        let asked = local.clone();
+        self.spawn("identity-leases", move || {
+            leases::read_identities(asked.clone(), clock, one_host, identities.clone())
+        });
         let (problems, problem) = watch::channel(None);
-        let (local, reader, leaving) = (local.clone(), reader.clone(), leaving.clone());
-        let keep = async move {
-            if served(&reader, &leaving).await {
-                let version =
-                    move || reader.load().local()?.view.release.map(|release| release.to_string());
-                leases::keep(local, clock, own, board, version, problems, leaving).await;
+        self.announced.push(problem);
+        let (reader, leaving) = (self.reader.clone(), self.leaving.clone());
+        self.keepers.push(self.spawn("own-lease", move || {
+            let (local, reader, leaving) = (local.clone(), reader.clone(), leaving.clone());
+            let (own, board, problems) = (Arc::clone(&own), board.clone(), problems.clone());
+            async move {
+                if served(&reader, &leaving).await {
+                    let version = move || Some(reader.load().local()?.view.release?.to_string());
+                    leases::keep(local, clock, own, board, version, problems, leaving).await;
+                }
             }
-        };
-        announced.push(problem);
-        keepers.push(tokio::spawn(keep));
+        }));
     }
-    if standing.uses(MembershipSource::Endpoints) {
+
+    fn endpoints(&mut self, witness: Witness) {
         let (claims, source) = Source::new("endpoints");
-        bare.push(source);
+        self.bare.push(source);
         if let Witness::Members(_, Some(seed)) = &witness {
-            troubles.push(seed.trouble());
+            self.troubles.push(seed.trouble());
         }
-        tokio::spawn(endpoints::read(witness, clock, claims));
+        let clock = self.reader.clock();
+        self.spawn("endpoints", move || endpoints::read(witness.clone(), clock, claims.clone()));
     }
-    sources.append(&mut bare);
-    let combined = Combined::new(standing.own.clone(), clock, sources);
-    let checks = Checks { handle: combined.handle(), announced, troubles };
-    (combined, Members { checks, keepers })
 }
 
 /// Waits until the local server was seen: who comes to us for what it serves has to find it. Whether

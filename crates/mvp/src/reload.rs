@@ -10,12 +10,14 @@
 //! which is said once and counted, and it is tried again every second.
 
 mod expiry;
+mod in_use;
 mod report;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, SystemTime};
@@ -29,11 +31,13 @@ use rustls::ClientConfig;
 use tokio::sync::watch;
 
 use crate::config::pem::{Files, Read};
-use crate::config::{CertificateFile, KeyPair, Peer, Peers, PeersFile, ServeConfig, peers_file};
+use crate::config::{Peer, Peers, PeersFile, ServeConfig, peers_file};
 use crate::files;
 use crate::mistake::Mistake;
+use crate::supervise::Restarts;
 use crate::tls;
 use expiry::Expiry;
+use in_use::{certificates, in_use, new_authorities, new_pair};
 use report::Report;
 
 pub(crate) use report::ReloadMetrics;
@@ -65,6 +69,12 @@ pub(crate) struct Reloader {
     used: Seen,
     report: Report,
     expiry: Expiry,
+    /// The configuration before a reload that is not finished.
+    before: Option<Box<ServeConfig>>,
+    /// A reload panicked, and must be done again.
+    interrupted: bool,
+    #[cfg(test)]
+    panics: bool,
 }
 
 /// What the files held, or why they could not be read.
@@ -86,17 +96,39 @@ impl Reloader {
         let mut keys: Vec<_> = certificates(&config).map(|file| file.key).collect();
         keys.extend(config.peers.file.iter().map(|_| peers_file::KEY));
         let report = Report::new(metrics, &keys);
-        Reloader { config, in_force, seen: used.clone(), used, report, expiry }
+        Reloader {
+            config,
+            in_force,
+            seen: used.clone(),
+            used,
+            report,
+            expiry,
+            before: None,
+            interrupted: false,
+            #[cfg(test)]
+            panics: false,
+        }
     }
 
     /// Looks until nobody can wake it any more; at once when it is woken.
-    pub(crate) fn run(mut self, wake: &mpsc::Receiver<()>) {
+    pub(crate) fn run(mut self, wake: &mpsc::Receiver<()>, mut restarts: Restarts) {
         loop {
-            let pause = self.look(SystemTime::now());
+            let pause = self.look_again(SystemTime::now(), &mut restarts);
             if wake.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Disconnected) {
                 return;
             }
         }
+    }
+
+    /// The same as [`Reloader::look`], but survives a panic: what was half done is done again.
+    fn look_again(&mut self, now: SystemTime, restarts: &mut Restarts) -> Duration {
+        catch_unwind(AssertUnwindSafe(|| self.look(now))).unwrap_or_else(|_| {
+            if let Some(before) = self.before.take() {
+                self.config = *before;
+                self.interrupted = true;
+            }
+            restarts.pause()
+        })
     }
 
     /// Looks once. Gives how long to wait for the next time.
@@ -107,9 +139,11 @@ impl Reloader {
         if !settled {
             return SETTLING;
         }
-        if self.seen != self.used || self.report.is_failing() {
+        if self.seen != self.used || self.report.is_failing() || self.interrupted {
             self.used.clone_from(&self.seen);
+            self.before = Some(Box::new(self.config.clone()));
             self.reload(now);
+            (self.before, self.interrupted) = (None, false);
         }
         self.expiry.observe(&self.config, now);
         INTERVAL
@@ -152,13 +186,26 @@ impl Reloader {
                 *ca = new;
             }
         }
-        if !keys.is_empty() && !self.replace_server(&keys) {
+        if keys.is_empty() {
+            return;
+        }
+        // Beside a new proxy certificate it may do: that comes next, and this is tried again.
+        let replaced = match tls::check_proxy_is_no_user(&self.config) {
+            Ok(()) => self.replace_server(&keys),
+            Err(error) => {
+                self.report.failed(&keys, &format!("{error:#}"));
+                false
+            }
+        };
+        if !replaced {
             (self.config.client_ca, self.config.request_header.ca) = old;
         }
     }
 
     /// Whether it could be done.
     fn replace_server(&mut self, keys: &[&'static str]) -> bool {
+        #[cfg(test)]
+        assert!(!self.panics, "a bug");
         match tls::server(&self.config) {
             Ok(tls) => {
                 self.in_force.tls.replace(tls);
@@ -321,54 +368,4 @@ pub(crate) fn members(config: &ServeConfig) -> Claims {
     });
     let claims = config.peers.named.iter().chain(written).map(claim).chain(before).collect();
     Claims { claims, read: true, ..Claims::default() }
-}
-
-/// A pair, if it is not the one in use.
-fn new_pair(files: &mut Files<'_>, in_use: &KeyPair) -> Loaded<KeyPair> {
-    let (chain, key) = (&in_use.chain, &in_use.key);
-    let named = ((chain.key, Some(chain.path.clone())), (key.key, Some(key.path.clone())));
-    let new = files.pair(named.0, named.1)?;
-    Ok(new.filter(|new| new.chain.pem != chain.pem || new.key.pem != key.pem))
-}
-
-/// A bundle of CAs, if it is not the one in use.
-fn new_authorities(files: &mut Files<'_>, in_use: &CertificateFile) -> Loaded<CertificateFile> {
-    let new = files.authorities(in_use.key, Some(in_use.path.clone()))?;
-    Ok(new.filter(|new| new.pem != in_use.pem))
-}
-
-/// What the files in use held when they were taken into use.
-fn in_use(config: &ServeConfig) -> Seen {
-    let mut seen = Seen::new();
-    let mut add = |path: &PathBuf, held: &Vec<u8>| seen.insert(path.clone(), Ok(held.clone()));
-    for file in certificates(config) {
-        add(&file.path, &file.pem);
-    }
-    let etcd = config.peers.etcd.as_ref().and_then(|etcd| etcd.client.as_ref());
-    let pairs = [Some(&config.serving), config.proxy_client.as_ref(), etcd];
-    for pair in pairs.into_iter().flatten() {
-        add(&pair.key.path, &pair.key.pem);
-    }
-    if let Some(file) = &config.peers.file {
-        add(&file.path, &file.bytes);
-    }
-    seen
-}
-
-/// Every file with certificates: chains first, then bundles.
-fn certificates(config: &ServeConfig) -> impl Iterator<Item = &CertificateFile> {
-    let etcd = config.peers.etcd.as_ref();
-    let chains = [
-        Some(&config.serving.chain),
-        config.proxy_client.as_ref().map(|pair| &pair.chain),
-        etcd.and_then(|etcd| etcd.client.as_ref()).map(|pair| &pair.chain),
-    ];
-    let bundles = [
-        config.client_ca.as_ref(),
-        config.request_header.ca.as_ref(),
-        config.local.as_ref().map(|local| &local.ca),
-        config.peers.ca.as_ref(),
-        etcd.and_then(|etcd| etcd.ca.as_ref()),
-    ];
-    chains.into_iter().chain(bundles).flatten()
 }

@@ -3,6 +3,8 @@
 //! One thread runs the control loop and the admin endpoint. Each worker is a thread with a runtime,
 //! a listener and connections of its own: nothing is shared on the request path but the snapshot.
 
+mod control;
+
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, mpsc};
@@ -10,27 +12,33 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
-use mvp_core::member::{Member, MemberKind, Presence, ViewState};
-use mvp_net::{Limits, ReloadableTls, bind, bind_workers};
-use mvp_proxy::control::{self, Clock, ControlSettings, LocalState, SnapshotReader, channel};
+use mvp_core::member::{Member, MemberKind};
+use mvp_net::{ConnectionLimit, Limits, ReloadableTls, bind, bind_workers};
+use mvp_proxy::control::{
+    Clock, ControlSettings, LocalState, SnapshotReader, SnapshotWriter, channel, first_snapshot,
+};
 use mvp_proxy::data::{Forwarder, Remote, Target, Upstream, server_name};
 use mvp_proxy::identity::{AuthenticateLayer, RemoteHeaders};
 use mvp_proxy::metrics::Metrics;
-use mvp_proxy::peers::{AnyMember, Health, Instance, Peers, Reachable};
+use mvp_proxy::peers::{AnyMember, Health, Instance, Peers};
 use mvp_proxy::{LocalSlot, MixedVersionLayer};
+use prometheus_client::registry::Registry;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 use tower::util::Either;
 use tower_layer::Layer;
 
-use crate::admin::{self, Admin};
-use crate::config::ServeConfig;
+use crate::config::{ClientLimits, ServeConfig};
+use crate::connections::ConnectionMetrics;
+use crate::descriptors;
+use crate::health::{HealthLayer, Probes};
 use crate::inside;
-use crate::members::{self, Members, Seed, Standing, Witness};
+use crate::logging::LogQueue;
+use crate::members::Standing;
 use crate::reload::{self, InForce, ReloadMetrics, Reloader};
 use crate::shutdown::Shutdown;
 use crate::signals::Signals;
+use crate::supervise::Supervisor;
 use crate::tls;
 
 /// How long clients may wait for a process that takes over from another.
@@ -39,12 +47,11 @@ const SETTLES_WITHIN: Duration = Duration::from_secs(3);
 const LET_GO_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Serves until told to stop.
-pub(crate) fn run(config: ServeConfig) -> anyhow::Result<()> {
-    // Each client is a connection; the usual soft limit is for programs that use `select`.
-    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
-        tracing::warn!(%error, "the limit of open files stays as it is");
-    }
-    let gateway = Arc::new(Gateway::new(&config)?);
+pub(crate) fn run(config: ServeConfig, log: &LogQueue) -> anyhow::Result<()> {
+    let descriptors = descriptors::raise_limit();
+    let asked = config.client_limits.connections;
+    let max_connections = descriptors::max_client_connections(descriptors, asked)?;
+    let gateway = Arc::new(Gateway::new(&config, max_connections, log)?);
     // Before anybody can know that we are there: a signal that is not heard ends the process.
     let runtime = runtime()?;
     let signals = {
@@ -79,6 +86,15 @@ pub(crate) fn run(config: ServeConfig) -> anyhow::Result<()> {
         workers = workers.len(),
         "serving"
     );
+    let limits = &gateway.client_limits;
+    tracing::info!(
+        descriptors,
+        max_client_connections = max_connections,
+        max_client_connections_per_address = limits.connections_per_address,
+        max_request_header_bytes = limits.request_header_bytes,
+        goaway_chance = limits.goaway_chance,
+        "limits"
+    );
     let reload = gateway.spawn_reloader(config)?;
     runtime.block_on(gateway.control(standing, admin_listener, signals, reload, workers))
 }
@@ -86,6 +102,9 @@ pub(crate) fn run(config: ServeConfig) -> anyhow::Result<()> {
 /// All that workers and the control loop are made of.
 struct Gateway {
     in_force: InForce,
+    client_limits: ClientLimits,
+    /// Client connections of all workers together.
+    connections: ConnectionLimit,
     headers: RemoteHeaders,
     local: Option<Target>,
     settings: ControlSettings,
@@ -93,17 +112,25 @@ struct Gateway {
     /// What the forwarders of all workers know together.
     upstream: Upstream,
     reload_metrics: ReloadMetrics,
+    /// What this crate counts.
+    registry: Arc<Registry>,
     /// How peers do, and the local server.
     health: Health,
     local_state: LocalState,
     reader: SnapshotReader,
-    writer: std::sync::Mutex<Option<control::SnapshotWriter>>,
+    writer: std::sync::Mutex<Option<SnapshotWriter>>,
     shutdown: Shutdown,
+    probes: Arc<Probes>,
+    supervisor: Supervisor,
     share_port: bool,
 }
 
 impl Gateway {
-    fn new(config: &ServeConfig) -> anyhow::Result<Gateway> {
+    fn new(
+        config: &ServeConfig,
+        max_connections: usize,
+        log: &LogQueue,
+    ) -> anyhow::Result<Gateway> {
         let local = config.local.as_ref().map(|local| Target {
             id: local.id.as_str().into(),
             address: local.url.authority().into(),
@@ -119,12 +146,24 @@ impl Gateway {
             ..ControlSettings::default()
         };
         let clock = Clock::start();
-        let (writer, reader) = channel(clock, control::first_snapshot(&settings, clock));
+        let (writer, reader) = channel(clock, first_snapshot(&settings, clock));
         let server = tls::server(config)?;
         tls::check_proxy_identity(config)?;
         let peers_ca = config.peers.ca.as_ref().filter(|_| config.serves_peers());
         let outbound_peers = peers_ca.map(|ca| tls::outbound(config, ca)).transpose()?;
         let metrics = Arc::new(Metrics::new(config.log_local_requests));
+        let (mut registry, reload_metrics) = (Registry::default(), ReloadMetrics::default());
+        reload_metrics.register(&mut registry);
+        log.register(&mut registry);
+        let supervisor = Supervisor::default();
+        supervisor.register(&mut registry);
+        let per_address = config.client_limits.connections_per_address;
+        let connections = ConnectionLimit::new(max_connections, per_address);
+        registry.register_collector(Box::new(ConnectionMetrics(connections.clone())));
+        let shutdown = Shutdown::new(config, log);
+        let published = reader.clone();
+        let published = move || published.now().since(published.load().built());
+        let probes = Probes::new(shutdown.leaving.clone(), published, config.refresh_interval);
         Ok(Gateway {
             in_force: InForce {
                 tls: ReloadableTls::new(server),
@@ -133,6 +172,8 @@ impl Gateway {
                 members: watch::Sender::new(reload::members(config)),
                 etcd: watch::Sender::new(tls::etcd(config)?),
             },
+            client_limits: config.client_limits,
+            connections,
             headers: RemoteHeaders {
                 username: config.request_header.username.clone(),
                 group: config.request_header.group.clone(),
@@ -147,13 +188,16 @@ impl Gateway {
             local,
             settings,
             upstream: Upstream::default(),
-            reload_metrics: ReloadMetrics::default(),
+            reload_metrics,
+            registry: Arc::new(registry),
             health: Health::new(clock, Arc::clone(&metrics)),
             local_state: LocalState::new(Arc::clone(&metrics)).unseen(),
             metrics,
             reader,
             writer: std::sync::Mutex::new(Some(writer)),
-            shutdown: Shutdown::new(config),
+            shutdown,
+            probes: Arc::new(probes),
+            supervisor,
             share_port: config.share_port,
         })
     }
@@ -162,10 +206,11 @@ impl Gateway {
     fn spawn_reloader(&self, config: ServeConfig) -> anyhow::Result<mpsc::Sender<()>> {
         let (wake, woken) = mpsc::channel();
         let (in_force, metrics) = (self.in_force.clone(), self.reload_metrics.clone());
+        let restarts = self.supervisor.watch("reload");
         let reloader = Reloader::new(config, in_force, metrics, SystemTime::now());
         thread::Builder::new()
             .name("reload".to_owned())
-            .spawn(move || reloader.run(&woken))
+            .spawn(move || reloader.run(&woken, restarts))
             .context("cannot start a thread")?;
         Ok(wake)
     }
@@ -177,6 +222,8 @@ impl Gateway {
         listener: TcpListener,
     ) -> anyhow::Result<JoinHandle<bool>> {
         let gateway = Arc::clone(self);
+        let name = format!("worker-{index}");
+        let heartbeat = self.probes.heartbeats().add(name.clone());
         let worker = move || {
             // However it ends, the others end too.
             let stop = gateway.shutdown.stop.clone();
@@ -185,14 +232,21 @@ impl Gateway {
                 runtime.block_on(async {
                     let listener = tokio::net::TcpListener::from_std(listener)?;
                     let (forwarder, layer) = gateway.layer(LocalSlot::default());
-                    tokio::spawn(let_go(Arc::clone(&forwarder), gateway.reader.clone()));
+                    tokio::spawn(heartbeat.run());
+                    gateway.spawn_let_go(&forwarder);
+                    let bounds = &gateway.client_limits;
                     let service = AuthenticateLayer::new(gateway.headers.clone())
+                        .with_goaway_chance(bounds.goaway_chance)
+                        .with_max_head_bytes(bounds.request_header_bytes)
                         .layer(layer.layer(gateway.local(&forwarder)));
+                    let service = HealthLayer(Arc::clone(&gateway.probes)).layer(service);
                     if gateway.share_port {
                         gateway.settles().await;
                     }
                     let tls = gateway.in_force.tls.clone();
-                    let limits = Limits { grace: gateway.shutdown.grace, ..Limits::default() };
+                    let (grace, connections) =
+                        (gateway.shutdown.grace, gateway.connections.clone());
+                    let limits = Limits { grace, connections, ..Limits::default() };
                     mvp_net::serve(listener, tls, limits, service, stop.clone()).await;
                     Ok(())
                 })
@@ -202,7 +256,6 @@ impl Gateway {
             }
             outcome.is_ok()
         };
-        let name = format!("worker-{index}");
         thread::Builder::new().name(name).spawn(worker).context("cannot start a worker thread")
     }
 
@@ -241,148 +294,18 @@ impl Gateway {
         Peers::new(Arc::clone(forwarder), self.health.clone(), Arc::clone(&self.metrics))
     }
 
+    /// Lets go of connections that nobody needs, for as long as the runtime lives.
+    fn spawn_let_go(&self, forwarder: &Arc<Forwarder>) {
+        let (forwarder, reader) = (Arc::clone(forwarder), self.reader.clone());
+        let start = move || let_go(Arc::clone(&forwarder), reader.clone());
+        tokio::spawn(self.supervisor.clone().run("idle-pools", start));
+    }
+
     /// The local server, or whichever member stands in for one.
     fn local(&self, forwarder: &Arc<Forwarder>) -> Either<Remote, AnyMember> {
         match &self.local {
             Some(local) => Either::Left(Remote::new(Arc::clone(forwarder), local.clone())),
             None => Either::Right(AnyMember::new(self.peers(forwarder), self.reader.clone())),
-        }
-    }
-
-    /// Who is asked where servers are.
-    fn witness(
-        &self,
-        standing: &Standing,
-        slot: &LocalSlot,
-        forwarder: &Arc<Forwarder>,
-    ) -> Witness {
-        if self.local.is_some() {
-            return Witness::Local(slot.clone());
-        }
-        let seed = standing.seed().map(|address| {
-            let target = Target {
-                id: Arc::clone(address),
-                address: Arc::clone(address),
-                server_name: server_name(),
-                kind: MemberKind::Bare,
-                local: false,
-            };
-            Seed::new(Arc::clone(forwarder), target)
-        });
-        Witness::Members(AnyMember::new(self.peers(forwarder), self.reader.clone()), seed)
-    }
-
-    /// The control loop and the admin endpoint, until a signal comes and the workers have ended.
-    async fn control(
-        self: Arc<Gateway>,
-        standing: Standing,
-        listener: TcpListener,
-        signals: Signals,
-        reload: mpsc::Sender<()>,
-        workers: Vec<JoinHandle<bool>>,
-    ) -> anyhow::Result<()> {
-        let slot = LocalSlot::default();
-        let (forwarder, layer) = self.layer(slot.clone());
-        let _local = layer.layer(self.local(&forwarder));
-        tokio::spawn(let_go(Arc::clone(&forwarder), self.reader.clone()));
-        // A plain way through without a certificate of its own cannot ask, and need not.
-        let can_ask = self.in_force.outbound_local.current().vouched.is_some();
-        let local = self.local.as_ref().filter(|_| can_ask);
-        if can_ask && self.in_force.outbound_peers.is_some() {
-            let never = CancellationToken::new();
-            if let Some(local) = local.cloned() {
-                let (forwarder, state) = (Arc::clone(&forwarder), self.local_state.clone());
-                tokio::spawn(control::watch_local(forwarder, local, state, never.clone()));
-            }
-            let (forwarder, reader) = (Arc::clone(&forwarder), self.reader.clone());
-            tokio::spawn(control::watch_members(forwarder, reader, self.health.clone(), never));
-        }
-        let local = local.map(|local| (Arc::clone(&local.id), slot.clone()));
-        let witness = self.witness(&standing, &slot, &forwarder);
-        let (membership, members) = members::start(
-            &standing,
-            self.in_force.members.subscribe(),
-            slot,
-            witness,
-            &self.reader,
-            &self.shutdown.leaving,
-        );
-        let reach = Reachable { local, peers: Some((forwarder, self.health.clone())) };
-        let writer = self.writer.lock().ok().and_then(|mut writer| writer.take());
-        let writer = writer.context("the control loop runs once")?;
-        // Both go on while the workers drain: requests that are under way need the one, and who
-        // waits for the end the other.
-        let control = tokio::spawn(control::run(
-            membership,
-            reach,
-            self.settings.clone(),
-            writer,
-            Arc::clone(&self.metrics),
-            CancellationToken::new(),
-        ));
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        let handed_over = CancellationToken::new();
-        let closes = handed_over.clone().cancelled_owned();
-        let admin = tokio::spawn(admin::serve(listener, self.admin(&members), closes));
-
-        tokio::select! {
-            outcome = control => outcome.context("the control loop ended")?,
-            outcome = admin => outcome?.context("the admin endpoint ended")?,
-            () = self.shutdown.run(signals, &reload) => {}
-        }
-        self.shutdown.leaving.cancel();
-        self.shutdown.stop.cancel();
-        if self.share_port {
-            handed_over.cancel();
-        }
-        // Here, so that a second signal is heard meanwhile.
-        let join = move || workers.into_iter().all(|worker| worker.join().unwrap_or(false));
-        let joined = tokio::task::spawn_blocking(join).await?;
-        members.left().await;
-        // Not before: who must not be trusted any more must not be while we drain either.
-        drop(reload);
-        anyhow::ensure!(joined, "a worker ended by itself; the log has the reason");
-        Ok(())
-    }
-
-    fn admin(&self, members: &Members) -> Admin {
-        let (readiness, snapshot) = (self.reader.clone(), self.reader.clone());
-        let local = self.local_state.clone();
-        let (metrics, beside) = (Arc::clone(&self.metrics), self.reload_metrics.clone());
-        let merges = self.in_force.outbound_peers.is_some();
-        let leaving = self.shutdown.leaving.clone();
-        let (membership, handle, conflicts) =
-            (members.checks(), members.handle(), members.handle());
-        let reader = self.reader.clone();
-        Admin {
-            readiness: Arc::new(move || {
-                let mut checks = vec![inside::shutdown(leaving.is_cancelled())];
-                // A plain way through depends on nobody's discovery.
-                if merges {
-                    checks.extend(inside::readiness(&readiness, &local));
-                    checks.extend(membership.get());
-                }
-                checks
-            }),
-            forget: Arc::new(move |id| {
-                let snapshot = reader.load();
-                let member = snapshot.member_by_id(id);
-                let member = member.ok_or_else(|| format!("there is no member {id}"))?;
-                if snapshot.local().is_some_and(|local| local.id == member.id) {
-                    return Err(format!("{id} is the local server"));
-                }
-                // Until its next heartbeat, what only it serves would be 404.
-                if member.presence == Presence::Present
-                    && snapshot.view_state(id) == Some(ViewState::Fresh)
-                {
-                    return Err(format!("{id} is alive: it has just said what it serves"));
-                }
-                handle.forget(id)?;
-                reader.forget(id);
-                Ok(())
-            }),
-            metrics: Arc::new(move |text| metrics.encode_beside(text, &beside.registry)),
-            snapshot: Arc::new(move || inside::described(&snapshot, &conflicts.conflicts())),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::ServeConfig;
+use crate::logging::LogQueue;
 use crate::signals::{Asked, Signals};
 
 /// How far the end has come.
@@ -19,15 +20,17 @@ pub(crate) struct Shutdown {
     delay: Duration,
     /// How long a drain may take.
     pub(crate) grace: Duration,
+    log: LogQueue,
 }
 
 impl Shutdown {
-    pub(crate) fn new(config: &ServeConfig) -> Shutdown {
+    pub(crate) fn new(config: &ServeConfig, log: &LogQueue) -> Shutdown {
         Shutdown {
             leaving: CancellationToken::new(),
             stop: CancellationToken::new(),
             delay: config.shutdown_delay,
             grace: config.shutdown_grace,
+            log: log.clone(),
         }
     }
 
@@ -41,9 +44,10 @@ impl Shutdown {
         self.leaving.cancel();
         let (delay, grace) = (self.delay.as_secs_f64(), self.grace.as_secs_f64());
         tracing::info!(delay, grace, "{name} received, draining; a second one ends it at once");
-        let reload = reload.clone();
+        let (reload, log) = (reload.clone(), self.log.clone());
         tokio::spawn(async move {
             end(&mut signals, &reload).await;
+            log.flush();
             std::process::exit(1);
         });
         tokio::select! {

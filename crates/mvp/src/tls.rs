@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use mvp_net::{ClientTrust, ServerTls, UnixTime};
+use mvp_net::{ClientTrust, Judgement, ServerTls, UnixTime};
 use mvp_proxy::data::OutboundTls;
 use rustls::ClientConfig;
 
-use crate::config::{CertificateFile, EtcdConfig, ServeConfig, not_everyone};
+use crate::config::{CertificateFile, EtcdConfig, KeyPair, ServeConfig, not_everyone};
 use crate::mistake::Mistake;
 
 /// What clients see of us, and whom of them we know.
@@ -53,22 +53,44 @@ pub(crate) fn etcd(config: &ServeConfig) -> anyhow::Result<Option<Arc<ClientConf
     config.peers.etcd.as_ref().map_or(Ok(None), EtcdConfig::tls)
 }
 
-/// A server that takes our certificate for a user's would take every request for that user's.
+/// Whether the proxy certificate is a front proxy's, and nothing else.
 pub(crate) fn check_proxy_identity(config: &ServeConfig) -> anyhow::Result<()> {
+    check_proxy_is_no_user(config)?;
     let Some(proxy) = &config.proxy_client else { return Ok(()) };
-    let proves = client_trust(config)?.judge(&proxy.chain.certificates, UnixTime::now());
-    let shown = proxy.chain.path.display();
-    let wrong = if proves.user.is_some() && !proves.front_proxy {
-        format!("{shown} is a user's, of --client-ca-file: every request would be that user's")
-    } else if config.request_header.ca.is_some() && !proves.front_proxy {
-        format!(
-            "{shown} is not of --requestheader-client-ca-file, its name is not among \
-             --requestheader-allowed-names, or it is not valid now: nobody would believe it"
-        )
-    } else {
+    if config.request_header.ca.is_none() || judge(config, proxy)?.front_proxy {
+        return Ok(());
+    }
+    let sentence = format!(
+        "{} is not of --requestheader-client-ca-file, its name is not among \
+         --requestheader-allowed-names, or it is not valid now: nobody would believe it; give the \
+         one that the servers trust to speak for users, as kubeadm's front-proxy-client.crt",
+        proxy.chain.path.display()
+    );
+    Err(Mistake::trouble("--proxy-client-cert-file", sentence).into())
+}
+
+/// Refuses a proxy certificate that proves a user. A server that receives such a certificate with
+/// an anonymous request authenticates the request as that user; a valid front-proxy certificate is
+/// no exception.
+pub(crate) fn check_proxy_is_no_user(config: &ServeConfig) -> anyhow::Result<()> {
+    let (Some(proxy), Some(client_ca)) = (&config.proxy_client, &config.client_ca) else {
         return Ok(());
     };
-    let fix = "give the one that the servers trust to speak for users, as kubeadm's \
-               front-proxy-client.crt";
-    Err(Mistake::trouble("--proxy-client-cert-file", format!("{wrong}; {fix}")).into())
+    let name = match judge(config, proxy)?.user {
+        None => return Ok(()),
+        Some(Ok(user)) => format!("user {:?}", user.name),
+        Some(Err(_)) => "a user".to_owned(),
+    };
+    let sentence = format!(
+        "{} proves {name} under --client-ca-file {}: anonymous requests over it would be that \
+         user's; sign the proxy client certificate with a CA of its own, as kubeadm's \
+         front-proxy-ca, and give that CA as --requestheader-client-ca-file",
+        proxy.chain.path.display(),
+        client_ca.path.display()
+    );
+    Err(Mistake::trouble("--proxy-client-cert-file", sentence).into())
+}
+
+fn judge(config: &ServeConfig, proxy: &KeyPair) -> anyhow::Result<Judgement> {
+    Ok(client_trust(config)?.judge(&proxy.chain.certificates, UnixTime::now()))
 }

@@ -60,6 +60,27 @@ pub(crate) struct ServeArgs {
     #[arg(value_parser = values::shutdown_grace)]
     pub shutdown_grace_period: Duration,
 
+    /// Fraction of HTTP/2 requests that end their connection (GOAWAY), so that clients reconnect
+    /// and load balancers can spread them anew: 0 (off) to 0.02; 0.001 is a good start. Leave it
+    /// off without a load balancer. Connections of peers and front proxies are never ended.
+    #[arg(long, value_name = "FLOAT", default_value = "0", help_heading = LISTENER)]
+    #[arg(value_parser = values::goaway_chance)]
+    pub goaway_chance: f64,
+    /// Bytes that the head of a request may have, 8192 to 262144; larger ones are answered with 431.
+    #[arg(long, value_name = "BYTES", default_value = "131072", help_heading = LISTENER)]
+    #[arg(value_parser = values::request_header_bytes)]
+    pub max_request_header_bytes: usize,
+    /// Client connections in total; each may need two file descriptors [default: what the limit of
+    /// open files allows].
+    #[arg(long, value_name = "NUMBER", help_heading = LISTENER)]
+    #[arg(value_parser = values::client_connections)]
+    pub max_client_connections: Option<usize>,
+    /// Client connections from one IP address; 0 for no limit, as behind a load balancer that hides
+    /// the addresses of clients.
+    #[arg(long, value_name = "NUMBER", default_value = "0", help_heading = LISTENER)]
+    #[arg(value_parser = values::client_connections_per_address)]
+    pub max_client_connections_per_address: usize,
+
     /// The API server to stand beside, as https://HOST:PORT (required, unless it stands before all).
     #[arg(long, value_name = "URL", value_parser = url::server_url, help_heading = LOCAL)]
     pub local_server: Option<ServerUrl>,

@@ -84,6 +84,45 @@ pub(super) fn workers(text: &str) -> Result<usize, String> {
 /// More would not help: each worker has its own connections to every peer.
 pub(crate) const MAX_WORKERS: usize = 64;
 
+/// Reads the fraction of requests that end their connection, with kube-apiserver's bounds.
+pub(super) fn goaway_chance(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|chance| (0.0..=0.02).contains(chance))
+        .ok_or_else(|| format!("{text:?} is not a chance; give a fraction from 0 (off) to 0.02"))
+}
+
+/// Reads how large the head of a request may be.
+///
+/// The upper bound is fixed: HPACK's Huffman coding can make a head 3.75 times as large, and Go
+/// ends the connection of all who share it above 1 MiB.
+pub(super) fn request_header_bytes(text: &str) -> Result<usize, String> {
+    number(text)
+        .filter(|bytes| (8 << 10..=256 << 10).contains(bytes))
+        .ok_or_else(|| format!("{text:?} is not a size; give a number from 8192 to 262144"))
+}
+
+/// Reads how many connections there may be.
+pub(super) fn client_connections(text: &str) -> Result<usize, String> {
+    number(text)
+        .filter(|count| (1..=MAX_CONNECTIONS).contains(count))
+        .ok_or_else(|| format!("{text:?} is not a number of connections; give 1 to 10000000"))
+}
+
+/// The same for one address; 0 for any number.
+pub(super) fn client_connections_per_address(text: &str) -> Result<usize, String> {
+    number(text).filter(|count| *count <= MAX_CONNECTIONS).ok_or_else(|| {
+        format!("{text:?} is not a number of connections; give 0 (no limit) to 10000000")
+    })
+}
+
+/// More than any host has.
+const MAX_CONNECTIONS: usize = 10_000_000;
+
+fn number(text: &str) -> Option<usize> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
 /// How long a member that left may be remembered.
 pub(super) fn forget_after(text: &str) -> Result<Duration, String> {
     within(text, Duration::ZERO, Duration::from_hours(24), "0s to 24h")
@@ -290,6 +329,27 @@ mod tests {
         for text in ["0", "65", "two"] {
             assert!(workers(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn limits_of_clients() {
+        assert_eq!(goaway_chance("0"), Ok(0.0));
+        assert_eq!(goaway_chance(".001"), Ok(0.001));
+        assert_eq!(goaway_chance("0.02"), Ok(0.02));
+        for text in ["0.021", "-0.01", "NaN", "inf", "often", ""] {
+            assert!(goaway_chance(text).unwrap_err().ends_with("from 0 (off) to 0.02"), "{text}");
+        }
+        assert_eq!(request_header_bytes("8192"), Ok(8192));
+        assert_eq!(request_header_bytes("262144"), Ok(262_144));
+        for text in ["8191", "262145", "128Ki", "-1", "", "99999999999999999999999"] {
+            assert!(request_header_bytes(text).is_err(), "{text}");
+        }
+        assert_eq!(client_connections("1"), Ok(1));
+        assert_eq!(client_connections_per_address("0"), Ok(0));
+        for text in ["0", "10000001", "+5", "many"] {
+            assert!(client_connections(text).is_err(), "{text}");
+        }
+        assert!(client_connections_per_address("10000001").is_err());
     }
 
     #[test]

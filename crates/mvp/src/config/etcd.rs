@@ -14,7 +14,7 @@ use crate::cli::Origins;
 use crate::mistake::Mistake;
 
 /// Where etcd is, and how it knows us.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct EtcdConfig {
     servers: Vec<Uri>,
     /// The CAs to verify it with.

@@ -95,6 +95,9 @@ fn the_least_configuration_has_the_defaults_of_the_help() {
     assert!((1..=64).contains(&config.workers));
     assert_eq!(config.log_format, LogFormat::Text);
     assert!(!config.log_local_requests);
+    let limits = config.client_limits;
+    assert!(limits.goaway_chance == 0.0 && limits.connections.is_none());
+    assert_eq!((limits.request_header_bytes, limits.connections_per_address), (128 << 10, None));
     let names = &config.request_header;
     assert!(names.ca.is_none() && names.allowed_names.is_empty());
     assert_eq!(names.username, ["x-remote-user"]);
@@ -128,6 +131,10 @@ fn a_whole_configuration() {
         "--log-local-requests",
         "--log-format=json",
         "--workers=3",
+        "--goaway-chance=0.001",
+        "--max-request-header-bytes=65536",
+        "--max-client-connections=1000",
+        "--max-client-connections-per-address=100",
     ]);
     let config = files.check(&arguments).unwrap();
     assert_eq!(config.advertise, Some("10.1.0.1:7000".parse().unwrap()));
@@ -138,6 +145,10 @@ fn a_whole_configuration() {
     assert_eq!(config.request_header.uid, ["x-uid", "x-remote-uid"]);
     assert!(config.serves_peers() && config.log_local_requests);
     assert_eq!((config.workers, config.log_format), (3, LogFormat::Json));
+    let limits = config.client_limits;
+    assert_eq!(limits.request_header_bytes, 65_536);
+    assert_eq!((limits.connections, limits.connections_per_address), (Some(1000), Some(100)));
+    assert!(limits.goaway_chance == 0.001);
     assert_eq!(config.serving.chain.certificates.len(), 1);
     assert_eq!(config.serving.chain.pem, fs::read(files.0.join("server.crt")).unwrap());
     assert_eq!(config.serving.key.path, files.0.join("server.key"));
@@ -320,6 +331,10 @@ fn mistakes_of_the_file_name_its_lines() {
         (
             "\npeer:\n- x",
             "line 2: peer: \"x\" has no ID; write it as ID=https://HOST:PORT, or with ,kind=bare at the end",
+        ),
+        (
+            "goaway-chance: 1",
+            "line 1: goaway-chance: \"1\" is not a chance; give a fraction from 0 (off) to 0.02",
         ),
         (
             "log-format: xml",

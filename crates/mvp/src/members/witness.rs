@@ -11,9 +11,10 @@ use mvp_proxy::{Body, LocalSlot};
 use tokio::sync::watch;
 
 /// The local server; or any member, where there is none.
+#[derive(Clone)]
 pub(crate) enum Witness {
     Local(LocalSlot),
-    Members(AnyMember, Option<Seed>),
+    Members(AnyMember, Option<Arc<Seed>>),
 }
 
 impl Ask for Witness {

@@ -1,7 +1,6 @@
 //! What is said and counted of reloads: each trouble once, not each second. Entry: [`Report`].
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -12,10 +11,8 @@ use prometheus_client::registry::Registry;
 use super::Loaded;
 
 /// What is counted. Settings are named by the flag of the certificate where a key belongs to it.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct ReloadMetrics {
-    /// All of it, for whoever writes metrics down.
-    pub(crate) registry: Arc<Registry>,
     reloads: Family<ResultLabels, Counter>,
     failing: Family<FlagLabels, Gauge>,
     pub(super) expiration: Family<FlagLabels, Gauge>,
@@ -32,28 +29,24 @@ pub(super) struct FlagLabels {
     pub(super) flag: &'static str,
 }
 
-impl Default for ReloadMetrics {
-    fn default() -> Self {
-        let mut registry = Registry::default();
-        let reloads = Family::<ResultLabels, Counter>::default();
+impl ReloadMetrics {
+    /// Adds all of it.
+    pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register(
             "mvp_reload",
             "Changes of files: taken into use, or refused and the old one kept",
-            reloads.clone(),
+            self.reloads.clone(),
         );
-        let failing = Family::<FlagLabels, Gauge>::default();
         registry.register(
             "mvp_reload_failing",
             "Whether what a file holds now cannot be used, so that the old one is in use",
-            failing.clone(),
+            self.failing.clone(),
         );
-        let expiration = Family::<FlagLabels, Gauge>::default();
         registry.register(
             "mvp_certificate_expiration_timestamp_seconds",
             "When the first of the certificates in use of a file expires, in seconds since 1970",
-            expiration.clone(),
+            self.expiration.clone(),
         );
-        Self { registry: Arc::new(registry), reloads, failing, expiration }
     }
 }
 
@@ -76,8 +69,11 @@ impl Report {
     }
 
     #[cfg(test)]
-    pub(super) fn metrics(&self) -> &ReloadMetrics {
-        &self.metrics
+    pub(super) fn encoded(&self) -> String {
+        let (mut registry, mut text) = (Registry::default(), String::new());
+        self.metrics.register(&mut registry);
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        text
     }
 
     /// Whether any is in trouble.

@@ -1,12 +1,13 @@
 //! Files that change under the reloader's eyes, in all the ways in which files are changed.
 
+mod identity;
+
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
 
 use mvp_net::UnixTime;
-use prometheus_client::encoding::text::encode;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa,
     KeyPair as TestKey,
@@ -15,6 +16,7 @@ use rcgen::{
 use super::*;
 use crate::cli::{self, Invocation};
 use crate::reload::expiry::Validity;
+use crate::supervise::Supervisor;
 
 type Ca = CertifiedIssuer<'static, TestKey>;
 
@@ -58,6 +60,10 @@ impl Place {
     }
 
     fn reloader(&self) -> Reloader {
+        self.reloader_with(&[])
+    }
+
+    fn reloader_with(&self, more: &[&str]) -> Reloader {
         let shown = self.directory.display();
         let argv: Vec<OsString> = [
             "mvp",
@@ -81,6 +87,7 @@ impl Place {
             "--peer-advertise-ip=10.0.0.3",
         ]
         .iter()
+        .chain(more)
         .map(|argument| argument.replace('@', &shown.to_string()).into())
         .collect();
         let now = SystemTime::now();
@@ -137,8 +144,7 @@ impl Reloader {
 
     /// `mvp_reload_total` with both results, and `mvp_reload_failing`.
     fn counts(&self, flag: &str) -> (u64, u64, u64) {
-        let mut text = String::new();
-        encode(&mut text, &self.report.metrics().registry).unwrap();
+        let text = self.report.encoded();
         let value = |start: String| -> u64 {
             let line = text.lines().find(|line| line.starts_with(&start));
             let line = line.unwrap_or_else(|| panic!("no {start} in\n{text}"));
@@ -179,6 +185,27 @@ fn a_file_is_renamed_into_its_place() {
     reloader.settle();
     assert!(reloader.serves(&new.0));
     assert!(!Arc::ptr_eq(&before, &reloader.in_force.tls.current()));
+    assert_eq!(reloader.counts(SERVING), (1, 0, 0));
+}
+
+#[test]
+fn a_reload_that_panics_is_done_again() {
+    let place = Place::new("panic");
+    let mut reloader = place.reloader();
+    let mut restarts = Supervisor::default().watch("reload");
+    let (old, new) =
+        (fs::read_to_string(place.path("server.crt")).unwrap(), issue(&place.servers, "new"));
+    place.write_pair("server", &new);
+    assert_eq!(reloader.look_again(SystemTime::now(), &mut restarts), SETTLING);
+    reloader.panics = true;
+    for pause in [100, 200] {
+        let paused = reloader.look_again(SystemTime::now(), &mut restarts);
+        assert_eq!(paused, Duration::from_millis(pause));
+        assert!(reloader.serves(&old), "what is in force is in use");
+    }
+    reloader.panics = false;
+    assert_eq!(reloader.look_again(SystemTime::now(), &mut restarts), INTERVAL);
+    assert!(reloader.serves(&new.0));
     assert_eq!(reloader.counts(SERVING), (1, 0, 0));
 }
 
@@ -293,55 +320,6 @@ fn a_new_client_ca_is_believed_and_the_old_one_no_more() {
 }
 
 #[test]
-fn a_proxy_certificate_that_nobody_would_believe_is_refused_until_its_ca_comes() {
-    let place = Place::new("proxy");
-    let mut reloader = place.reloader();
-    let before = reloader.in_force.outbound_local.current();
-    let proxies = authority("proxies");
-    let new = issue(&proxies, "proxy");
-    place.write_pair("proxy", &new);
-    reloader.settle();
-    assert_eq!(reloader.counts(PROXY), (0, 1, 1));
-    assert!(Arc::ptr_eq(&before, &reloader.in_force.outbound_local.current()));
-
-    // A user's is worse.
-    place.write_pair("proxy", &issue(&place.clients, "alice"));
-    reloader.settle();
-    assert_eq!(reloader.counts(PROXY), (0, 2, 1));
-
-    place.write_pair("proxy", &new);
-    place.write("proxy-ca.crt", &proxies.pem());
-    reloader.settle();
-    assert_eq!(reloader.counts(PROXY), (1, 2, 0));
-    assert_eq!(reloader.counts("requestheader-client-ca-file"), (1, 0, 0));
-    assert_eq!(reloader.config.proxy_client.as_ref().unwrap().chain.pem, new.0.as_bytes());
-    assert!(!Arc::ptr_eq(&before, &reloader.in_force.outbound_local.current()));
-}
-
-#[test]
-fn a_ca_without_the_proxy_certificate_in_use_is_taken_and_complained_of() {
-    let place = Place::new("proxy-ca");
-    let mut reloader = place.reloader();
-    place.write("proxy-ca.crt", &authority("proxies").pem());
-    reloader.settle();
-    assert_eq!(reloader.counts("requestheader-client-ca-file"), (1, 0, 0), "as was asked");
-    assert_eq!(reloader.counts(PROXY), (0, 1, 1));
-    place.write("proxy-ca.crt", &place.proxies.pem());
-    reloader.settle();
-    assert_eq!(reloader.counts(PROXY), (0, 1, 0));
-}
-
-#[test]
-fn a_client_ca_that_lets_anybody_pose_as_anybody_is_refused() {
-    let place = Place::new("shared");
-    let mut reloader = place.reloader();
-    place.write("client-ca.crt", &place.proxies.pem());
-    reloader.settle();
-    assert_eq!(reloader.counts("client-ca-file"), (0, 1, 1));
-    assert_eq!(reloader.config.client_ca.as_ref().unwrap().pem, place.clients.pem().as_bytes());
-}
-
-#[test]
 fn one_file_for_the_local_server_and_for_peers_is_both() {
     let place = Place::new("both");
     let mut reloader = place.reloader();
@@ -390,8 +368,7 @@ fn the_end_of_certificates_is_known_and_told() {
     params.not_after = in_hours(30).into();
     place.write_pair("server", &issue_with(&place.servers, params));
     reloader.settle();
-    let mut text = String::new();
-    encode(&mut text, &reloader.report.metrics().registry).unwrap();
+    let text = reloader.report.encoded();
     let until = crate::config::pem::unix_seconds(in_hours(30));
     let line = "mvp_certificate_expiration_timestamp_seconds{flag=\"tls-cert-file\"}";
     assert!(text.contains(&format!("{line} {until}")), "{until} is not in\n{text}");

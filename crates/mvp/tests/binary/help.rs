@@ -5,7 +5,7 @@ use std::process::Stdio;
 use crate::folder::Folder;
 
 /// All flags that DESIGN and kube-apiserver name for what works so far.
-const FLAGS: [&str; 42] = [
+const FLAGS: [&str; 46] = [
     "--help",
     "--bind-address",
     "--secure-port",
@@ -15,6 +15,10 @@ const FLAGS: [&str; 42] = [
     "--permit-port-sharing",
     "--shutdown-delay-duration",
     "--shutdown-grace-period",
+    "--goaway-chance",
+    "--max-request-header-bytes",
+    "--max-client-connections",
+    "--max-client-connections-per-address",
     "--local-server",
     "--servers",
     "--local-ca-file",

@@ -61,6 +61,24 @@ fn flags_and_values() {
              127.0.0.1:6480",
         ),
         ("--workers=65", "--workers: \"65\" is not a number of workers; give one from 1 to 64"),
+        (
+            "--goaway-chance=0.5",
+            "--goaway-chance: \"0.5\" is not a chance; give a fraction from 0 (off) to 0.02",
+        ),
+        (
+            "--max-request-header-bytes=1048576",
+            "--max-request-header-bytes: \"1048576\" is not a size; give a number from 8192 to \
+             262144",
+        ),
+        (
+            "--max-client-connections=0",
+            "--max-client-connections: \"0\" is not a number of connections; give 1 to 10000000",
+        ),
+        (
+            "--max-client-connections-per-address=-1",
+            "--max-client-connections-per-address: \"-1\" is not a number of connections; give 0 \
+             (no limit) to 10000000",
+        ),
         ("--log-format=xml", "--log-format: \"xml\" is not one of its values; use text or json"),
         (
             "--log-level=loud",
@@ -256,6 +274,34 @@ fn files() {
         let expected = format!("error: --client-ca-file: {start}");
         assert!(outcome.stderr.starts_with(&expected), "{outcome:?}");
         assert!(outcome.stderr.ends_with(end), "{outcome:?}");
+    }
+}
+
+/// Also where it is a front proxy's too. The address is nobody's, so that nothing is ever served.
+#[test]
+fn a_proxy_certificate_that_proves_a_user() {
+    let place = Folder::new();
+    let shared = [
+        "--bind-address=192.0.2.1",
+        "--proxy-client-cert-file=server.crt",
+        "--proxy-client-key-file=server.key",
+        "--client-ca-file=ca.crt",
+    ];
+    let front_proxy = [
+        "--requestheader-client-ca-file=ca.crt",
+        "--requestheader-allowed-names=rcgen self signed cert",
+        "--peer-ca-file=ca.crt",
+        "--membership=static",
+    ];
+    let sentence = "--proxy-client-cert-file: server.crt proves user \"rcgen self signed cert\" \
+                    under --client-ca-file ca.crt: anonymous requests over it would be that \
+                    user's; sign the proxy client certificate with a CA of its own, as kubeadm's \
+                    front-proxy-ca, and give that CA as --requestheader-client-ca-file\n";
+    for more in [&shared[..], &[&shared[..], &front_proxy].concat()] {
+        let outcome = place.serve(more);
+        assert_eq!(outcome.code, Some(1), "{outcome:?}");
+        let error = outcome.stderr.lines().last().unwrap_or_default();
+        assert_eq!(format!("{error}\n"), format!("error: {sentence}"), "{outcome:?}");
     }
 }
 

@@ -1,10 +1,16 @@
 //! What is logged: a line for each request that was proxied or refused, none for everyday ones.
 
+use std::io::{BufRead, BufReader, PipeReader};
+
 use http::{Method, StatusCode};
+use mvp_apiserver::Storage;
 use serde_json::Value;
 
-use crate::cluster::{CONFIG_MAPS, Cluster, WIDGETS, assert_refusal};
+use crate::cluster::{CONFIG_MAPS, Cluster, WIDGETS, any, api_server, assert_refusal, serve};
+use crate::signals::ends;
 use crate::support::client::Client;
+use crate::support::process::{Gateway, flags, free_address};
+use crate::support::{eventually, soon};
 
 #[tokio::test]
 async fn only_what_is_proxied_or_refused_is_logged() {
@@ -19,7 +25,7 @@ async fn only_what_is_proxied_or_refused_is_logged() {
     let (code, status) = client.call(Method::GET, WIDGETS, Value::Null).await;
     assert_refusal(code, &status);
 
-    let lines = b.requests_logged();
+    let lines = logged(b, |lines| lines.len() >= 2).await;
     assert_eq!(lines.len(), 2, "{lines:#?}");
     assert_eq!(summary(&lines[0]), ("widgets.v1.example.com", "peers", "a", 200));
     assert_eq!(summary(&lines[1]), ("widgets.v1.example.com", "refuse", "", 503));
@@ -32,8 +38,9 @@ async fn local_requests_are_logged_on_demand() {
     let b = &cluster.b.gateway;
     let client = Client::user(b.address).await;
     assert_eq!(client.get(CONFIG_MAPS).await.0, StatusCode::OK);
-    let lines = b.requests_logged();
-    let local = lines.iter().filter(|line| line["what"] == "configmaps.v1").collect::<Vec<_>>();
+    let is_local = |line: &&Value| line["what"] == "configmaps.v1";
+    let lines = logged(b, |lines| lines.iter().any(|line| is_local(&line))).await;
+    let local = lines.iter().filter(is_local).collect::<Vec<_>>();
     assert_eq!(local.len(), 1, "{lines:#?}");
     assert_eq!(summary(local[0]), ("configmaps.v1", "local", "b", 200));
 }
@@ -48,10 +55,89 @@ async fn text_lines_are_one_line_each() {
     let response = client.open(&forged).await;
     assert_ne!(response.status(), StatusCode::OK);
     assert_eq!(client.get(WIDGETS).await.0, StatusCode::OK);
-    let log = b.log();
+    let log = eventually("the line is written", async || match b.log() {
+        log if log.contains("what=widgets.v1.example.com") && log.ends_with('\n') => Ok(log),
+        log => Err(log),
+    })
+    .await;
     assert!(log.lines().all(|line| line.starts_with("20")), "a line has no time:\n{log}");
     let proxied = log.lines().filter(|line| line.contains("what=widgets.v1.example.com"));
     assert_eq!(proxied.count(), 1, "{log}");
+}
+
+/// A gateway that logs all it can, and its log, which nobody reads. Every request is answered while
+/// the log overflows.
+async fn overflowing() -> (Gateway, PipeReader) {
+    let server = serve(any(), api_server("b", Storage::new())).await;
+    let (address, admin) = (free_address(), free_address());
+    let more = ["--log-level=trace".to_owned(), "--log-local-requests".to_owned()];
+    let flags = flags(address, admin, "b", server.address, &more);
+    let (reader, writer) = std::io::pipe().unwrap();
+    let gateway = soon(Gateway::with_stderr(address, admin, &flags, writer).ready()).await;
+    let client = Client::user(gateway.address).await;
+    eventually("lines are dropped", async || {
+        for _ in 0..100 {
+            assert_eq!(client.get(CONFIG_MAPS).await.0, StatusCode::OK);
+        }
+        assert_eq!(soon(gateway.page("/livez")).await, "ok");
+        match dropped(&gateway).await {
+            0 => Err("none yet"),
+            _ => Ok(()),
+        }
+    })
+    .await;
+    (gateway, reader)
+}
+
+async fn dropped(gateway: &Gateway) -> u64 {
+    let metrics = soon(gateway.page("/metrics")).await;
+    let name = "mvp_log_lines_dropped_total ";
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap_or_else(|| panic!("no {name}in\n{metrics}")).parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_log_pipe_that_nobody_reads_blocks_neither_requests_nor_the_end() {
+    let (mut gateway, _unread) = overflowing().await;
+    gateway.signal("TERM");
+    assert_eq!(ends(&mut gateway).await, Some(0));
+}
+
+#[tokio::test]
+async fn dropped_log_lines_are_reported_when_the_pipe_is_read_again() {
+    let (mut gateway, log) = overflowing().await;
+    let (sender, mut lines) = tokio::sync::mpsc::unbounded_channel();
+    let reading = std::thread::spawn(move || {
+        for line in BufReader::new(log).lines() {
+            let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
+            // The test may have seen enough.
+            let _ = sender.send(line);
+        }
+    });
+    let mut until = async |what: &str| loop {
+        let line = soon(lines.recv()).await.expect("the line is written before the end");
+        if line["message"].as_str().is_some_and(|message| message.starts_with(what)) {
+            return line;
+        }
+    };
+    let report = until("log lines dropped").await;
+    assert_eq!(report["level"], "WARN");
+    assert!(report["count"].as_u64().unwrap() > 0, "{report}");
+    gateway.signal("TERM");
+    assert_eq!(ends(&mut gateway).await, Some(0));
+    // The end of the log is flushed.
+    until("SIGTERM received").await;
+    drop(lines);
+    reading.join().unwrap();
+}
+
+/// The lines about requests, once they are as they should be: they are written behind the answer.
+async fn logged(gateway: &Gateway, enough: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+    eventually("the lines are written", async || match gateway.requests_logged() {
+        lines if enough(&lines) => Ok(lines),
+        lines => Err(lines),
+    })
+    .await
 }
 
 /// What it was, what was done, by whom, and with what outcome.

@@ -12,6 +12,7 @@ mod cluster;
 mod support;
 
 mod before;
+mod descriptors;
 mod hostile;
 mod local_server;
 mod logs;

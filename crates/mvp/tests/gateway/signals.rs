@@ -51,6 +51,37 @@ async fn readiness_fails_first_and_all_is_served_meanwhile() {
 }
 
 #[tokio::test]
+async fn the_api_port_reports_the_gateway_alone_and_its_end() {
+    let (mut b, _peer) = with(&["--shutdown-delay-duration=5s"]).await;
+    let address = b.gateway.address;
+    // Each over a connection of its own: a 401 may end it.
+    let probe = async |path: &str| {
+        let (code, _, body) = Client::token(address, "bad").await.get(path).await;
+        (code.as_u16(), String::from_utf8(body.to_vec()).unwrap())
+    };
+    for path in ["/mvp/readyz", "/mvp/livez"] {
+        assert_eq!(probe(path).await, (200, "ok".to_owned()), "{path}, whoever asks");
+    }
+    for path in ["/readyz", "/livez", "/healthz", "/mvp/other"] {
+        assert_eq!(probe(path).await.0, 401, "{path} is the server's");
+    }
+    b.gateway.signal("TERM");
+    let reason = eventually("/readyz fails", async || match probe("/readyz").await {
+        (503, reason) => Ok(reason),
+        other => Err(other),
+    })
+    .await;
+    assert_eq!(reason, "[-]mvp-shutdown failed: reason withheld\nreadyz check failed\n");
+    let gateway = "[-]shutdown failed: reason withheld\nreadyz check failed\n";
+    assert_eq!(probe("/mvp/readyz").await, (503, gateway.to_owned()));
+    assert_eq!(probe("/mvp/livez").await, (200, "ok".to_owned()));
+    for path in ["/livez", "/healthz"] {
+        assert_eq!(probe(path).await.0, 401, "{path} is the server's to the end");
+    }
+    assert_eq!(ends(&mut b.gateway).await, Some(0));
+}
+
+#[tokio::test]
 async fn what_is_under_way_is_finished() {
     let (mut b, _peer) = with(&["--shutdown-grace-period=20s"]).await;
     let client = Client::user(b.gateway.address).await;

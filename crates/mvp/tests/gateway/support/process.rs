@@ -47,11 +47,48 @@ impl Gateway {
         flags: &[String],
         service: SocketAddr,
     ) -> Self {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("gateway-{}-{number}.log", std::process::id());
-        let log = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-        let child = Command::new(binary())
+        let log = log_file();
+        let stderr = File::create(&log).unwrap();
+        Gateway::spawn(Command::new(binary()), (address, admin), flags, service, log, stderr.into())
+    }
+
+    /// Starts it with these flags, and writes its log there; [`Gateway::log`] has nothing then.
+    pub(crate) fn with_stderr(
+        address: SocketAddr,
+        admin: SocketAddr,
+        flags: &[String],
+        stderr: impl Into<Stdio>,
+    ) -> Self {
+        let log = log_file();
+        File::create(&log).unwrap();
+        let command = Command::new(binary());
+        Gateway::spawn(command, (address, admin), flags, address, log, stderr.into())
+    }
+
+    /// Starts it with these flags and so many file descriptors.
+    pub(crate) fn with_descriptors(
+        address: SocketAddr,
+        admin: SocketAddr,
+        flags: &[String],
+        descriptors: usize,
+    ) -> Self {
+        let log = log_file();
+        let stderr = File::create(&log).unwrap();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"")]);
+        shell.arg(binary());
+        Gateway::spawn(shell, (address, admin), flags, address, log, stderr.into())
+    }
+
+    fn spawn(
+        mut command: Command,
+        (address, admin): (SocketAddr, SocketAddr),
+        flags: &[String],
+        service: SocketAddr,
+        log: PathBuf,
+        stderr: Stdio,
+    ) -> Self {
+        let child = command
             .arg("serve")
             .args(flags)
             .env_remove("MVP_LOG")
@@ -59,7 +96,7 @@ impl Gateway {
             .env("KUBERNETES_SERVICE_PORT", service.port().to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(File::create(&log).unwrap())
+            .stderr(stderr)
             .spawn()
             .unwrap();
         Gateway { address, admin, log, child }
@@ -98,13 +135,24 @@ impl Gateway {
         fs::read_to_string(&self.log).unwrap()
     }
 
+    /// Waits until it wrote this.
+    pub(crate) async fn logs(&self, text: &str) {
+        eventually(text, async || match self.log() {
+            log if log.contains(text) => Ok(()),
+            log => Err(log),
+        })
+        .await;
+    }
+
     /// The lines about requests, of a gateway that logs as JSON.
     pub(crate) fn requests_logged(&self) -> Vec<Value> {
         let log = self.log();
         let line = |line: &str| -> Value {
             serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
         };
-        log.lines().map(line).filter(|line| line["message"] == "request").collect()
+        // The last line may be half written.
+        let whole = log.rfind('\n').map_or("", |end| &log[..end]);
+        whole.lines().map(line).filter(|line| line["message"] == "request").collect()
     }
 
     pub(crate) fn memory(&self) -> Memory {
@@ -114,6 +162,11 @@ impl Gateway {
             line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
         };
         Memory { now: field("VmRSS"), most: field("VmHWM") }
+    }
+
+    /// File descriptors that it has open.
+    pub(crate) fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
     /// Whether SIGHUP would not end it.
@@ -147,6 +200,13 @@ impl Drop for Gateway {
         }
         let _ = fs::remove_file(&self.log);
     }
+}
+
+fn log_file() -> PathBuf {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("gateway-{}-{number}.log", std::process::id());
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
 /// The binary that cargo built; another one, such as a release build, if the environment names it.
