@@ -16,14 +16,14 @@ use rustls_pki_types::ServerName;
 use super::connect::ConnectError;
 use super::headers;
 use super::inspect::{Inspected, inspect_unavailable};
-use super::lanes::{Credential, Lane, Lanes, Lasting};
+use super::lanes::{Credential, Lane, Lanes, Lasting, owner, release_tokens};
 use super::pool::PoolError;
 use super::pulse::Pulses;
 use super::replay::Sender;
 use super::tokens::AcceptedTokens;
 use super::tunnel::{Tunnels, Upgrade};
 use crate::body::Body;
-use crate::client::Blame;
+use crate::client::{Blame, Client};
 use crate::error::{SendError, Stage};
 use crate::identity::{Identity, PEER_PROXIED, RemoteHeaders};
 use crate::metrics::Metrics;
@@ -181,6 +181,8 @@ impl Forwarder {
         };
         let relayed = extensions.get::<Lasting>() == Some(&Lasting::Relayed);
         let blame = Blame::of(extensions);
+        let owner =
+            matches!(lane, Lane::Exclusive(_)).then(|| owner(extensions).cloned()).flatten();
         let outbound = if target.local { &self.local } else { &self.peers };
         let pool = self.lanes.pool(target, credential, lane, outbound, extensions)?;
         prepare(&mut request, target, &identity, &self.headers, pool.is_http2());
@@ -189,8 +191,11 @@ impl Forwarder {
         }
 
         let sent = pool.send(request, blame).await;
-        if let (Some(token), Ok(response)) = (token, &sent) {
-            self.tokens.note(token, response.status());
+        if let (Some(token), Ok(response)) = (token, &sent)
+            && self.tokens.note(token, response.status())
+            && let Some(client) = owner.as_ref().and_then(Client::of)
+        {
+            release_tokens(client);
         }
         match sent {
             Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {

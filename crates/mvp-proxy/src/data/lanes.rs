@@ -114,7 +114,7 @@ impl Lane {
 }
 
 /// The client connection that can have upstream connections of its own.
-fn owner(extensions: &Extensions) -> Option<&ConnectionInfo> {
+pub(super) fn owner(extensions: &Extensions) -> Option<&ConnectionInfo> {
     extensions.get::<ConnectionInfo>().filter(|connection| !connection.judgement().front_proxy)
 }
 
@@ -144,6 +144,13 @@ struct Kept {
 /// A pool that serves one client connection alone.
 #[derive(Debug)]
 pub(crate) struct Exclusive(PoolKey, Kept);
+
+/// A token was accepted: its next request shares a connection, and the one that it had alone ends
+/// with the requests that are on it.
+pub(super) fn release_tokens(client: &Client) {
+    let mut own = client.exclusive.lock().unwrap_or_else(PoisonError::into_inner);
+    own.retain(|Exclusive(key, _)| key.credential != Credential::Token);
+}
 
 impl Lanes {
     pub(super) fn with_pulses(self, pulses: Pulses) -> Lanes {

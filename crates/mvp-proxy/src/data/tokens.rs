@@ -49,21 +49,23 @@ impl AcceptedTokens {
         self.ways(token).iter().any(|slot| slot.load(Ordering::Relaxed) == token.0)
     }
 
-    /// What a server's answer tells of the token. Some refusals come before a server has looked at
-    /// it.
-    pub(crate) fn note(&self, token: TokenHash, answer: StatusCode) {
+    /// What a server's answer tells of the token: whether it is accepted from now on. Some refusals
+    /// come before a server has looked at it.
+    pub(crate) fn note(&self, token: TokenHash, answer: StatusCode) -> bool {
         match answer {
             StatusCode::UNAUTHORIZED => self.forget(token),
             StatusCode::TOO_MANY_REQUESTS => {}
             answer if answer.is_server_error() => {}
-            _ => self.accept(token),
+            _ if self.contains(token) => {}
+            _ => {
+                self.accept(token);
+                return true;
+            }
         }
+        false
     }
 
     fn accept(&self, token: TokenHash) {
-        if self.contains(token) {
-            return;
-        }
         let ways = self.ways(token);
         let empty = ways.iter().find(|slot| slot.load(Ordering::Relaxed) == 0);
         let turn = self.0.next.fetch_add(1, Ordering::Relaxed) as usize % WAYS;
