@@ -21,8 +21,10 @@ use super::pulse::{Beat, Counted};
 const SILENCE: Duration = Duration::from_secs(2);
 /// A server that is heard on other connections is busy, and may take this long.
 const BUSY: Duration = Duration::from_secs(10);
-/// Without PINGs, a server that is silent for this long is asked for a new connection.
-const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+/// Without PINGs, a server that is silent for this long is asked for a new connection; looked at so
+/// often. With [`SILENCE`] that is three seconds.
+const PROBE_AFTER: Duration = Duration::from_millis(750);
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(15))
@@ -127,17 +129,20 @@ impl Endpoint {
     /// it, or it shakes hands. One that refuses does not hang: it may take no more connections and
     /// still finish what it has.
     pub(crate) async fn hangs(&self) -> ConnectError {
-        let mut heard = self.beat.heard();
+        let (mut heard, mut since) = (self.beat.heard(), Instant::now());
         loop {
-            sleep(PROBE_INTERVAL).await;
+            sleep(LOOK_INTERVAL).await;
             let now = self.beat.heard();
+            if now == heard && since.elapsed() < PROBE_AFTER {
+                continue;
+            }
             if now == heard
                 && let Err(error) = self.probing.run(|| self.connect()).await
                 && error.is_silence()
             {
                 return error;
             }
-            heard = self.beat.heard();
+            (heard, since) = (self.beat.heard(), Instant::now());
         }
     }
 }

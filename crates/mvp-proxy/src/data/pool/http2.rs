@@ -32,9 +32,6 @@ const CONNECTION_WINDOW: u32 = 64 << 20;
 pub(crate) const MAX_STREAMS: usize = 100;
 /// How many connections that end a request may meet in a row.
 const MAX_RESENT: usize = 3;
-/// A connection is retired after so many requests that were reset before their response began. Go
-/// ends one with more than four times its stream limit, 400, waiting for a handler.
-const MAX_RESETS: usize = 250;
 /// A server that does not answer a PING for so long hangs.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
@@ -67,7 +64,14 @@ impl Http2Connection {
     }
 
     fn is_usable(&self) -> bool {
-        !self.sender.is_closed() && self.resets.load(Ordering::Relaxed) < MAX_RESETS
+        !self.sender.is_closed() && self.resets.load(Ordering::Relaxed) < self.max_resets()
+    }
+
+    /// After so many requests that were reset before their response began, it is retired. Go ends a
+    /// connection on which four times as many as its stream limit wait for a handler; those that
+    /// are open wait, too.
+    fn max_resets(&self) -> usize {
+        self.max_streams.load(Ordering::Relaxed).min(MAX_STREAMS) * 5 / 2
     }
 }
 
@@ -89,16 +93,17 @@ struct Pending<'a> {
 }
 
 impl Pending<'_> {
-    /// It got a response, or failed: nothing is reset.
-    fn ended(mut self) {
-        self.blame = None;
+    /// It got a response, or failed otherwise than by a reset.
+    fn ended(mut self, reset: bool) {
+        self.blame = self.blame.filter(|_| reset);
     }
 }
 
 impl Drop for Pending<'_> {
     fn drop(&mut self) {
         if let Some(blame) = self.blame {
-            if self.connection.resets.fetch_add(1, Ordering::Relaxed) + 1 == MAX_RESETS {
+            let resets = self.connection.resets.fetch_add(1, Ordering::Relaxed) + 1;
+            if resets == self.connection.max_resets() {
                 self.counts.retired.inc();
             }
             if blame.reset() {
@@ -131,7 +136,9 @@ impl Http2Pool {
             let (connection, counts) = (&stream.0, &self.counts);
             let pending = Pending { connection, blame: Some(&blame), counts };
             let sent = sender.try_send_request(request).await.map_err(given_back);
-            pending.ended();
+            // A stream that failed on a connection that lives was reset by either side.
+            let reset = matches!(sent, Err(PoolError::Exchange(_, None))) && !sender.is_closed();
+            pending.ended(reset);
             match sent {
                 Ok(mut response) => {
                     opened.map(|opened| response.extensions_mut().insert(opened));
