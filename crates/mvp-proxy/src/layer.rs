@@ -208,7 +208,9 @@ impl Exchange<'_> {
             }
             let (member, response) = match decision.action {
                 Action::Answer => {
-                    let response = self.answer(&info, &snapshot, peers, &mut local).await;
+                    // In a box: it would make every request larger.
+                    let answer = Box::pin(self.answer(&info, &snapshot, peers, &mut local));
+                    let response = answer.await;
                     self.record(&info, &decision, None, response.status());
                     return response;
                 }
@@ -303,7 +305,7 @@ impl Exchange<'_> {
             if refresh {
                 refreshed = true;
                 let health = self.local_health(local_lost);
-                snapshot = self.refresh(&info, nopeer, health, &denied).await;
+                snapshot = Box::pin(self.refresh(&info, nopeer, health, &denied)).await;
             }
         }
     }
@@ -427,7 +429,7 @@ impl Exchange<'_> {
             // There is no body to tell by: the view has to.
             _ => self.parts.method == Method::HEAD && !decision.listed,
         };
-        let Inspected { response, is_it: of_routing } = inspect_not_found(response).await;
+        let Inspected { response, is_it: of_routing } = Box::pin(inspect_not_found(response)).await;
         if always || of_routing {
             Doubt::NotFound { response, of_routing }
         } else {

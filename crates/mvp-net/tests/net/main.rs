@@ -10,6 +10,7 @@
 
 mod certificates;
 mod connections;
+mod descriptors;
 mod drain;
 mod end;
 mod frames;

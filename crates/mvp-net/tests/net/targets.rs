@@ -41,7 +41,11 @@ fn gateway() -> (Gateway, Seen) {
             }
             let target = request.uri().to_string();
             let header = request.headers().get("x-hash").cloned();
-            let body = request.into_body().collect().await.unwrap().to_bytes();
+            let Ok(body) = request.into_body().collect().await else {
+                *response.status_mut() = StatusCode::BAD_REQUEST;
+                return Ok(response);
+            };
+            let body = body.to_bytes();
             let header = header.map(|value| value.to_str().unwrap().to_owned());
             let body = String::from_utf8(body.to_vec()).unwrap();
             remembered
@@ -145,6 +149,24 @@ async fn a_body_whose_length_is_in_doubt_is_refused() {
         }
     }
     assert!(seen.lock().unwrap().is_empty());
+}
+
+/// hyper fails the body, and the service answers; what follows is not served.
+#[tokio::test]
+async fn a_malformed_chunk_ends_the_connection() {
+    let (gateway, seen) = gateway();
+    let smuggled = "0\r\n\r\nGET /smuggled#x HTTP/1.1\r\nhost: a\r\n\r\n";
+    for chunk in ["x\r\n", "1\nx", "1\r\nxx", "1 1\r\n", "fffffffffffffffff\r\n", "1;a\nb", "\r\n"]
+    {
+        let text = format!(
+            "POST /broken HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n{chunk}{smuggled}"
+        );
+        for piece in [1, 1000] {
+            let statuses = statuses(&gateway, text.as_bytes(), piece).await;
+            assert!(statuses.iter().all(|status| status == "400"), "{chunk}: {statuses:?}");
+        }
+    }
+    assert!(seen.lock().unwrap().iter().all(|request| !request.contains("smuggled")));
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Where a chunked body ends (RFC 9112, section 7.1), as hyper reads it. Entry: [`Chunked::follow`].
 
-use super::Lost;
+/// The byte is not as it must be here, and hyper refuses it too.
+pub(super) struct Malformed;
 
 /// A place in a chunked body.
 #[derive(Debug, Default, Clone, Copy)]
@@ -30,7 +31,7 @@ impl Chunked {
     }
 
     /// Goes on by one byte, or by all bytes of a chunk: where that is, and how many they were.
-    pub(super) fn follow(self, bytes: &[u8]) -> Result<(Self, usize), Lost> {
+    pub(super) fn follow(self, bytes: &[u8]) -> Result<(Self, usize), Malformed> {
         if let Self::Data(left) = self {
             let length = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
             let left = left - length as u64;
@@ -42,10 +43,10 @@ impl Chunked {
         }
     }
 
-    fn byte(self, byte: u8) -> Result<Self, Lost> {
+    fn byte(self, byte: u8) -> Result<Self, Malformed> {
         let digit = char::from(byte).to_digit(16).map(u64::from);
         let next = match (self, byte) {
-            (Self::Start, _) => Self::Size(digit.ok_or(MALFORMED)?),
+            (Self::Start, _) => Self::Size(digit.ok_or(Malformed)?),
             (Self::Size(size) | Self::Space(size), b' ' | b'\t') => Self::Space(size),
             (Self::Size(size) | Self::Space(size), b';') => Self::Extension(size),
             (Self::Size(size) | Self::Space(size) | Self::Extension(size), b'\r') => {
@@ -54,9 +55,9 @@ impl Chunked {
             (Self::Size(size), _) => {
                 let size = size.checked_mul(16).zip(digit);
                 let size = size.and_then(|(size, digit)| size.checked_add(digit));
-                Self::Size(size.ok_or(MALFORMED)?)
+                Self::Size(size.ok_or(Malformed)?)
             }
-            (Self::Extension(_), b'\n') => return Err(MALFORMED),
+            (Self::Extension(_), b'\n') => return Err(Malformed),
             (Self::Extension(size), _) => Self::Extension(size),
             (Self::SizeLf(0) | Self::TrailerLf, b'\n') => Self::LineStart,
             (Self::SizeLf(size), b'\n') => Self::Data(size),
@@ -66,10 +67,8 @@ impl Chunked {
             (Self::Trailer, b'\r') => Self::TrailerLf,
             (Self::LineStart | Self::Trailer, _) => Self::Trailer,
             (Self::EndLf, b'\n') => Self::Over,
-            _ => return Err(MALFORMED),
+            _ => return Err(Malformed),
         };
         Ok(next)
     }
 }
-
-const MALFORMED: Lost = Lost("a chunked body is malformed");

@@ -7,7 +7,7 @@
 
 use super::super::request::Activity;
 use super::Lost;
-use super::chunked::Chunked;
+use super::chunked::{Chunked, Malformed};
 
 /// A byte that hyper refuses anywhere in a head.
 const REFUSED: u8 = 0;
@@ -112,9 +112,6 @@ enum Coding {
     After,
 }
 
-/// The byte is not as it must be here.
-struct Malformed;
-
 impl Follower {
     /// The next bytes of the client. From a `#` in a request target on, they become bytes that
     /// hyper answers with 400; likewise from anything else on that cannot be followed.
@@ -134,18 +131,7 @@ impl Follower {
                     self.body(left - length as u64);
                     length
                 }
-                State::Chunked(chunked) => {
-                    let Ok((chunked, length)) = chunked.follow(rest) else {
-                        // hyper refuses it, too, and the service answers.
-                        self.state = State::Refused;
-                        continue;
-                    };
-                    self.state = State::Chunked(chunked);
-                    if chunked.is_over() {
-                        self.request_ends();
-                    }
-                    length
-                }
+                State::Chunked(chunked) => self.chunked(chunked, rest),
                 State::Target if is_of_target(first) => {
                     position(rest, |byte| !is_of_target(byte)).unwrap_or(rest.len())
                 }
@@ -296,6 +282,20 @@ impl Follower {
         if left == 0 {
             self.request_ends();
         }
+    }
+
+    /// Goes on in a chunked body: by how much.
+    fn chunked(&mut self, chunked: Chunked, bytes: &[u8]) -> usize {
+        let Ok((chunked, length)) = chunked.follow(bytes) else {
+            // hyper ends the body here, and the service can still answer. No head follows.
+            self.state = State::Refused;
+            return 1;
+        };
+        self.state = State::Chunked(chunked);
+        if chunked.is_over() {
+            self.request_ends();
+        }
+        length
     }
 
     fn request_ends(&mut self) {

@@ -159,7 +159,8 @@ impl Http2Pool {
         if let Some(stream) = self.free(self.spread) {
             return Ok((stream, None));
         }
-        match self.connecting.run(|| self.open()).await {
+        // In a box: it is rare, and would make every request larger.
+        match Box::pin(self.connecting.run(|| self.open())).await {
             Ok(stream) => Ok((stream, Some(Opened))),
             // A connection that is fuller than it should be is better than none.
             Err(error) => self.free(MAX_STREAMS).map(|stream| (stream, None)).ok_or(error),

@@ -67,9 +67,10 @@ impl Pool {
         blame: Blame,
     ) -> Result<Response<Body>, PoolError> {
         match self {
-            Pool::Http1(pool) => pool.send(request).await,
             Pool::Http2(pool) => pool.send(request, blame).await,
-            Pool::SingleUse(connections) => connections.send(request).await,
+            // In boxes: they are rare, and would make every request larger.
+            Pool::Http1(pool) => Box::pin(pool.send(request)).await,
+            Pool::SingleUse(connections) => Box::pin(connections.send(request)).await,
         }
     }
 
