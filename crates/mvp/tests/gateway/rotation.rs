@@ -179,13 +179,15 @@ async fn the_ca_of_clients() {
     world.folder.swap(&[("client-ca.crt", &[world.clients.pem(), others.pem()].concat())]);
     world.reloaded("client-ca-file", (1, 0, 0)).await;
     load.was_answered().await;
-    // The connection is the same, and judged anew.
+    // A 401 ended the first connection.
+    let (newcomer, _) = Client::with(world.address(), Arc::clone(&new)).await.unwrap();
     assert_eq!(newcomer.get(CONFIG_MAPS).await.0, StatusCode::OK);
 
     let load = Load::start(world.address(), &new, &PATHS);
     world.folder.swap(&[("client-ca.crt", &others.pem())]);
     world.reloaded("client-ca-file", (2, 0, 0)).await;
     load.was_answered().await;
+    // This connection is the same all along, and judged anew.
     assert_eq!(client.get(CONFIG_MAPS).await.0, StatusCode::UNAUTHORIZED);
 }
 

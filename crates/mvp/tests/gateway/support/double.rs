@@ -34,7 +34,7 @@ pub(crate) struct Double {
     /// The certificate that each client showed that is connected.
     shown: Arc<Mutex<Vec<CertificateDer<'static>>>>,
     accepted: Arc<AtomicUsize>,
-    goaways: Arc<AtomicUsize>,
+    refused: Arc<AtomicUsize>,
     handler: Handler,
     task: JoinHandle<()>,
 }
@@ -48,9 +48,9 @@ impl Double {
     {
         let handler: Handler = Arc::new(move |request| Box::pin(handler(request)));
         let task = tokio::spawn(std::future::ready(()));
-        let (accepted, goaways, shown) = (Arc::default(), Arc::default(), Arc::default());
+        let (accepted, refused, shown) = (Arc::default(), Arc::default(), Arc::default());
         let tls = ReloadableTls::new(PKI.server());
-        let mut double = Double { address, tls, shown, accepted, goaways, handler, task };
+        let mut double = Double { address, tls, shown, accepted, refused, handler, task };
         double.restart().await;
         double
     }
@@ -70,9 +70,9 @@ impl Double {
         self.shown.lock().unwrap().iter().filter(|shown| *shown == certificate).count()
     }
 
-    /// Connections that it told to end.
-    pub(crate) fn goaways(&self) -> usize {
-        self.goaways.load(Ordering::SeqCst)
+    /// Requests that it answered with 401.
+    pub(crate) fn refused(&self) -> usize {
+        self.refused.load(Ordering::SeqCst)
     }
 
     /// Listens again.
@@ -81,7 +81,7 @@ impl Double {
         self.address = listener.local_addr().unwrap();
         let listener = TcpListener::from_std(listener).unwrap();
         let (accepted, handler) = (Arc::clone(&self.accepted), Arc::clone(&self.handler));
-        let goaways = Arc::clone(&self.goaways);
+        let refused = Arc::clone(&self.refused);
         let (tls, shown) = (self.tls.clone(), Arc::clone(&self.shown));
         self.task = tokio::spawn(async move {
             let mut connections = JoinSet::new();
@@ -89,8 +89,8 @@ impl Double {
                 let (stream, _) = listener.accept().await.unwrap();
                 accepted.fetch_add(1, Ordering::SeqCst);
                 let (tls, shown) = (tls.current(), Arc::clone(&shown));
-                let (handler, goaways) = (Arc::clone(&handler), Arc::clone(&goaways));
-                connections.spawn(connection(stream, tls, shown, handler, goaways));
+                let (handler, refused) = (Arc::clone(&handler), Arc::clone(&refused));
+                connections.spawn(connection(stream, tls, shown, handler, refused));
                 while connections.try_join_next().is_some() {}
             }
         });
@@ -135,7 +135,7 @@ async fn connection(
     tls: Arc<ServerTls>,
     shown: Arc<Mutex<Vec<CertificateDer<'static>>>>,
     handler: Handler,
-    goaways: Arc<AtomicUsize>,
+    refused: Arc<AtomicUsize>,
 ) {
     let _ = stream.set_nodelay(true);
     let accept = TlsAcceptor::from(Arc::clone(tls.config())).accept(stream);
@@ -149,9 +149,11 @@ async fn connection(
     let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert::<Judgement>(judgement.clone());
         let (answer, unauthorized) = (handler(request), Arc::clone(&unauthorized));
+        let refused = Arc::clone(&refused);
         async move {
             let response = answer.await;
             if response.status() == StatusCode::UNAUTHORIZED {
+                refused.fetch_add(1, Ordering::SeqCst);
                 unauthorized.notify_one();
             }
             Ok::<_, Infallible>(response)
@@ -171,7 +173,6 @@ async fn connection(
             _ = connection.as_mut() => return,
             () = unauthorized.notified(), if !ending => {
                 connection.as_mut().graceful_shutdown();
-                goaways.fetch_add(1, Ordering::SeqCst);
                 ending = true;
             }
         }
