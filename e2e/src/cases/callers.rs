@@ -21,7 +21,12 @@ pub(super) async fn by_certificate(cluster: &Cluster) -> anyhow::Result<Client> 
 
 /// Known by the token of a service account.
 pub(super) async fn by_token(cluster: &Cluster) -> anyhow::Result<Client> {
-    let (namespace, name) = ("default", "robin");
+    by_token_of(cluster, "robin").await
+}
+
+/// The same, of a service account of that name.
+pub(super) async fn by_token_of(cluster: &Cluster, name: &str) -> anyhow::Result<Client> {
+    let namespace = "default";
     let subject = json!({"kind": "ServiceAccount", "name": name, "namespace": namespace});
     grant(cluster, name, subject).await?;
     let to = cluster.servers.first().context("no server")?.direct();

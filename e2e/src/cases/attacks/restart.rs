@@ -1,0 +1,121 @@
+//! A gateway restarts in front of many clients with tokens, and each of them begins with a watch: that
+//! is no attack, and nobody may be refused.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::others::{NAMESPACE, tokens};
+use crate::client::Client;
+use crate::cluster::Cluster;
+use crate::process::until;
+use crate::tally::Tally;
+
+/// All that clients share.
+#[derive(Default)]
+struct Shared {
+    open: AtomicUsize,
+    /// What refused a watch, or broke the connection before it was answered.
+    refused: Mutex<Tally>,
+}
+
+pub(in crate::cases) async fn restart(cluster: &mut Cluster) -> anyhow::Result<String> {
+    restart_of(cluster, 300).await
+}
+
+pub(in crate::cases) async fn restart_of_many(cluster: &mut Cluster) -> anyhow::Result<String> {
+    restart_of(cluster, 2_000).await
+}
+
+async fn restart_of(cluster: &mut Cluster, count: usize) -> anyhow::Result<String> {
+    cluster.namespace(NAMESPACE).await?;
+    let index = cluster.index("a")?;
+    let to = cluster.server("a")?.through();
+    let clients = tokens(cluster, &["robin", "marian", "tuck", "john"]).await?;
+    let shared = Arc::new(Shared::default());
+    let all = Watchers::start(&clients, to, count, &shared);
+    let opened = until("every client has a watch", Duration::from_secs(120), async || {
+        Ok((shared.open.load(Ordering::Relaxed) == count).then_some(()))
+    });
+    opened.await.map_err(|error| error.context(shared.told()))?;
+    let first = shared.told();
+    ensure!(shared.refusals() == 0, "at first: {first}");
+
+    cluster.server_mut("a")?.gateway()?.kill();
+    let gone = until("every client notices", Duration::from_secs(30), async || {
+        Ok((shared.open.load(Ordering::Relaxed) == 0).then_some(()))
+    });
+    gone.await?;
+    let started = Instant::now();
+    cluster.start_gateway(index)?;
+    let opened = until("every client has a watch again", Duration::from_secs(120), async || {
+        Ok((shared.open.load(Ordering::Relaxed) == count).then_some(()))
+    });
+    opened.await.map_err(|error| error.context(shared.told()))?;
+    let took = started.elapsed().as_secs_f64();
+    drop(all);
+    ensure!(shared.refusals() == 0, "after the restart: {}", shared.told());
+    Ok(format!("{count} watches again {took:.1} s after the start of the gateway, none refused"))
+}
+
+impl Shared {
+    fn refuse(&self, what: String) {
+        if let Ok(mut refused) = self.refused.lock() {
+            refused.one(what);
+        }
+    }
+
+    fn refusals(&self) -> usize {
+        self.refused.lock().map_or(0, |refused| refused.total())
+    }
+
+    fn told(&self) -> String {
+        let open = self.open.load(Ordering::Relaxed);
+        let refused = self.refused.lock().map(|refused| refused.to_string());
+        format!("{open} open, refused: {}", refused.unwrap_or_default())
+    }
+}
+
+/// Clients, each on a connection of its own.
+struct Watchers(Vec<JoinHandle<()>>);
+
+impl Drop for Watchers {
+    fn drop(&mut self) {
+        self.0.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Watchers {
+    fn start(clients: &[Client], to: SocketAddr, count: usize, shared: &Arc<Shared>) -> Watchers {
+        let clients = clients.iter().cycle().take(count);
+        let start = |client: &Client| tokio::spawn(watch(client.clone(), to, Arc::clone(shared)));
+        Watchers(clients.map(start).collect())
+    }
+}
+
+/// Watches, and again where the watch has ended.
+async fn watch(client: Client, to: SocketAddr, shared: Arc<Shared>) {
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps?watch=1");
+    loop {
+        // Nobody listens while the gateway starts.
+        let Ok(connection) = client.connect_http2(to).await else {
+            sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        match connection.watch(&path).await {
+            Ok(Ok(mut watch)) => {
+                shared.open.fetch_add(1, Ordering::Relaxed);
+                while let Ok(Some(_)) = watch.next().await {}
+                shared.open.fetch_sub(1, Ordering::Relaxed);
+            }
+            Ok(Err(answer)) => shared.refuse(answer.to_string()),
+            Err(error) => shared.refuse(format!("{error:#}")),
+        }
+    }
+}
