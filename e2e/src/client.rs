@@ -171,6 +171,7 @@ impl Client {
         if let Some(from) = self.from {
             socket.bind(SocketAddr::new(from, 0))?;
         }
+        crate::sockets::count_own();
         let stream = socket.connect(to).await.context("cannot connect")?;
         stream.set_nodelay(true)?;
         let connector = TlsConnector::from(self.tls.config(&[protocol]));

@@ -3,29 +3,45 @@
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
 /// Connections of this network to an address of IPv4 that are open now.
 pub(crate) fn connections_to(to: SocketAddr) -> usize {
-    ends(to).into_iter().filter(|(_, state)| *state == ESTABLISHED).count()
+    open(&ends(to))
 }
 
 const ESTABLISHED: u8 = 1;
+const LISTENS: u8 = 10;
 
-/// Counts the connections to an address while it lives. A closed one is seen for a minute after.
-pub(crate) struct Counter {
-    seen: Arc<Mutex<Seen>>,
-    task: JoinHandle<()>,
+/// Connections that programs of this network have opened so far, to whomever.
+fn opened() -> usize {
+    let text = std::fs::read_to_string("/proc/self/net/snmp").unwrap_or_default();
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp: "));
+    let names = lines.next().unwrap_or_default().split(' ');
+    let values = lines.next().unwrap_or_default().split(' ');
+    let mut pairs = names.zip(values).filter(|(name, _)| *name == "ActiveOpens");
+    pairs.next().and_then(|(_, value)| value.parse().ok()).unwrap_or_default()
 }
 
-#[derive(Debug, Default)]
-struct Seen {
-    before: BTreeSet<SocketAddr>,
-    all: BTreeSet<SocketAddr>,
-    most: usize,
+/// Connections that this process has opened so far.
+static OWN: AtomicUsize = AtomicUsize::new(0);
+
+/// Somebody of this process opens a connection.
+pub(crate) fn count_own() {
+    OWN.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Counts connections while it lives.
+pub(crate) struct Counter {
+    to: SocketAddr,
+    /// Of all programs and of this one, when it began.
+    before: (usize, usize),
+    most: Arc<AtomicUsize>,
+    task: JoinHandle<()>,
 }
 
 impl Drop for Counter {
@@ -35,38 +51,40 @@ impl Drop for Counter {
 }
 
 impl Counter {
+    /// Looks at the connections to an address.
     pub(crate) fn start(to: SocketAddr) -> Counter {
-        let before = ends(to).into_iter().map(|(end, _)| end).collect();
-        let seen = Arc::new(Mutex::new(Seen { before, ..Seen::default() }));
-        let shared = Arc::clone(&seen);
+        let most = Arc::new(AtomicUsize::new(connections_to(to)));
+        let shared = Arc::clone(&most);
         let task = tokio::spawn(async move {
             loop {
-                look(to, &shared);
-                tokio::time::sleep(Duration::from_millis(200)).await;
+                shared.fetch_max(connections_to(to), Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(100)).await;
             }
         });
-        let counter = Counter { seen, task };
-        look(to, &counter.seen);
-        counter
+        Counter { to, before: (opened(), OWN.load(Ordering::Relaxed)), most, task }
     }
 
-    /// The connections that were opened, and the most that were open at once.
-    pub(crate) fn figures(&self, to: SocketAddr) -> (usize, usize) {
-        look(to, &self.seen);
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        (seen.all.difference(&seen.before).count(), seen.most)
+    /// How many connections were opened by programs other than this one, and the most that were
+    /// open at once to the address.
+    pub(crate) fn figures(&self) -> (usize, usize) {
+        let most = self.most.fetch_max(connections_to(self.to), Ordering::Relaxed);
+        let own = OWN.load(Ordering::Relaxed) - self.before.1;
+        let all = opened().saturating_sub(self.before.0);
+        (all.saturating_sub(own), most.max(connections_to(self.to)))
     }
 }
 
-fn look(to: SocketAddr, seen: &Mutex<Seen>) {
-    let ends = ends(to);
-    let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-    let open = ends.iter().filter(|(_, state)| *state == ESTABLISHED).count();
-    seen.most = seen.most.max(open);
-    seen.all.extend(ends.into_iter().map(|(end, _)| end));
+/// Each connection has two ends here; it is open where neither has said that it leaves.
+fn open(ends: &[(SocketAddr, u8)]) -> usize {
+    let (open, leaving): (Vec<_>, Vec<_>) =
+        ends.iter().partition(|(_, state)| *state == ESTABLISHED);
+    let addresses = |ends: Vec<(SocketAddr, u8)>| ends.into_iter().map(|(end, _)| end).collect();
+    let (open, leaving): (BTreeSet<SocketAddr>, BTreeSet<_>) =
+        (addresses(open), addresses(leaving));
+    open.difference(&leaving).count()
 }
 
-/// The clients' ends, each with its state.
+/// The clients' addresses, each with the state of an end.
 fn ends(to: SocketAddr) -> Vec<(SocketAddr, u8)> {
     let text = std::fs::read_to_string("/proc/self/net/tcp").unwrap_or_default();
     text.lines().skip(1).filter_map(|line| end(line, to)).collect()
@@ -77,7 +95,11 @@ fn end(line: &str, to: SocketAddr) -> Option<(SocketAddr, u8)> {
     let local = address(words.next()?)?;
     let remote = address(words.next()?)?;
     let state = u8::from_str_radix(words.next()?, 16).ok()?;
-    (remote == to).then_some((local, state))
+    match (local, remote) {
+        (local, remote) if remote == to => Some((local, state)),
+        (local, remote) if local == to && state != LISTENS => Some((remote, state)),
+        _ => None,
+    }
 }
 
 /// `0100007F:1F90` is 127.0.0.1:8080.
@@ -97,7 +119,11 @@ mod tests {
         let to = listener.local_addr().expect("an address");
         let counter = Counter::start(to);
         let _one = tokio::net::TcpStream::connect(to).await.expect("a connection");
+        let (other, _) = listener.accept().await.expect("its other end");
         assert_eq!(connections_to(to), 1);
-        assert_eq!(counter.figures(to), (1, 1));
+        let (opened, most) = counter.figures();
+        assert!(opened >= 1 && most == 1, "{opened} opened, {most} at once");
+        drop(other);
+        assert_eq!(connections_to(to), 0);
     }
 }

@@ -388,7 +388,7 @@ pub(crate) fn all() -> Vec<Case> {
         ),
         case!(
             full Mixed,
-            "attacks/watches-by-connections",
+            "attacks/spread-of-watches",
             attacks::watches_by_connections,
             "the same on few and on many connections of clients"
         ),

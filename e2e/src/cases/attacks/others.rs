@@ -108,6 +108,18 @@ impl Others {
         Ok(others)
     }
 
+    /// More of those who come with a token, each on a connection of its own.
+    pub(super) async fn more_tokens(&mut self, cluster: &Cluster) -> anyhow::Result<()> {
+        let paths: Vec<String> =
+            self.subjects.iter().map(|subject| format!("{}?limit=1", subject.collection)).collect();
+        for client in tokens(cluster, &["marian", "tuck", "john", "much"]).await? {
+            for path in &paths {
+                self.read(&client, path, true);
+            }
+        }
+        Ok(())
+    }
+
     async fn watch(&mut self, client: &Client, count: usize) -> anyhow::Result<()> {
         let connection = client.connect_http2(self.to).await?;
         for subject in self.subjects.iter().cycle().take(count) {

@@ -17,7 +17,9 @@ use crate::tally::Tally;
 
 const ATTACKERS: usize = 8;
 /// Requests that an attacker has open at a time on an HTTP/2 connection.
-const STREAMS: usize = 10;
+fn streams() -> usize {
+    std::env::var("MVP_S").ok().and_then(|v| v.parse().ok()).unwrap_or(10)
+}
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(in crate::cases) async fn junk_tokens(cluster: &mut Cluster) -> anyhow::Result<String> {
@@ -65,7 +67,8 @@ async fn run_one(
         true => vec![Subject::local(), Subject::of_peers()],
         false => vec![Subject::local()],
     };
-    let others = Others::start(cluster, to, subjects).await?;
+    let mut others = Others::start(cluster, to, subjects).await?;
+    others.more_tokens(cluster).await?;
     let counter = Counter::start(server);
     let attacks = (0..ATTACKERS).map(|number| {
         let (nobody, path) = (nobody.clone(), path.to_owned());
@@ -79,10 +82,11 @@ async fn run_one(
         })
     });
     let told = super::all(attacks.collect()).await?;
-    let (opened, most) = counter.figures(server);
+    let (opened, most) = counter.figures();
     let harm = others.end(cluster.server("c")?.direct()).await?;
     anyhow::ensure!(told.of("401") > 200, "hardly an attack: {told}");
-    let figures = format!("{told}; {opened} connections to the server, {most} at once");
+    let figures =
+        format!("{told}; {opened} connections opened by gateways, {most} at once to the server");
     harm.none().map_err(|error| error.context(figures.clone()))?;
     Ok(format!("{figures}; {harm}"))
 }
@@ -110,7 +114,7 @@ async fn junk_http2(
             continue;
         };
         while goes_on(since) && !connection.is_over() {
-            let asked = (0..STREAMS).map(|_| connection.send(Method::GET, path, None));
+            let asked = (0..streams()).map(|_| connection.send(Method::GET, path, None));
             let Ok(answers) = timeout(PATIENCE, join_all(asked)).await else { break };
             answers.iter().for_each(|answer| tally.count(answer));
             if answers.iter().any(Result::is_err) {
