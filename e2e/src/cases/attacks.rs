@@ -21,7 +21,7 @@ pub(super) use anonymous::{anonymous_directly, busy_server, streams};
 pub(super) use large_heads::{large_heads, large_heads_through_hop};
 pub(super) use malformed::malformed;
 pub(super) use rapid_reset::{rapid_reset, rapid_reset_directly, rapid_reset_through_hop};
-pub(super) use restart::{restart, restart_of_many};
+pub(super) use restart::{begin_directly, restart, restart_of_many};
 pub(super) use retried::retried;
 pub(super) use tokens::{junk_tokens, junk_tokens_directly};
 pub(super) use watches::{watches, watches_by_connections};

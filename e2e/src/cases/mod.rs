@@ -357,6 +357,12 @@ pub(crate) fn all() -> Vec<Case> {
             "the same with 2,000 clients"
         ),
         case!(
+            full Mixed,
+            "attacks/restart-directly",
+            attacks::begin_directly,
+            "2,000 clients begin with watches at kube-apiserver itself"
+        ),
+        case!(
             Mixed,
             "attacks/anonymous-streams",
             attacks::streams,

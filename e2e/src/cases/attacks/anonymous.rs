@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use futures_util::future::join_all;
 use serde_json::json;
-use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::others::{Others, Subject};
@@ -27,7 +26,7 @@ const AT_ONCE: usize = 500;
 /// Objects of a list that keeps the server busy, and their bytes.
 const OBJECTS: usize = 600;
 const BYTES: usize = 8_000;
-const LISTERS: usize = 12;
+const LISTERS: usize = 40;
 
 /// 4 connections of 250 streams: the server sees a bounded number of connections, and fewer again
 /// when it is over.
@@ -98,10 +97,10 @@ async fn busy(cluster: &Cluster, to: SocketAddr, behind: SocketAddr) -> anyhow::
     let nobody = cluster.nobody()?;
     let others = Others::start(cluster, to, vec![Subject::local()]).await?;
     let counter = Counter::start(behind);
-    let listers = Listers::start(&cluster.admin, to, &list);
+    let admin = cluster.admin.clone();
+    let lists = attack(move || Box::pin(list_on(admin, to, list)));
     let told = attack(move || Box::pin(all_at_once(nobody, to)));
-    let told = super::all(vec![told]).await?;
-    drop(listers);
+    let told = super::all(vec![told, lists]).await?;
     let (opened, most) = counter.figures();
     let harm = others.end(behind).await?;
     let figures = format!(
@@ -140,26 +139,15 @@ async fn fill(cluster: &Cluster, at: SocketAddr) -> anyhow::Result<String> {
 }
 
 /// Those who keep the server busy: part of the load, not of what is counted.
-struct Listers(Vec<JoinHandle<()>>);
-
-impl Drop for Listers {
-    fn drop(&mut self) {
-        self.0.iter().for_each(JoinHandle::abort);
-    }
-}
-
-impl Listers {
-    fn start(client: &Client, to: SocketAddr, path: &str) -> Listers {
-        let start = |_| {
-            let (client, path) = (client.clone(), path.to_owned());
-            tokio::spawn(async move {
-                loop {
-                    if client.get(to, &path).await.is_err() {
-                        sleep(Duration::from_millis(50)).await;
-                    }
-                }
-            })
-        };
-        Listers((0..LISTERS).map(start).collect())
-    }
+async fn list_on(client: Client, to: SocketAddr, path: String) -> anyhow::Result<Tally> {
+    let since = Instant::now();
+    let list = async || {
+        while goes_on(since) {
+            if client.get(to, &path).await.is_err() {
+                sleep(Duration::from_millis(50)).await;
+            }
+        }
+    };
+    join_all((0..LISTERS).map(|_| list())).await;
+    Ok(Tally::default())
 }

@@ -33,39 +33,53 @@ pub(in crate::cases) async fn restart_of_many(cluster: &mut Cluster) -> anyhow::
     restart_of(cluster, 2_000).await
 }
 
+/// What kube-apiserver itself makes of as many who begin at once.
+pub(in crate::cases) async fn begin_directly(cluster: &mut Cluster) -> anyhow::Result<String> {
+    let (count, to) = (2_000, cluster.server("a")?.direct());
+    let clients = clients(cluster).await?;
+    let shared = Arc::new(Shared::default());
+    let _all = Watchers::start(&clients, to, count, &shared);
+    let took = shared.opened(count).await?;
+    Ok(format!("{count} watches after {took:.1} s; {}", shared.told()))
+}
+
 async fn restart_of(cluster: &mut Cluster, count: usize) -> anyhow::Result<String> {
-    cluster.namespace(NAMESPACE).await?;
     let index = cluster.index("a")?;
     let to = cluster.server("a")?.through();
-    let clients = tokens(cluster, &["robin", "marian", "tuck", "john"]).await?;
+    let clients = clients(cluster).await?;
     let shared = Arc::new(Shared::default());
     let all = Watchers::start(&clients, to, count, &shared);
-    let opened = until("every client has a watch", Duration::from_secs(120), async || {
-        Ok((shared.open.load(Ordering::Relaxed) == count).then_some(()))
-    });
-    opened.await.map_err(|error| error.context(shared.told()))?;
+    shared.opened(count).await?;
     let first = shared.told();
-    eprintln!("      at first: {first}");
-    *shared.refused.lock().unwrap() = Tally::default();
 
     cluster.server_mut("a")?.gateway()?.kill();
-    let gone = until("every client notices", Duration::from_secs(30), async || {
+    until("every client notices", Duration::from_secs(30), async || {
         Ok((shared.open.load(Ordering::Relaxed) == 0).then_some(()))
-    });
-    gone.await?;
-    let started = Instant::now();
+    })
+    .await?;
     cluster.start_gateway(index)?;
-    let opened = until("every client has a watch again", Duration::from_secs(120), async || {
-        Ok((shared.open.load(Ordering::Relaxed) == count).then_some(()))
-    });
-    opened.await.map_err(|error| error.context(shared.told()))?;
-    let took = started.elapsed().as_secs_f64();
+    let took = shared.opened(count).await?;
     drop(all);
-    ensure!(shared.refusals() == 0, "after the restart: {}", shared.told());
+    ensure!(shared.refusals() == 0, "at first: {first}; with the restart: {}", shared.told());
     Ok(format!("{count} watches again {took:.1} s after the start of the gateway, none refused"))
 }
 
+async fn clients(cluster: &Cluster) -> anyhow::Result<Vec<Client>> {
+    cluster.namespace(NAMESPACE).await?;
+    tokens(cluster, &["robin", "marian", "tuck", "john"]).await
+}
+
 impl Shared {
+    /// Waits until so many watches are open; gives the seconds.
+    async fn opened(&self, count: usize) -> anyhow::Result<f64> {
+        let started = Instant::now();
+        let opened = until("every client has a watch", Duration::from_secs(120), async || {
+            Ok((self.open.load(Ordering::Relaxed) == count).then_some(()))
+        });
+        opened.await.map_err(|error| error.context(self.told()))?;
+        Ok(started.elapsed().as_secs_f64())
+    }
+
     fn refuse(&self, what: String) {
         if let Ok(mut refused) = self.refused.lock() {
             refused.one(what);

@@ -17,19 +17,16 @@ use crate::tally::Tally;
 
 const ATTACKERS: usize = 8;
 /// Requests that an attacker has open at a time on an HTTP/2 connection.
-fn streams() -> usize {
-    std::env::var("MVP_S").ok().and_then(|v| v.parse().ok()).unwrap_or(10)
-}
+const STREAMS: usize = 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(in crate::cases) async fn junk_tokens(cluster: &mut Cluster) -> anyhow::Result<String> {
     let server = cluster.server("a")?;
-    let told = run(cluster, server.through(), server.direct()).await?;
-    let local = told.join("; ");
+    let local = run(cluster, server.through(), server.direct()).await;
     let server = cluster.server("b")?;
     let path = super::super::objects::job(NAMESPACE, "none").collection;
-    let hop = run_one(cluster, server.through(), server.direct(), true, &path).await?;
-    Ok(format!("{local}; through the hop {hop}"))
+    let hop = run_one(cluster, server.through(), server.direct(), true, &path).await;
+    both(("local", local), ("through the hop", hop))
 }
 
 /// What the same does to others at kube-apiserver itself.
@@ -37,22 +34,28 @@ pub(in crate::cases) async fn junk_tokens_directly(
     cluster: &mut Cluster,
 ) -> anyhow::Result<String> {
     let to = cluster.server("a")?.direct();
-    Ok(run(cluster, to, to).await?.join("; "))
+    run(cluster, to, to).await
 }
 
-async fn run(cluster: &Cluster, to: SocketAddr, server: SocketAddr) -> anyhow::Result<Vec<String>> {
-    let mut told = Vec::new();
+/// Over both protocols, so that the figures of both are known.
+async fn run(cluster: &Cluster, to: SocketAddr, server: SocketAddr) -> anyhow::Result<String> {
     let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps");
-    // Both are tried, so that the figures of both are known.
     let http2 = run_one(cluster, to, server, true, &path).await;
     let http1 = run_one(cluster, to, server, false, &path).await;
-    for (protocol, outcome) in [("HTTP/2", http2), ("HTTP/1.1", http1)] {
-        match outcome {
-            Ok(figures) => told.push(format!("{protocol} {figures}")),
-            Err(error) => anyhow::bail!("{}; {protocol} {error:#}", told.join("; ")),
-        }
-    }
-    Ok(told)
+    both(("HTTP/2", http2), ("HTTP/1.1", http1))
+}
+
+/// The figures of both; an error with the figures of both where either failed.
+fn both(
+    (first, one): (&str, anyhow::Result<String>),
+    (second, other): (&str, anyhow::Result<String>),
+) -> anyhow::Result<String> {
+    let failed = one.is_err() || other.is_err();
+    let said =
+        |outcome: anyhow::Result<String>| outcome.unwrap_or_else(|error| format!("{error:#}"));
+    let figures = format!("{first}: {}; {second}: {}", said(one), said(other));
+    anyhow::ensure!(!failed, "{figures}");
+    Ok(figures)
 }
 
 async fn run_one(
@@ -114,7 +117,7 @@ async fn junk_http2(
             continue;
         };
         while goes_on(since) && !connection.is_over() {
-            let asked = (0..streams()).map(|_| connection.send(Method::GET, path, None));
+            let asked = (0..STREAMS).map(|_| connection.send(Method::GET, path, None));
             let Ok(answers) = timeout(PATIENCE, join_all(asked)).await else { break };
             answers.iter().for_each(|answer| tally.count(answer));
             if answers.iter().any(Result::is_err) {
