@@ -224,6 +224,21 @@ impl Connection {
         whole(self.start(method, path, body).await?).await
     }
 
+    /// Sends somebody else's request as it is, and leaves the body of the response unread. A token goes
+    /// along; `Host` is that of the server.
+    pub(crate) async fn pass_on(
+        &mut self,
+        parts: http::request::Parts,
+        body: Bytes,
+    ) -> anyhow::Result<Response<Incoming>> {
+        let path = parts.uri.path_and_query().context("no path")?.to_string();
+        let mut request = Request::builder().method(parts.method).uri(path);
+        let headers = request.headers_mut().context("no headers")?;
+        *headers = parts.headers;
+        headers.insert(http::header::HOST, HeaderValue::from_str(&self.to.to_string())?);
+        Ok(self.sender.send_request(request.body(Full::new(body))?).await?)
+    }
+
     /// Sends a request, and leaves the body of the response unread.
     pub(crate) async fn start(
         &mut self,

@@ -26,6 +26,13 @@ pub(super) async fn by_token(cluster: &Cluster) -> anyhow::Result<Client> {
 
 /// The same, of a service account of that name.
 pub(super) async fn by_token_of(cluster: &Cluster, name: &str) -> anyhow::Result<Client> {
+    let client = cluster.nobody()?.with_token(&token_of(cluster, name).await?)?;
+    known(cluster, &client).await?;
+    Ok(client)
+}
+
+/// The token alone.
+pub(super) async fn token_of(cluster: &Cluster, name: &str) -> anyhow::Result<String> {
     let namespace = "default";
     let subject = json!({"kind": "ServiceAccount", "name": name, "namespace": namespace});
     grant(cluster, name, subject).await?;
@@ -41,9 +48,7 @@ pub(super) async fn by_token_of(cluster: &Cluster, name: &str) -> anyhow::Result
     let made = cluster.admin.create(to, &format!("{accounts}/{name}/token"), &request).await?;
     let made = made.expect(201)?;
     let token = made.pointer("/status/token").and_then(Value::as_str).context("no token")?;
-    let robin = cluster.nobody()?.with_token(token)?;
-    known(cluster, &robin).await?;
-    Ok(robin)
+    Ok(token.to_owned())
 }
 
 /// Everything may be done by that subject.

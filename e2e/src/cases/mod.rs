@@ -9,6 +9,7 @@ mod clients;
 mod controllers;
 mod crd;
 mod discovery;
+mod heads;
 mod identity;
 mod interop;
 mod killed;
@@ -387,7 +388,7 @@ pub(crate) fn all() -> Vec<Case> {
             "malformed requests are 400, delete nothing, and eject nobody"
         ),
         case!(
-            Mixed,
+            full Mixed,
             "attacks/watches",
             attacks::watches,
             "watches of much that changes: as many live on as directly"
@@ -463,6 +464,12 @@ pub(crate) fn all() -> Vec<Case> {
             "clients/python",
             clients::python,
             "dynamic discovery, watch and CRUD of the Python client, for what its server lacks"
+        ),
+        case!(
+            full Mixed,
+            "clients/head-sizes",
+            heads::head_sizes,
+            "how large the heads of real clients are"
         ),
         case!(
             Mixed,

@@ -24,9 +24,9 @@ const MOST: usize = 150;
 /// Requests at once on a busy server, each over a connection of its own.
 const AT_ONCE: usize = 500;
 /// Objects of a list that keeps the server busy, and their bytes.
-const OBJECTS: usize = 600;
-const BYTES: usize = 8_000;
-const LISTERS: usize = 40;
+const OBJECTS: usize = 1_500;
+const BYTES: usize = 1_000;
+const LISTERS: usize = 150;
 
 /// 4 connections of 250 streams: the server sees a bounded number of connections, and fewer again
 /// when it is over.
@@ -98,7 +98,7 @@ async fn busy(cluster: &Cluster, to: SocketAddr, behind: SocketAddr) -> anyhow::
     let others = Others::start(cluster, to, vec![Subject::local()]).await?;
     let counter = Counter::start(behind);
     let admin = cluster.admin.clone();
-    let lists = attack(move || Box::pin(list_on(admin, to, list)));
+    let lists = attack(move || Box::pin(list_on(admin, behind, list)));
     let told = attack(move || Box::pin(all_at_once(nobody, to)));
     let told = super::all(vec![told, lists]).await?;
     let (opened, most) = counter.figures();

@@ -17,11 +17,16 @@ use crate::cluster::Cluster;
 use crate::process::until;
 use crate::tally::Tally;
 
+/// What kube-apiserver's API Priority and Fairness says about each request that it has judged.
+const FAIRNESS: &str = "x-kubernetes-pf-flowschema-uid";
+
 /// All that clients share.
 #[derive(Default)]
 struct Shared {
     open: AtomicUsize,
-    /// What refused a watch, or broke the connection before it was answered.
+    /// Refusals of kube-apiserver's API Priority and Fairness, which come directly, too.
+    queued: AtomicUsize,
+    /// What else refused a watch, or broke the connection before it was answered.
     refused: Mutex<Tally>,
 }
 
@@ -61,12 +66,15 @@ async fn restart_of(cluster: &mut Cluster, count: usize) -> anyhow::Result<Strin
     let took = shared.opened(count).await?;
     drop(all);
     ensure!(shared.refusals() == 0, "at first: {first}; with the restart: {}", shared.told());
-    Ok(format!("{count} watches again {took:.1} s after the start of the gateway, none refused"))
+    let told = shared.told();
+    Ok(format!("{count} watches again {took:.1} s after the start of the gateway: {told}"))
 }
 
 async fn clients(cluster: &Cluster) -> anyhow::Result<Vec<Client>> {
     cluster.namespace(NAMESPACE).await?;
-    tokens(cluster, &["robin", "marian", "tuck", "john"]).await
+    // Fairness has a queue for each user.
+    let names = ["robin", "marian", "tuck", "john", "much", "alan", "david", "gilbert"];
+    tokens(cluster, &names).await
 }
 
 impl Shared {
@@ -93,7 +101,9 @@ impl Shared {
     fn told(&self) -> String {
         let open = self.open.load(Ordering::Relaxed);
         let refused = self.refused.lock().map(|refused| refused.to_string());
-        format!("{open} open, refused: {}", refused.unwrap_or_default())
+        let queued = self.queued.load(Ordering::Relaxed);
+        let refused = refused.unwrap_or_default();
+        format!("{open} open, refused: {queued} by kube-apiserver's fairness, others: {refused}")
     }
 }
 
@@ -128,6 +138,10 @@ async fn watch(client: Client, to: SocketAddr, shared: Arc<Shared>) {
                 shared.open.fetch_add(1, Ordering::Relaxed);
                 while let Ok(Some(_)) = watch.next().await {}
                 shared.open.fetch_sub(1, Ordering::Relaxed);
+            }
+            Ok(Err(answer)) if answer.headers.contains_key(FAIRNESS) => {
+                shared.queued.fetch_add(1, Ordering::Relaxed);
+                sleep(Duration::from_secs(1)).await;
             }
             Ok(Err(answer)) => shared.refuse(answer.to_string()),
             Err(error) => shared.refuse(format!("{error:#}")),
