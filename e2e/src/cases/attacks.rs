@@ -26,6 +26,7 @@ pub(super) use retried::retried;
 pub(super) use tokens::{junk_tokens, junk_tokens_directly};
 pub(super) use watches::{watches, watches_by_connections};
 
+use crate::cluster::Cluster;
 use crate::tally::Tally;
 
 /// How long an attack lasts.
@@ -55,6 +56,15 @@ async fn all(attacks: Vec<oneshot::Receiver<anyhow::Result<Tally>>>) -> anyhow::
         tally.add(&attack.await.context("the attack broke off")??);
     }
     Ok(tally)
+}
+
+/// Gateways without any connection that another case has left: who shares one with whom would depend
+/// on it.
+async fn fresh(cluster: &mut Cluster, names: &[&str]) -> anyhow::Result<()> {
+    for name in names {
+        cluster.server_mut(name)?.gateway()?.kill();
+    }
+    cluster.heal().await
 }
 
 /// Whether there is time left.

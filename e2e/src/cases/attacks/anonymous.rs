@@ -31,6 +31,7 @@ const LISTERS: usize = 150;
 /// 4 connections of 250 streams: the server sees a bounded number of connections, and fewer again
 /// when it is over.
 pub(in crate::cases) async fn streams(cluster: &mut Cluster) -> anyhow::Result<String> {
+    super::fresh(cluster, &["a"]).await?;
     let server = cluster.server("a")?;
     let (to, behind) = (server.through(), server.direct());
     let nobody = cluster.nobody()?;
@@ -79,9 +80,7 @@ async fn many_streams(nobody: Client, to: SocketAddr) -> anyhow::Result<Tally> {
 
 /// 500 anonymous requests at once on a server that is busy with lists: it is slow, and not down.
 pub(in crate::cases) async fn busy_server(cluster: &mut Cluster) -> anyhow::Result<String> {
-    // What another case has left open would help.
-    cluster.server_mut("a")?.gateway()?.kill();
-    cluster.heal().await?;
+    super::fresh(cluster, &["a"]).await?;
     let server = cluster.server("a")?;
     busy(cluster, server.through(), server.direct()).await
 }
@@ -95,7 +94,8 @@ pub(in crate::cases) async fn anonymous_directly(cluster: &mut Cluster) -> anyho
 async fn busy(cluster: &Cluster, to: SocketAddr, behind: SocketAddr) -> anyhow::Result<String> {
     let list = fill(cluster, behind).await?;
     let nobody = cluster.nobody()?;
-    let others = Others::start(cluster, to, vec![Subject::local()]).await?;
+    let mut others = Others::start(cluster, to, vec![Subject::local()]).await?;
+    others.more_tokens(cluster).await?;
     let counter = Counter::start(behind);
     let admin = cluster.admin.clone();
     let lists = attack(move || Box::pin(list_on(admin, behind, list)));

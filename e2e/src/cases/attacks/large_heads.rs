@@ -18,6 +18,7 @@ const FILLERS: [(usize, u8); 3] = [(5, b'a'), (19, b'\\'), (26, 0xff)];
 const ON_THE_WIRE: usize = 1 << 20;
 
 pub(in crate::cases) async fn large_heads(cluster: &mut Cluster) -> anyhow::Result<String> {
+    super::fresh(cluster, &["a"]).await?;
     let to = cluster.server("a")?.through();
     let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps");
     run(cluster, to, &path, vec![Subject::local()]).await
@@ -27,6 +28,7 @@ pub(in crate::cases) async fn large_heads(cluster: &mut Cluster) -> anyhow::Resu
 pub(in crate::cases) async fn large_heads_through_hop(
     cluster: &mut Cluster,
 ) -> anyhow::Result<String> {
+    super::fresh(cluster, &["a", "b", "c"]).await?;
     let to = cluster.server("b")?.through();
     let subjects = vec![Subject::local(), Subject::of_peers()];
     let path = Subject::of_peers().collection;

@@ -27,6 +27,7 @@ struct Target {
 }
 
 pub(in crate::cases) async fn rapid_reset(cluster: &mut Cluster) -> anyhow::Result<String> {
+    super::fresh(cluster, &["a"]).await?;
     run(cluster, review(cluster.server("a")?.through()), &["a"], true).await
 }
 
@@ -41,6 +42,7 @@ pub(in crate::cases) async fn rapid_reset_directly(
 pub(in crate::cases) async fn rapid_reset_through_hop(
     cluster: &mut Cluster,
 ) -> anyhow::Result<String> {
+    super::fresh(cluster, &["a", "b", "c"]).await?;
     let job = super::super::objects::job(NAMESPACE, "never-made");
     let body = Bytes::from(job.object.to_string());
     let to = cluster.server("b")?.through();

@@ -21,6 +21,7 @@ const STREAMS: usize = 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(in crate::cases) async fn junk_tokens(cluster: &mut Cluster) -> anyhow::Result<String> {
+    super::fresh(cluster, &["a", "b"]).await?;
     let server = cluster.server("a")?;
     let local = run(cluster, server.through(), server.direct()).await;
     let server = cluster.server("b")?;
