@@ -197,7 +197,7 @@ fn read(
 ) -> oneshot::Sender<()> {
     let (stop, stopped) = oneshot::channel();
     let (client, watched) = (client.clone(), Arc::clone(watched));
-    let _ = attack(move || {
+    drop(attack(move || {
         Box::pin(async move {
             let all = (0..load.connections).map(|_| {
                 let (client, watched) = (client.clone(), Arc::clone(&watched));
@@ -212,7 +212,7 @@ fn read(
             }
             Ok(Tally::default())
         })
-    });
+    }));
     stop
 }
 
