@@ -1,5 +1,8 @@
 //! A client that shows what is on the wire: one request over one connection, as curl would, or many
-//! over one.
+//! over one. HTTP/2 is in `http2`, bytes that no library would send are in `raw`.
+
+mod http2;
+mod raw;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -15,9 +18,13 @@ use hyper_util::rt::TokioIo;
 use mvp_net::ClientTls;
 use rustls_pki_types::ServerName;
 use serde_json::Value;
-use tokio::net::TcpSocket;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+pub(crate) use http2::{Http2, Http2Watch, is_retryable};
+pub(crate) use raw::{Outcome, http1_status, http2_outcome};
 
 use crate::pki::Pair;
 
@@ -84,6 +91,17 @@ impl Client {
         Ok(client)
     }
 
+    /// The same with any bytes that a header may have.
+    pub(crate) fn with_value(
+        &self,
+        name: &'static str,
+        value: HeaderValue,
+    ) -> anyhow::Result<Client> {
+        let mut client = self.clone();
+        client.headers.try_append(HeaderName::from_static(name), value)?;
+        Ok(client)
+    }
+
     pub(crate) fn with_token(&self, token: &str) -> anyhow::Result<Client> {
         self.with_header("authorization", &format!("Bearer {token}"))
     }
@@ -137,18 +155,28 @@ impl Client {
 
     /// A connection for one request after the other.
     pub(crate) async fn connect(&self, to: SocketAddr) -> anyhow::Result<Connection> {
+        let stream = self.handshake(to, b"http/1.1").await?;
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(connection.with_upgrades());
+        Ok(Connection { sender, headers: self.headers.clone(), to })
+    }
+
+    /// A TLS connection for one protocol.
+    async fn handshake(
+        &self,
+        to: SocketAddr,
+        protocol: &[u8],
+    ) -> anyhow::Result<TlsStream<TcpStream>> {
         let socket = if to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         if let Some(from) = self.from {
             socket.bind(SocketAddr::new(from, 0))?;
         }
+        crate::sockets::count_own();
         let stream = socket.connect(to).await.context("cannot connect")?;
         stream.set_nodelay(true)?;
-        let connector = TlsConnector::from(self.tls.config(&[b"http/1.1"]));
+        let connector = TlsConnector::from(self.tls.config(&[protocol]));
         let name = ServerName::from(to.ip());
-        let stream = connector.connect(name, stream).await.context("no TLS")?;
-        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        tokio::spawn(connection.with_upgrades());
-        Ok(Connection { sender, headers: self.headers.clone(), to })
+        connector.connect(name, stream).await.context("no TLS")
     }
 
     /// The events of a watch, as they come.
@@ -194,6 +222,21 @@ impl Connection {
         body: Option<(&str, &Value)>,
     ) -> anyhow::Result<Answer> {
         whole(self.start(method, path, body).await?).await
+    }
+
+    /// Sends somebody else's request as it is, and leaves the body of the response unread. A token goes
+    /// along; `Host` is that of the server.
+    pub(crate) async fn pass_on(
+        &mut self,
+        parts: http::request::Parts,
+        body: Bytes,
+    ) -> anyhow::Result<Response<Incoming>> {
+        let path = parts.uri.path_and_query().context("no path")?.to_string();
+        let mut request = Request::builder().method(parts.method).uri(path);
+        let headers = request.headers_mut().context("no headers")?;
+        *headers = parts.headers;
+        headers.insert(http::header::HOST, HeaderValue::from_str(&self.to.to_string())?);
+        Ok(self.sender.send_request(request.body(Full::new(body))?).await?)
     }
 
     /// Sends a request, and leaves the body of the response unread.
@@ -300,7 +343,7 @@ pub(crate) async fn plain_post(
 async fn plainly(to: SocketAddr, mut request: Request<Full<Bytes>>) -> anyhow::Result<Answer> {
     request.headers_mut().insert(http::header::HOST, HeaderValue::from_str(&to.to_string())?);
     let exchange = async {
-        let stream = tokio::net::TcpStream::connect(to).await?;
+        let stream = TcpStream::connect(to).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
         whole(sender.send_request(request).await?).await

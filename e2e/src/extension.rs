@@ -3,11 +3,13 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Collected, Full};
 use hyper::body::Incoming;
 use mvp_apiserver::{ApiServer, Body, GroupSpec, ResourceSpec, ServerSpec, Storage};
 use mvp_net::{ClientTrust, ConnectionInfo, Limits, ReloadableTls, ServerTls, bind};
@@ -25,6 +27,16 @@ pub(crate) const USER: &str = "x-extension-user";
 
 /// Objects of these names it denies in the words of a server that does not know the resource.
 pub(crate) const LOST: [&str; 2] = ["lost-in-text", "lost-in-status"];
+
+/// A write of an object of this name is executed, and answered in the words of a kube-apiserver that
+/// shuts down.
+pub(crate) const SHUTTING_DOWN: &str = "shutting-down";
+
+/// An object of this name says how often such a write was executed.
+pub(crate) const EXECUTED: &str = "executed";
+
+/// How often it was.
+static WRITES: AtomicU64 = AtomicU64::new(0);
 
 /// Serves until it is killed. It believes front proxies alone, as extension servers do.
 pub(crate) async fn serve(
@@ -61,6 +73,13 @@ async fn answer(
     }
     let user = request.headers().get("x-remote-user").cloned();
     let name = request.uri().path().rsplit('/').next().unwrap_or_default();
+    if request.method() == Method::POST && name == RESOURCE {
+        return write(server, request).await;
+    }
+    if name == EXECUTED {
+        let count = WRITES.load(Ordering::Relaxed);
+        return Ok(Response::new(Full::from(format!(r#"{{"executed":{count}}}"#)).boxed_unsync()));
+    }
     let mut response = match LOST.iter().position(|lost| *lost == name) {
         Some(0) => not_found("text/plain; charset=utf-8", "404 page not found\n"),
         Some(_) => not_found("application/json", NOT_ROUTED),
@@ -72,13 +91,35 @@ async fn answer(
     Ok(response)
 }
 
+/// A write, which is executed whatever is answered.
+async fn write(
+    server: ApiServer,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, std::convert::Infallible> {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
+    let object: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+    if object.pointer("/metadata/name").is_some_and(|name| name == SHUTTING_DOWN) {
+        WRITES.fetch_add(1, Ordering::Relaxed);
+        let mut response = Response::new(self::body(LEAVING));
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(http::header::RETRY_AFTER, HeaderValue::from_static("1"));
+        return Ok(response);
+    }
+    server.oneshot(Request::from_parts(parts, Full::new(body))).await
+}
+
+const LEAVING: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"apiserver is shutting down","reason":"ServiceUnavailable","code":503}"#;
+
 const NOT_ROUTED: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server could not find the requested resource","reason":"NotFound","details":{},"code":404}"#;
 
 fn not_found(content_type: &'static str, text: &'static str) -> Response<Body> {
     let mut response = Response::new(body(text));
     *response.status_mut() = StatusCode::NOT_FOUND;
     let content_type = HeaderValue::from_static(content_type);
-    response.headers_mut().insert(http::header::CONTENT_TYPE, content_type);
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
     response
 }
 

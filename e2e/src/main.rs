@@ -13,6 +13,7 @@ mod programs;
 mod record;
 mod relay;
 mod report;
+mod sockets;
 mod suite;
 mod tally;
 

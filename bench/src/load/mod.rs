@@ -1,6 +1,7 @@
 //! The load, in a process of its own so that its cost is not the proxy's: an [`Order`] as its
 //! argument, figures as JSON on its standard output. Entry item: [`run`].
 
+mod bursts;
 mod connect;
 mod handshakes;
 mod http1;
@@ -18,6 +19,7 @@ use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::process::{Cores, command};
+pub(crate) use bursts::WATCH_PATH as BURSTS_PATH;
 pub(crate) use wire::Protocol;
 
 /// What was measured, by name; the name ends in its unit.
@@ -53,6 +55,8 @@ pub(crate) enum Kind {
     Handshakes { resumed: bool },
     /// Watches that are silent at first; then the server behind is told to send events.
     Watches { server: SocketAddr, events_per_second: f64 },
+    /// Watches of a kube-apiserver, at which so many objects change at once.
+    Bursts { server: SocketAddr, at_once: usize },
 }
 
 impl Order {
@@ -80,6 +84,7 @@ pub(crate) async fn run(order: &str) -> anyhow::Result<()> {
         Kind::Watches { server, events_per_second } => {
             watches::run(&order, server, events_per_second).await
         }
+        Kind::Bursts { server, at_once } => bursts::run(&order, server, at_once).await,
     };
     println!("{}", serde_json::to_string(&figures?)?);
     Ok(())

@@ -17,16 +17,17 @@ use crate::usage::Usage;
 
 /// Few at a time, so that every proxy can share its connections to the server as well as it does:
 /// none shares one that is not yet there.
-const OPENED_AT_ONCE: usize = 4;
+pub(super) const OPENED_AT_ONCE: usize = 4;
 
 /// How long memory takes to come to rest.
 const REST: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
-struct Counts {
-    heads: AtomicUsize,
-    failures: AtomicUsize,
-    events: AtomicUsize,
+pub(super) struct Counts {
+    pub(super) heads: AtomicUsize,
+    /// Watches that were refused, or ended.
+    pub(super) failures: AtomicUsize,
+    pub(super) events: AtomicUsize,
     /// How long events were on their way, in seconds, while it counts.
     latencies: Mutex<Vec<f32>>,
     counts: AtomicBool,
@@ -97,7 +98,7 @@ pub(super) async fn run(
 }
 
 /// Opens watches one after the other, and reads their events.
-async fn watch(
+pub(super) async fn watch(
     mut connection: Connection,
     streams: usize,
     turns: Arc<Semaphore>,

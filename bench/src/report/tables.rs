@@ -75,6 +75,7 @@ const TABLES: [Table; 7] = [
             ("events/s", "events_per_second", 1.0, 0),
             ("delivery p50, µs", "p50_us", 1.0, 0),
             ("delivery p99, µs", "p99_us", 1.0, 0),
+            ("ended by the server", "watches_ended", 1.0, 0),
         ],
     },
     Table {
@@ -155,7 +156,8 @@ impl Table {
             });
             let columns = self.columns.iter().map(|(_, name, factor, decimals)| {
                 let value = results.median(self.scenario, case, target, name)? * factor;
-                let shown = value != 0.0 || matches!(*name, "failures" | "unanswered");
+                let shown =
+                    value != 0.0 || matches!(*name, "failures" | "unanswered" | "watches_ended");
                 shown.then(|| format!("{value:.decimals$}"))
             });
             let cells: Vec<String> =

@@ -1,5 +1,6 @@
 //! Real kube-apiservers: a GET of `batch/v1`, which one of two servers lacks, directly at the one
-//! that has it, through Kubernetes' own proxy, and through `mvp`.
+//! that has it, through Kubernetes' own proxy, and through `mvp`; and watches of what many change at
+//! once, directly and through `mvp`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -8,11 +9,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use serde_json::json;
 
-use super::{KUBE, Run};
+use super::{KUBE, Run, WATCHES};
 use crate::client::ask;
-use crate::load::{Figures, Kind, Order, Protocol};
+use crate::load::{BURSTS_PATH, Figures, Kind, Order, Protocol};
 use crate::pki::Pki;
-use crate::plan::Plan;
+use crate::plan::{Plan, WatchCase};
 use crate::process::{Cores, Process};
 use crate::targets::{Programs, mvp_arguments};
 use crate::usage::Usage;
@@ -58,6 +59,13 @@ impl KubePrograms {
     }
 }
 
+/// What is to be measured.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted {
+    pub(super) requests: bool,
+    pub(super) watches: bool,
+}
+
 /// A control plane of two, and `mvp` before the one that lacks `batch/v1`.
 struct ControlPlane {
     pki: Pki,
@@ -74,11 +82,15 @@ pub(super) async fn run(
     programs: &Programs,
     kube: &KubePrograms,
     folder: &Path,
+    wanted: Wanted,
 ) -> anyhow::Result<()> {
     eprintln!("  {KUBE}: starting two kube-apiservers {}", kube.version);
     let plane = ControlPlane::start(programs, kube, &folder.join("kube")).await?;
+    if wanted.watches {
+        watches(run, plan, &plane).await;
+    }
     let case = "GET of a small list of jobs, HTTP/2, 16 connections";
-    for round in 0..plan.rounds {
+    for round in 0..if wanted.requests { plan.rounds } else { 0 } {
         let lacking = plane.lacking.id();
         for (target, to, process) in [
             ("direct", address(PEER), None),
@@ -91,6 +103,31 @@ pub(super) async fn run(
     }
     Ok(())
 }
+
+/// kube-apiserver ends watches whose clients are too slow for it: as many through `mvp` as directly?
+async fn watches(run: &mut Run, plan: &Plan, plane: &ControlPlane) {
+    for (connections, streams) in BURST_WATCHES {
+        let watches = WatchCase { connections, streams }.name();
+        let case = format!("{watches}, {AT_ONCE} changes at once");
+        for round in 0..plan.rounds {
+            for (target, host, process) in
+                [("direct", LACKING, None), ("mvp, local", MVP, Some(plane.mvp.id()))]
+            {
+                let mut order = order(&plane.pki, address(host), process.into_iter().collect());
+                order.path = BURSTS_PATH.to_owned();
+                (order.connections, order.streams) = (connections, streams);
+                order.kind = Kind::Bursts { server: address(LACKING), at_once: AT_ONCE };
+                let outcome = order.carry_out(Cores::Any).await;
+                run.note(WATCHES, &case, target, round, outcome);
+            }
+        }
+    }
+}
+
+/// Connections and watches on each.
+const BURST_WATCHES: [(usize, usize); 3] = [(200, 1), (50, 4), (8, 25)];
+/// About the most that a kube-apiserver on two cores carries directly.
+const AT_ONCE: usize = 24;
 
 /// Measures throughput and the cost of a request at the process in between, without what that one
 /// does when nobody asks.
@@ -105,7 +142,20 @@ async fn measure(
     tokio::time::sleep(Duration::from_secs_f64(plan.seconds)).await;
     let idle =
         (Usage::of(&processes).cpu_seconds - before.cpu_seconds) / started.elapsed().as_secs_f64();
-    let order = Order {
+    let mut order = order(pki, to, processes);
+    order.seconds = plan.kube_seconds;
+    let mut figures = order.carry_out(Cores::Any).await?;
+    let requests = figures.get("requests_per_second").copied().unwrap_or_default();
+    if let Some(cost) = figures.get_mut("cpu_us_per_request") {
+        *cost -= idle * 1e6 / requests.max(1.0);
+    }
+    figures.insert("idle_cpu_share".to_owned(), idle);
+    Ok(figures)
+}
+
+/// Requests of a small list, one after the other on each connection.
+fn order(pki: &Pki, to: SocketAddr, processes: Vec<u32>) -> Order {
+    Order {
         to,
         path: JOBS.to_owned(),
         accept: "application/json".to_owned(),
@@ -114,18 +164,11 @@ async fn measure(
         connections: 16,
         streams: 1,
         warm_up_seconds: 1.0,
-        seconds: plan.kube_seconds,
+        seconds: 0.0,
         processes,
         pki: pki.folder().to_owned(),
         kind: Kind::Closed,
-    };
-    let mut figures = order.carry_out(Cores::Any).await?;
-    let requests = figures.get("requests_per_second").copied().unwrap_or_default();
-    if let Some(cost) = figures.get_mut("cpu_us_per_request") {
-        *cost -= idle * 1e6 / requests.max(1.0);
     }
-    figures.insert("idle_cpu_share".to_owned(), idle);
-    Ok(figures)
 }
 
 impl ControlPlane {

@@ -69,8 +69,9 @@ pub(crate) async fn run(
         let outcome = members::run(&mut run, plan, programs, folder).await;
         run.ended(MEMBERS, outcome);
     }
-    if let Some(kube) = kube.filter(|_| is_wanted(KUBE)) {
-        let outcome = kube::run(&mut run, plan, programs, kube, folder).await;
+    if let Some(kube) = kube.filter(|_| is_wanted(KUBE) || is_wanted(WATCHES)) {
+        let wanted = kube::Wanted { requests: is_wanted(KUBE), watches: is_wanted(WATCHES) };
+        let outcome = kube::run(&mut run, plan, programs, kube, folder, wanted).await;
         run.ended(KUBE, outcome);
     }
     Ok((run.samples, run.failures))
@@ -137,6 +138,7 @@ fn shown(figures: &Figures) -> String {
         ("cpu_us_per_event", "µs CPU an event"),
         ("idle_bytes_per_watch", "bytes a watch"),
         ("p99_us", "µs p99"),
+        ("watches_ended", "watches ended"),
         ("failures", "failures"),
         ("unanswered", "unanswered"),
     ];

@@ -19,7 +19,8 @@ const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 /// Kubernetes looks at extension servers every so often, and again after some seconds.
 const NOTICED: Duration = Duration::from_secs(60);
 
-fn collection() -> String {
+/// Where its objects are.
+pub(super) fn collection() -> String {
     format!("/apis/{GROUP}/v1/namespaces/{NAMESPACE}/{RESOURCE}")
 }
 
@@ -56,11 +57,7 @@ pub(super) async fn passed_on(cluster: &mut Cluster) -> anyhow::Result<String> {
 
 /// Its absence is passed on, too, and harms nobody else.
 pub(super) async fn up_and_down(cluster: &mut Cluster) -> anyhow::Result<String> {
-    cluster.namespace(NAMESPACE).await?;
-    grant(cluster).await?;
-    let mut extension = start(cluster)?;
-    register(cluster).await?;
-    until_served(cluster).await?;
+    let mut extension = up(cluster).await?;
 
     extension.kill();
     let mut meanwhile = Tally::default();
@@ -105,6 +102,16 @@ pub(super) async fn up_and_down(cluster: &mut Cluster) -> anyhow::Result<String>
     Ok(format!("killed: {meanwhile} through 3 members, as directly; works when it is back"))
 }
 
+/// Starts it and waits until every member serves it; gateways know that its group is an extension.
+pub(super) async fn up(cluster: &Cluster) -> anyhow::Result<Process> {
+    cluster.namespace(NAMESPACE).await?;
+    grant(cluster).await?;
+    let extension = start(cluster)?;
+    register(cluster).await?;
+    until_served(cluster).await?;
+    Ok(extension)
+}
+
 /// The extension server, as a program of its own.
 fn start(cluster: &Cluster) -> anyhow::Result<Process> {
     let pair = cluster.pki.service(NAMESPACE, "extension")?;
@@ -144,7 +151,7 @@ async fn register(cluster: &Cluster) -> anyhow::Result<()> {
 }
 
 /// Takes it away; that is as true through every member as its coming.
-async fn remove(cluster: &Cluster) -> anyhow::Result<()> {
+pub(super) async fn remove(cluster: &Cluster) -> anyhow::Result<()> {
     let through = cluster.server("b")?.through();
     cluster.admin.delete(through, &format!("{SERVICES}/v1.{GROUP}")).await?.expect(200)?;
     let service = format!("/api/v1/namespaces/{NAMESPACE}/services/extension");
@@ -198,7 +205,8 @@ async fn grant(cluster: &Cluster) -> anyhow::Result<()> {
     kubectl.run(["apply", "-f", "-"], Some(RIGHTS)).await.map(drop)
 }
 
-fn gadget(name: &str) -> Value {
+/// An object of it.
+pub(super) fn gadget(name: &str) -> Value {
     json!({"apiVersion": format!("{GROUP}/v1"), "kind": KIND, "metadata": {"name": name}})
 }
 

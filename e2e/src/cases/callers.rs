@@ -21,7 +21,19 @@ pub(super) async fn by_certificate(cluster: &Cluster) -> anyhow::Result<Client> 
 
 /// Known by the token of a service account.
 pub(super) async fn by_token(cluster: &Cluster) -> anyhow::Result<Client> {
-    let (namespace, name) = ("default", "robin");
+    by_token_of(cluster, "robin").await
+}
+
+/// The same, of a service account of that name.
+pub(super) async fn by_token_of(cluster: &Cluster, name: &str) -> anyhow::Result<Client> {
+    let client = cluster.nobody()?.with_token(&token_of(cluster, name).await?)?;
+    known(cluster, &client).await?;
+    Ok(client)
+}
+
+/// The token alone.
+pub(super) async fn token_of(cluster: &Cluster, name: &str) -> anyhow::Result<String> {
+    let namespace = "default";
     let subject = json!({"kind": "ServiceAccount", "name": name, "namespace": namespace});
     grant(cluster, name, subject).await?;
     let to = cluster.servers.first().context("no server")?.direct();
@@ -36,9 +48,7 @@ pub(super) async fn by_token(cluster: &Cluster) -> anyhow::Result<Client> {
     let made = cluster.admin.create(to, &format!("{accounts}/{name}/token"), &request).await?;
     let made = made.expect(201)?;
     let token = made.pointer("/status/token").and_then(Value::as_str).context("no token")?;
-    let robin = cluster.nobody()?.with_token(token)?;
-    known(cluster, &robin).await?;
-    Ok(robin)
+    Ok(token.to_owned())
 }
 
 /// Everything may be done by that subject.

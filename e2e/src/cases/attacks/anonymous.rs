@@ -1,0 +1,153 @@
+//! Anonymous callers: many streams at once, and many requests on a server that is busy.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use futures_util::future::join_all;
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::others::{Others, Subject};
+use super::{attack, goes_on};
+use crate::client::Client;
+use crate::cluster::Cluster;
+use crate::process::until;
+use crate::sockets::{Counter, connections_to};
+use crate::tally::Tally;
+
+/// Client connections, and streams of each.
+const CONNECTIONS: usize = 4;
+const STREAMS: usize = 250;
+/// Connections to the server that anonymous callers may cost at most.
+const MOST: usize = 150;
+/// Requests at once on a busy server, each over a connection of its own.
+const AT_ONCE: usize = 500;
+/// Objects of a list that keeps the server busy, and their bytes.
+const OBJECTS: usize = 1_500;
+const BYTES: usize = 1_000;
+const LISTERS: usize = 150;
+
+/// 4 connections of 250 streams: the server sees a bounded number of connections, and fewer again
+/// when it is over.
+pub(in crate::cases) async fn streams(cluster: &mut Cluster) -> anyhow::Result<String> {
+    super::fresh(cluster, &["a"]).await?;
+    let server = cluster.server("a")?;
+    let (to, behind) = (server.through(), server.direct());
+    let nobody = cluster.nobody()?;
+    let others = Others::start(cluster, to, vec![Subject::local()]).await?;
+    let before = connections_to(behind);
+    let counter = Counter::start(behind);
+    let attacks = (0..CONNECTIONS).map(|_| {
+        let nobody = nobody.clone();
+        attack(move || Box::pin(many_streams(nobody, to)))
+    });
+    let told = super::all(attacks.collect()).await?;
+    let (_, most) = counter.figures();
+    let after = connections_to(behind);
+    let harm = others.end(behind).await?;
+    let figures = format!("{told}; connections to the server {before}, then {most}, then {after}");
+    harm.none().map_err(|error| error.context(figures.clone()))?;
+    ensure!(told.of("200") > 100, "hardly an attack: {figures}");
+    ensure!(most <= before + MOST, "{figures}");
+    let fewer = until("connections are closed again", Duration::from_secs(100), async || {
+        let now = connections_to(behind);
+        Ok((now <= before + 20).then_some(now))
+    });
+    let fewer = fewer.await.map_err(|error| error.context(figures.clone()))?;
+    Ok(format!("{figures}, at last {fewer}; {harm}"))
+}
+
+async fn many_streams(nobody: Client, to: SocketAddr) -> anyhow::Result<Tally> {
+    let mut tally = Tally::default();
+    let since = Instant::now();
+    while goes_on(since) {
+        let Ok(connection) = nobody.connect_http2(to).await else {
+            tally.one("no connection".to_owned());
+            sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        while goes_on(since) && !connection.is_over() {
+            let answers = join_all((0..STREAMS).map(|_| connection.get("/version"))).await;
+            answers.iter().for_each(|answer| tally.count(answer));
+            if answers.iter().any(Result::is_err) {
+                break;
+            }
+        }
+    }
+    Ok(tally)
+}
+
+/// 500 anonymous requests at once on a server that is busy with lists: it is slow, and not down.
+pub(in crate::cases) async fn busy_server(cluster: &mut Cluster) -> anyhow::Result<String> {
+    super::fresh(cluster, &["a"]).await?;
+    let server = cluster.server("a")?;
+    busy(cluster, server.through(), server.direct()).await
+}
+
+/// The same at kube-apiserver itself.
+pub(in crate::cases) async fn anonymous_directly(cluster: &mut Cluster) -> anyhow::Result<String> {
+    let to = cluster.server("a")?.direct();
+    busy(cluster, to, to).await
+}
+
+async fn busy(cluster: &Cluster, to: SocketAddr, behind: SocketAddr) -> anyhow::Result<String> {
+    let list = fill(cluster, behind).await?;
+    let nobody = cluster.nobody()?;
+    let mut others = Others::start(cluster, to, vec![Subject::local()]).await?;
+    others.more_tokens(cluster).await?;
+    let counter = Counter::start(behind);
+    let admin = cluster.admin.clone();
+    let lists = attack(move || Box::pin(list_on(admin, behind, list)));
+    let told = attack(move || Box::pin(all_at_once(nobody, to)));
+    let told = super::all(vec![told, lists]).await?;
+    let (opened, most) = counter.figures();
+    let harm = others.end(behind).await?;
+    let figures = format!(
+        "anonymous: {told}; {opened} connections opened by gateways, {most} at once to the server"
+    );
+    harm.none().map_err(|error| error.context(figures.clone()))?;
+    Ok(format!("{figures}; {harm}"))
+}
+
+async fn all_at_once(nobody: Client, to: SocketAddr) -> anyhow::Result<Tally> {
+    let mut tally = Tally::default();
+    let since = Instant::now();
+    while goes_on(since) {
+        let answers = join_all((0..AT_ONCE).map(|_| nobody.get(to, "/version"))).await;
+        answers.iter().for_each(|answer| tally.count(answer));
+    }
+    Ok(tally)
+}
+
+/// Objects enough for a list that takes a while.
+async fn fill(cluster: &Cluster, at: SocketAddr) -> anyhow::Result<String> {
+    cluster.namespace("many").await?;
+    let collection = "/api/v1/namespaces/many/configmaps";
+    let text = "x".repeat(BYTES);
+    let mut connection = cluster.admin.connect(at).await?;
+    for number in 0..OBJECTS {
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("many-{number}")},
+            "data": {"text": text},
+        });
+        let body = Some(("application/json", &object));
+        let made = connection.send(http::Method::POST, collection, body).await?;
+        ensure!(matches!(made.status.as_u16(), 201 | 409), "{made}");
+    }
+    Ok(collection.to_owned())
+}
+
+/// Those who keep the server busy: part of the load, not of what is counted.
+async fn list_on(client: Client, to: SocketAddr, path: String) -> anyhow::Result<Tally> {
+    let since = Instant::now();
+    let list = async || {
+        while goes_on(since) {
+            if client.get(to, &path).await.is_err() {
+                sleep(Duration::from_millis(50)).await;
+            }
+        }
+    };
+    join_all((0..LISTERS).map(|_| list())).await;
+    Ok(Tally::default())
+}
