@@ -1,6 +1,25 @@
 //! What must be so on a real control plane, each case with the harm that there is without `mvp`
 //! where it shows. Entry item: [`all`].
 
+// `full` before the setting: only with `--full`.
+macro_rules! case {
+    ($setting:ident, $name:literal, $run:path, $about:literal) => {
+        case!(Default $setting, $name, $run, $about)
+    };
+    (full $setting:ident, $name:literal, $run:path, $about:literal) => {
+        case!(Full $setting, $name, $run, $about)
+    };
+    ($level:ident $setting:ident, $name:literal, $run:path, $about:literal) => {
+        $crate::suite::Case {
+            name: $name,
+            about: $about,
+            setting: $crate::suite::Setting::$setting,
+            level: $crate::suite::Level::$level,
+            run: |cluster| Box::pin($run(cluster)),
+        }
+    };
+}
+
 mod aggregated;
 mod attacks;
 mod before;
@@ -31,29 +50,11 @@ mod upgrade;
 mod versions;
 mod writes;
 
-use crate::suite::{Case, Level, Setting};
+use crate::suite::Case;
 
 /// Every case, in the order in which they run.
 pub(crate) fn all() -> Vec<Case> {
-    // `full` before the setting: only with `--full`.
-    macro_rules! case {
-        ($setting:ident, $name:literal, $run:path, $about:literal) => {
-            case!(Default $setting, $name, $run, $about)
-        };
-        (full $setting:ident, $name:literal, $run:path, $about:literal) => {
-            case!(Full $setting, $name, $run, $about)
-        };
-        ($level:ident $setting:ident, $name:literal, $run:path, $about:literal) => {
-            Case {
-                name: $name,
-                about: $about,
-                setting: Setting::$setting,
-                level: Level::$level,
-                run: |cluster| Box::pin($run(cluster)),
-            }
-        };
-    }
-    vec![
+    let mut cases = vec![
         case!(
             Mixed,
             "routing/every-verb",
@@ -304,108 +305,6 @@ pub(crate) fn all() -> Vec<Case> {
             "every certificate and authority of the cluster is replaced under load"
         ),
         case!(
-            Mixed,
-            "attacks/rapid-reset",
-            attacks::rapid_reset,
-            "a user without rights resets streams at once, over and over"
-        ),
-        case!(
-            Mixed,
-            "attacks/rapid-reset-hop",
-            attacks::rapid_reset_through_hop,
-            "the same for an API that only peers have"
-        ),
-        case!(
-            full Mixed,
-            "attacks/rapid-reset-directly",
-            attacks::rapid_reset_directly,
-            "the same at kube-apiserver itself"
-        ),
-        case!(
-            Mixed,
-            "attacks/large-heads",
-            attacks::large_heads,
-            "heads of up to a megabyte, of nobody and of a user without rights"
-        ),
-        case!(
-            Mixed,
-            "attacks/large-heads-hop",
-            attacks::large_heads_through_hop,
-            "the same for an API that only peers have"
-        ),
-        case!(
-            Mixed,
-            "attacks/junk-tokens",
-            attacks::junk_tokens,
-            "eight send invalid tokens as fast as they can, over HTTP/2 and HTTP/1.1"
-        ),
-        case!(
-            full Mixed,
-            "attacks/junk-tokens-directly",
-            attacks::junk_tokens_directly,
-            "the same at kube-apiserver itself"
-        ),
-        case!(
-            Mixed,
-            "attacks/restart",
-            attacks::restart,
-            "a gateway restarts in front of 300 clients with tokens that begin with watches"
-        ),
-        case!(
-            full Mixed,
-            "attacks/restart-of-many",
-            attacks::restart_of_many,
-            "the same with 2,000 clients"
-        ),
-        case!(
-            full Mixed,
-            "attacks/restart-directly",
-            attacks::begin_directly,
-            "2,000 clients begin with watches at kube-apiserver itself"
-        ),
-        case!(
-            Mixed,
-            "attacks/anonymous-streams",
-            attacks::streams,
-            "4 connections of 250 anonymous streams: few connections to the server, and not for long"
-        ),
-        case!(
-            Mixed,
-            "attacks/anonymous-busy",
-            attacks::busy_server,
-            "500 anonymous requests at once on a server that is busy with lists"
-        ),
-        case!(
-            full Mixed,
-            "attacks/anonymous-directly",
-            attacks::anonymous_directly,
-            "the same at kube-apiserver itself"
-        ),
-        case!(
-            Mixed,
-            "attacks/malformed",
-            attacks::malformed,
-            "malformed requests are 400, delete nothing, and eject nobody"
-        ),
-        case!(
-            full Mixed,
-            "attacks/watches",
-            attacks::watches,
-            "watches of much that changes: as many live on as directly"
-        ),
-        case!(
-            full Mixed,
-            "attacks/spread-of-watches",
-            attacks::watches_by_connections,
-            "the same on few and on many connections of clients"
-        ),
-        case!(
-            Mixed,
-            "attacks/retried",
-            attacks::retried,
-            "a backend that says that it shuts down executes a write once"
-        ),
-        case!(
             Rolling,
             "upgrade/rolling",
             rolling::gateways_stay,
@@ -562,5 +461,7 @@ pub(crate) fn all() -> Vec<Case> {
             versions::one_truth,
             "the same servers: the same bytes from each, and all that any of them serves"
         ),
-    ]
+    ];
+    cases.extend(attacks::all());
+    cases
 }

@@ -30,7 +30,7 @@ const LISTERS: usize = 150;
 
 /// 4 connections of 250 streams: the server sees a bounded number of connections, and fewer again
 /// when it is over.
-pub(in crate::cases) async fn streams(cluster: &mut Cluster) -> anyhow::Result<String> {
+pub(super) async fn streams(cluster: &mut Cluster) -> anyhow::Result<String> {
     super::fresh(cluster, &["a"]).await?;
     let server = cluster.server("a")?;
     let (to, behind) = (server.through(), server.direct());
@@ -42,7 +42,7 @@ pub(in crate::cases) async fn streams(cluster: &mut Cluster) -> anyhow::Result<S
         let nobody = nobody.clone();
         attack(move || Box::pin(many_streams(nobody, to)))
     });
-    let told = super::all(attacks.collect()).await?;
+    let told = super::together(attacks.collect()).await?;
     let (_, most) = counter.figures();
     let after = connections_to(behind);
     let harm = others.end(behind).await?;
@@ -79,14 +79,14 @@ async fn many_streams(nobody: Client, to: SocketAddr) -> anyhow::Result<Tally> {
 }
 
 /// 500 anonymous requests at once on a server that is busy with lists: it is slow, and not down.
-pub(in crate::cases) async fn busy_server(cluster: &mut Cluster) -> anyhow::Result<String> {
+pub(super) async fn busy_server(cluster: &mut Cluster) -> anyhow::Result<String> {
     super::fresh(cluster, &["a"]).await?;
     let server = cluster.server("a")?;
     busy(cluster, server.through(), server.direct()).await
 }
 
 /// The same at kube-apiserver itself.
-pub(in crate::cases) async fn anonymous_directly(cluster: &mut Cluster) -> anyhow::Result<String> {
+pub(super) async fn anonymous_directly(cluster: &mut Cluster) -> anyhow::Result<String> {
     let to = cluster.server("a")?.direct();
     busy(cluster, to, to).await
 }
@@ -100,7 +100,7 @@ async fn busy(cluster: &Cluster, to: SocketAddr, behind: SocketAddr) -> anyhow::
     let admin = cluster.admin.clone();
     let lists = attack(move || Box::pin(list_on(admin, behind, list)));
     let told = attack(move || Box::pin(all_at_once(nobody, to)));
-    let told = super::all(vec![told, lists]).await?;
+    let told = super::together(vec![told, lists]).await?;
     let (opened, most) = counter.figures();
     let harm = others.end(behind).await?;
     let figures = format!(

@@ -17,7 +17,7 @@ const FILLERS: [(usize, u8); 3] = [(5, b'a'), (19, b'\\'), (26, 0xff)];
 /// Whoever sends more than this on the wire in one head may lose his own connection for it.
 const ON_THE_WIRE: usize = 1 << 20;
 
-pub(in crate::cases) async fn large_heads(cluster: &mut Cluster) -> anyhow::Result<String> {
+pub(super) async fn large_heads(cluster: &mut Cluster) -> anyhow::Result<String> {
     super::fresh(cluster, &["a"]).await?;
     let to = cluster.server("a")?.through();
     let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps");
@@ -25,9 +25,7 @@ pub(in crate::cases) async fn large_heads(cluster: &mut Cluster) -> anyhow::Resu
 }
 
 /// Of an API that only peers have.
-pub(in crate::cases) async fn large_heads_through_hop(
-    cluster: &mut Cluster,
-) -> anyhow::Result<String> {
+pub(super) async fn large_heads_through_hop(cluster: &mut Cluster) -> anyhow::Result<String> {
     super::fresh(cluster, &["a", "b", "c"]).await?;
     let to = cluster.server("b")?.through();
     let subjects = vec![Subject::local(), Subject::of_peers()];

@@ -18,7 +18,7 @@ struct Malformed {
     reset: bool,
 }
 
-pub(in crate::cases) async fn malformed(cluster: &mut Cluster) -> anyhow::Result<String> {
+pub(super) async fn malformed(cluster: &mut Cluster) -> anyhow::Result<String> {
     let secrets = format!("/api/v1/namespaces/{NAMESPACE}/secrets");
     let jobs = Subject::of_peers().collection;
     let server = cluster.server("b")?;

@@ -26,22 +26,18 @@ struct Target {
     body: Bytes,
 }
 
-pub(in crate::cases) async fn rapid_reset(cluster: &mut Cluster) -> anyhow::Result<String> {
+pub(super) async fn rapid_reset(cluster: &mut Cluster) -> anyhow::Result<String> {
     super::fresh(cluster, &["a"]).await?;
     run(cluster, review(cluster.server("a")?.through()), &["a"], true).await
 }
 
 /// The harm that the same does to kube-apiserver itself.
-pub(in crate::cases) async fn rapid_reset_directly(
-    cluster: &mut Cluster,
-) -> anyhow::Result<String> {
+pub(super) async fn rapid_reset_directly(cluster: &mut Cluster) -> anyhow::Result<String> {
     run(cluster, review(cluster.server("a")?.direct()), &[], true).await
 }
 
 /// Of an API that only peers have: the hop is shared with others, and with the control loop.
-pub(in crate::cases) async fn rapid_reset_through_hop(
-    cluster: &mut Cluster,
-) -> anyhow::Result<String> {
+pub(super) async fn rapid_reset_through_hop(cluster: &mut Cluster) -> anyhow::Result<String> {
     super::fresh(cluster, &["a", "b", "c"]).await?;
     let job = super::super::objects::job(NAMESPACE, "never-made");
     let body = Bytes::from(job.object.to_string());
@@ -70,7 +66,7 @@ async fn run(
     let mallory = cluster.user("mallory", &[])?;
     let others = Others::start(cluster, target.to, subjects).await?;
     let before = ejections(cluster, gateways).await?;
-    let did = super::all(vec![attack(move || Box::pin(reset(mallory, target)))]).await?;
+    let did = super::together(vec![attack(move || Box::pin(reset(mallory, target)))]).await?;
     let harm = others.end(cluster.server("c")?.direct()).await?;
     let ejected = ejections(cluster, gateways).await? - before;
     anyhow::ensure!(did.of("reset") > 1000, "hardly an attack: {did}");

@@ -30,16 +30,16 @@ struct Shared {
     refused: Mutex<Tally>,
 }
 
-pub(in crate::cases) async fn restart(cluster: &mut Cluster) -> anyhow::Result<String> {
+pub(super) async fn restart(cluster: &mut Cluster) -> anyhow::Result<String> {
     restart_of(cluster, 300).await
 }
 
-pub(in crate::cases) async fn restart_of_many(cluster: &mut Cluster) -> anyhow::Result<String> {
+pub(super) async fn restart_of_many(cluster: &mut Cluster) -> anyhow::Result<String> {
     restart_of(cluster, 2_000).await
 }
 
 /// What kube-apiserver itself makes of as many who begin at once.
-pub(in crate::cases) async fn begin_directly(cluster: &mut Cluster) -> anyhow::Result<String> {
+pub(super) async fn begin_directly(cluster: &mut Cluster) -> anyhow::Result<String> {
     let (count, to) = (2_000, cluster.server("a")?.direct());
     let clients = clients(cluster).await?;
     let shared = Arc::new(Shared::default());

@@ -8,7 +8,7 @@ use super::super::aggregated;
 use crate::cluster::Cluster;
 use crate::extension::{EXECUTED, SHUTTING_DOWN};
 
-pub(in crate::cases) async fn retried(cluster: &mut Cluster) -> anyhow::Result<String> {
+pub(super) async fn retried(cluster: &mut Cluster) -> anyhow::Result<String> {
     let _extension = aggregated::up(cluster).await?;
     let outcome = writes(cluster).await;
     aggregated::remove(cluster).await?;

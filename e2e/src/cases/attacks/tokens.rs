@@ -20,7 +20,7 @@ const ATTACKERS: usize = 8;
 const STREAMS: usize = 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-pub(in crate::cases) async fn junk_tokens(cluster: &mut Cluster) -> anyhow::Result<String> {
+pub(super) async fn junk_tokens(cluster: &mut Cluster) -> anyhow::Result<String> {
     super::fresh(cluster, &["a", "b"]).await?;
     let server = cluster.server("a")?;
     let local = run(cluster, server.through(), server.direct()).await;
@@ -31,9 +31,7 @@ pub(in crate::cases) async fn junk_tokens(cluster: &mut Cluster) -> anyhow::Resu
 }
 
 /// What the same does to others at kube-apiserver itself.
-pub(in crate::cases) async fn junk_tokens_directly(
-    cluster: &mut Cluster,
-) -> anyhow::Result<String> {
+pub(super) async fn junk_tokens_directly(cluster: &mut Cluster) -> anyhow::Result<String> {
     let to = cluster.server("a")?.direct();
     run(cluster, to, to).await
 }
@@ -85,7 +83,7 @@ async fn run_one(
             })
         })
     });
-    let told = super::all(attacks.collect()).await?;
+    let told = super::together(attacks.collect()).await?;
     let (opened, most) = counter.figures();
     let harm = others.end(cluster.server("c")?.direct()).await?;
     anyhow::ensure!(told.of("401") > 200, "hardly an attack: {told}");

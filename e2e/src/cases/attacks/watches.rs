@@ -66,7 +66,7 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-pub(in crate::cases) async fn watches(cluster: &mut Cluster) -> anyhow::Result<String> {
+pub(super) async fn watches(cluster: &mut Cluster) -> anyhow::Result<String> {
     let server = cluster.server("a")?;
     let (to, behind) = (server.through(), server.direct());
     let (mut directly, mut through) = (Vec::new(), Vec::new());
@@ -87,9 +87,7 @@ pub(in crate::cases) async fn watches(cluster: &mut Cluster) -> anyhow::Result<S
 
 /// The same watches on many and on few connections of clients, with more and more changes at once:
 /// for the figures alone.
-pub(in crate::cases) async fn watches_by_connections(
-    cluster: &mut Cluster,
-) -> anyhow::Result<String> {
+pub(super) async fn watches_by_connections(cluster: &mut Cluster) -> anyhow::Result<String> {
     let server = cluster.server("a")?;
     let (to, behind) = (server.through(), server.direct());
     let mut figures = Vec::new();
