@@ -34,7 +34,7 @@ use crate::metrics::Isolation;
 
 /// Watches on one connection. kube-apiserver writes all streams of a connection in turn, and ends
 /// watches that cannot keep up (docs/decisions/0011).
-const WATCHES: usize = 32;
+const WATCHES: usize = 16;
 /// Connections of a worker for callers without credentials.
 const ANONYMOUS: usize = 32;
 /// HTTP/1.1 connections that serve one client connection alone.

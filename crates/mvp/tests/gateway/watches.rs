@@ -19,8 +19,8 @@ async fn a_thousand_watches_through_two_gateways_get_every_event_in_order() {
 async fn a_thousand_watches_of_a_bare_peer_get_every_event_in_order() {
     let (b, peer) = beside_bare_peer().await;
     everyone_gets_everything(b.gateway.address).await;
-    // 32 watches a connection, for each of two workers, and the fetches of discovery.
-    let connections = (CONNECTIONS * WATCHES).div_ceil(32) + 1;
+    // 16 watches a connection, for each of two workers, and the fetches of discovery.
+    let connections = (CONNECTIONS * WATCHES).div_ceil(16) + 1;
     assert!(peer.accepted() <= connections + 4, "{} connections", peer.accepted());
 }
 
