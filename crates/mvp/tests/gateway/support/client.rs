@@ -82,11 +82,6 @@ impl Client {
         .await
     }
 
-    /// The same connection, used by somebody with another token.
-    pub(crate) fn with_token(self, token: &'static str) -> Client {
-        Client { token: Some(token), ..self }
-    }
-
     /// Sends a request, and waits for the head of its response.
     pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Response<Incoming> {
         soon(self.sender.clone().send_request(request)).await.expect("an answer")
