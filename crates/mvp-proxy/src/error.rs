@@ -42,6 +42,9 @@ pub enum Stage {
     /// It was not sent: there is no connection to be had for it, and the server is not at fault.
     #[error("overloaded")]
     Overloaded,
+    /// It was not sent: the server is busy, and took no connection for it in time.
+    #[error("busy")]
+    Busy,
     /// The server reset this request alone, which says nothing about the server.
     #[error("reset")]
     Reset,
@@ -69,6 +72,7 @@ impl SendError {
             }
             Stage::Identity
             | Stage::Connect
+            | Stage::Busy
             | Stage::NotSent
             | Stage::Refused
             | Stage::Exchange => None,
@@ -84,6 +88,9 @@ impl Stage {
 
     /// Whether it says something about the server that it was sent to.
     pub fn is_of_server(self) -> bool {
-        !matches!(self, Stage::Identity | Stage::Overloaded | Stage::Reset | Stage::Client)
+        !matches!(
+            self,
+            Stage::Identity | Stage::Overloaded | Stage::Busy | Stage::Reset | Stage::Client
+        )
     }
 }

@@ -262,7 +262,7 @@ fn authenticate(
         Some(Err(_)) => return Err("a name in the client certificate is padded or unsafe"),
         None => {}
     }
-    if headers.contains_key(AUTHORIZATION) || has_token_protocol(headers) {
+    if headers.get(AUTHORIZATION).is_some_and(is_bearer) || has_token_protocol(headers) {
         return Ok((Identity::Token, origin));
     }
     let untrusted = judgement.is_some_and(|judgement| judgement.presented && !judgement.trusted);
@@ -270,6 +270,14 @@ fn authenticate(
         return Err("the client certificate is of no trusted authority, and there is no token");
     }
     Ok((Identity::Anonymous, origin))
+}
+
+/// Whether kube-apiserver finds a token in it. What is of another scheme, or empty, it passes over:
+/// then the caller is nobody.
+fn is_bearer(authorization: &HeaderValue) -> bool {
+    let mut parts = authorization.as_bytes().trim_ascii().split(|byte| *byte == b' ');
+    let scheme = parts.next().unwrap_or_default();
+    scheme.eq_ignore_ascii_case(b"bearer") && parts.next().is_some_and(|token| !token.is_empty())
 }
 
 /// Whether there is a token among the protocols of a WebSocket, where kube-apiserver looks too.
@@ -385,6 +393,13 @@ impl Identity {
             }
             Identity::Token | Identity::Anonymous => {}
         }
+    }
+
+    /// Whether kube-apiserver takes it for nobody, although it has a name.
+    pub(crate) fn is_unauthenticated(&self) -> bool {
+        let Identity::User(user) = self else { return false };
+        user.name.as_ref().is_some_and(|name| name == "system:anonymous")
+            || user.groups.iter().any(|group| group == "system:unauthenticated")
     }
 
     /// Whether the headers that say who it is are believed only on our own certificate.

@@ -179,7 +179,7 @@ impl Exchange<'_> {
     {
         let info = self.resolve();
         let mut snapshot = self.shared.reader.load();
-        let lasting = lasting(&info, &snapshot);
+        let lasting = lasting(&info, &snapshot, self.body.is_empty());
         let outgoing = Outgoing { parts: &self.parts, body: &self.body, lasting };
         let Some(peers) = &self.shared.peers else {
             let response = self.ask_local(&mut local, &outgoing, false).await;
@@ -524,9 +524,19 @@ fn refused<'a>(decision: &Decision<'a>) -> Decision<'a> {
 }
 
 /// Whether the response lasts, or is not the server's own.
-fn lasting(info: &RequestInfo<'_>, snapshot: &Snapshot) -> Option<Lasting> {
-    let RequestInfo::Resource(request) = info else { return None };
+fn lasting(info: &RequestInfo<'_>, snapshot: &Snapshot, no_body: bool) -> Option<Lasting> {
+    let request = match info {
+        RequestInfo::Resource(request) => request,
+        RequestInfo::Discovery(DiscoveryPath::GroupVersion(group, version)) => {
+            return snapshot.is_extension(group, version).then_some(Lasting::Relayed);
+        }
+        _ => return None,
+    };
     if request.is_relayed() || snapshot.is_extension(&request.group, &request.version) {
+        return Some(Lasting::Relayed);
+    }
+    // Servers do not read the body of a read: its unread frames could end a shared connection.
+    if request.verb.is_read() && !no_body {
         return Some(Lasting::Relayed);
     }
     (request.verb == Verb::Watch).then_some(Lasting::Watch)

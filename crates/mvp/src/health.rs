@@ -1,12 +1,14 @@
 //! Health on the API port, for load balancers that see nothing else. Entry: [`HealthLayer`].
 //!
-//! It stands before authentication. `/mvp/readyz` and `/mvp/livez` report the gateway alone;
+//! It stands before authentication. `/mvp/readyz` and `/mvp/livez` report the gateway alone: once it
+//! was ready it stays so, whatever becomes of its server, since peers take the server's place;
 //! `/readyz` is the server's until the gateway shuts down, and fails from then on. Everything else
 //! passes. Callers may be anybody, so failing checks are named without their reasons.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::future::{Ready, ready};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -36,6 +38,8 @@ pub(crate) struct Probes {
     interval: Duration,
     /// Known when the control loop starts.
     readiness: OnceLock<Arc<Readiness>>,
+    /// All checks of readiness have passed once.
+    started: AtomicBool,
 }
 
 impl Probes {
@@ -45,7 +49,8 @@ impl Probes {
         interval: Duration,
     ) -> Probes {
         let (heartbeats, readiness) = (Heartbeats::default(), OnceLock::new());
-        Probes { leaving, heartbeats, published: Box::new(published), interval, readiness }
+        let (published, started) = (Box::new(published), AtomicBool::new(false));
+        Probes { leaving, heartbeats, published, interval, readiness, started }
     }
 
     /// Who is expected to give signs of life.
@@ -79,9 +84,24 @@ impl Probes {
         checks
     }
 
+    /// Whether the gateway itself can serve: it started, is not leaving, and nothing stands still.
+    fn gateway(&self) -> Vec<Check> {
+        if self.leaving.is_cancelled() {
+            return vec![crate::inside::shutdown(true)];
+        }
+        if !self.started.load(Ordering::Relaxed) {
+            let checks = self.readiness();
+            if checks.iter().any(|check| check.problem.is_some()) {
+                return checks;
+            }
+            self.started.store(true, Ordering::Relaxed);
+        }
+        self.liveness()
+    }
+
     fn answer(&self, method: &Method, path: &str) -> Option<Response<Body>> {
         let (name, checks) = match path {
-            "/mvp/readyz" => ("readyz", self.readiness()),
+            "/mvp/readyz" => ("readyz", self.gateway()),
             "/mvp/livez" => ("livez", self.liveness()),
             "/readyz" if self.leaving.is_cancelled() => {
                 let problem = Some("the process is shutting down".to_owned());
@@ -187,10 +207,11 @@ mod tests {
         let probes = Arc::new(probes());
         let not_started = "[-]start failed: reason withheld\nreadyz check failed\n";
         assert_eq!(ask(&probes, Method::GET, "/mvp/readyz").await, (503, not_started.to_owned()));
-        let ready = Arc::new(OnceLock::new());
+        let ready = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&ready);
         probes.ready_when(Arc::new(move || {
-            let problem = told.get().is_none().then_some("10.0.0.1:6443 cannot be reached");
+            let unready = !told.load(Ordering::Relaxed);
+            let problem = unready.then_some("10.0.0.1:6443 cannot be reached");
             vec![check("shutdown", None), check("local-server", problem)]
         }));
         let failed = "[-]local-server failed: reason withheld\nreadyz check failed\n";
@@ -203,7 +224,10 @@ mod tests {
             assert_eq!((answer.0, &*answer.1), expected, "{path}");
         }
         assert_eq!(ask(&probes, Method::HEAD, "/mvp/readyz").await, (503, String::new()));
-        ready.set(()).unwrap();
+        ready.store(true, Ordering::Relaxed);
+        assert_eq!(ask(&probes, Method::GET, "/mvp/readyz").await, (200, "ok".to_owned()));
+        // From now on peers take the place of a server that is down.
+        ready.store(false, Ordering::Relaxed);
         assert_eq!(ask(&probes, Method::GET, "/mvp/readyz").await, (200, "ok".to_owned()));
         assert_eq!(ask(&probes, Method::HEAD, "/mvp/livez").await, (200, String::new()));
     }
@@ -214,9 +238,7 @@ mod tests {
             heartbeats: Heartbeats::new({
                 let calls = std::sync::atomic::AtomicU64::new(0);
                 // A minute passes with each look.
-                move || {
-                    Duration::from_mins(calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
-                }
+                move || Duration::from_mins(calls.fetch_add(1, Ordering::Relaxed))
             }),
             ..probes()
         };

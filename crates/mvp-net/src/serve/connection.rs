@@ -39,7 +39,9 @@ const TCP_KEEPALIVE: TcpKeepalive =
 /// Once all is to end: how long a client that has just come may take to say what it wants.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
-/// How many streams a front proxy or a peer may reset before they are looked at.
+/// What a front proxy or a peer may send on all its streams before it is read.
+const FRONT_PROXY_WINDOW: u32 = 256 << 20;
+/// How many streams it may reset before they are looked at.
 const FRONT_PROXY_RESETS: usize = 1000;
 
 type Stream = TokioIo<Tracked<HeadTimeout<TargetGuard<TlsStream<TcpStream>>>>>;
@@ -155,7 +157,9 @@ fn http2_builder(limits: &Limits, front_proxy: bool) -> http2::Builder<TokioExec
     if front_proxy {
         // Many users' resets arrive on it: none of them may end it. A client's own resets end its
         // own connection, by the defaults.
+        // h2 also ends a connection with many small unread frames; how many depends on the window.
         builder
+            .initial_connection_window_size(FRONT_PROXY_WINDOW)
             .max_pending_accept_reset_streams(FRONT_PROXY_RESETS)
             .max_local_error_reset_streams(None);
     }

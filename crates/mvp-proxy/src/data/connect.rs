@@ -20,9 +20,9 @@ use super::pulse::{Beat, Counted};
 /// where a process was stopped, the kernel still accepts for it.
 const SILENCE: Duration = Duration::from_secs(2);
 /// A server that is heard on other connections is busy, and may take this long.
-const BUSY: Duration = Duration::from_secs(10);
-/// Without PINGs, a server that is silent for this long is asked for a new connection; looked at so
-/// often. With [`SILENCE`] that is three seconds.
+const BUSY: Duration = Duration::from_secs(6);
+/// Without PINGs, a server that is silent for this long is probed with a new connection; checked at
+/// this interval. With [`SILENCE`] that is three seconds.
 const PROBE_AFTER: Duration = Duration::from_millis(750);
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -81,8 +81,6 @@ pub(crate) struct Endpoint {
     pub(crate) tls: Arc<ClientConfig>,
     /// Counts what is heard from the server.
     pub(crate) beat: Arc<Beat>,
-    /// Held by whoever looks whether the server hangs.
-    pub(crate) probing: Arc<SingleFlight>,
 }
 
 pub(crate) type Connected = TokioIo<TlsStream<Counted<TcpStream>>>;
@@ -137,7 +135,7 @@ impl Endpoint {
                 continue;
             }
             if now == heard
-                && let Err(error) = self.probing.run(|| self.connect()).await
+                && let Err(error) = self.beat.probing().run(|| self.connect()).await
                 && error.is_silence()
             {
                 return error;
@@ -183,7 +181,6 @@ mod tests {
             server_name: crate::data::server_name(),
             tls: Arc::new(tls),
             beat,
-            probing: Arc::default(),
         }
     }
 

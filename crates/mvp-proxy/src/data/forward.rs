@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use http::header::AUTHORIZATION;
 use http::uri::{Authority, Scheme};
 use http::{HeaderValue, Request, Response, StatusCode, Uri, Version};
+use http_body::Body as _;
 use mvp_core::decide::Origin;
 use mvp_core::member::MemberKind;
 use mvp_net::{ClientTls, ConnectionInfo, TlsError};
@@ -16,7 +17,7 @@ use rustls_pki_types::ServerName;
 use super::connect::ConnectError;
 use super::headers;
 use super::inspect::{Inspected, inspect_unavailable};
-use super::lanes::{Credential, Lane, Lanes, Lasting, owner, release_tokens};
+use super::lanes::{Bucket, Credential, Lane, Lanes, Lasting, Traffic, owner, release_tokens};
 use super::pool::PoolError;
 use super::pulse::Pulses;
 use super::replay::Sender;
@@ -164,34 +165,39 @@ impl Forwarder {
             return Err(SendError::new(target, Stage::Identity, "the request has no identity"));
         };
         let credential = Credential::of(&identity, target.kind);
+        // Preflight requests (CORS) are answered before anybody looks at the token.
         let token = match credential {
             Credential::Token => request.headers().get(AUTHORIZATION),
             _ => None,
         };
+        let preflight = request.method() == http::Method::OPTIONS;
         let token = token.map(|token| self.tokens.hash(token));
         let sender = request.extensions_mut().remove::<Sender>();
         let upgrade = Upgrade::take(&mut request);
+        let has_body = !request.body().is_end_stream();
         let extensions = request.extensions();
         let lane = match &upgrade {
             Some(_) => Lane::Upgrade,
             None => {
                 let accepted = token.is_some_and(|token| self.tokens.contains(token));
-                Lane::of(extensions, credential, accepted)
+                let traffic = Traffic { credential, accepted, has_body, identity: &identity };
+                Lane::of(extensions, &traffic)
             }
         };
+        let bucket = Bucket::of(&identity, token);
         let relayed = extensions.get::<Lasting>() == Some(&Lasting::Relayed);
         let blame = Blame::of(extensions);
         let owner =
             matches!(lane, Lane::Exclusive(_)).then(|| owner(extensions).cloned()).flatten();
         let outbound = if target.local { &self.local } else { &self.peers };
-        let pool = self.lanes.pool(target, credential, lane, outbound, extensions)?;
+        let pool = self.lanes.pool(target, credential, lane, outbound, extensions, bucket)?;
         prepare(&mut request, target, &identity, &self.headers, pool.is_http2());
         if let Some(upgrade) = &upgrade {
             upgrade.write(request.headers_mut());
         }
 
         let sent = pool.send(request, blame).await;
-        if let (Some(token), Ok(response)) = (token, &sent)
+        if let (Some(token), Ok(response), false) = (token, &sent, preflight)
             && self.tokens.note(token, response.status())
             && let Some(client) = owner.as_ref().and_then(Client::of)
         {
@@ -244,9 +250,8 @@ impl Forwarder {
 fn stage(error: &PoolError) -> Stage {
     match error {
         PoolError::Connect(ConnectError::Server(_)) => Stage::Connect,
-        PoolError::Connect(ConnectError::Busy | ConnectError::Ours(_)) | PoolError::Full(_) => {
-            Stage::Overloaded
-        }
+        PoolError::Connect(ConnectError::Busy) => Stage::Busy,
+        PoolError::Connect(ConnectError::Ours(_)) | PoolError::Full(_) => Stage::Overloaded,
         PoolError::Exchange(_, Some(_)) => Stage::NotSent,
         PoolError::Exchange(error, None) => match reset(error) {
             Some(Reset::Unprocessed) => Stage::NotSent,
@@ -371,7 +376,9 @@ mod tests {
                 let extensions = http::Extensions::new();
                 let target = target(address, local);
                 let lanes = &forwarder.lanes;
-                lanes.pool(&target, Credential::Token, lane, outbound, &extensions).unwrap();
+                let bucket = Bucket::default();
+                let credential = Credential::Token;
+                lanes.pool(&target, credential, lane, outbound, &extensions, bucket).unwrap();
             }
         }
         let kept = || forwarder.lanes.addresses();

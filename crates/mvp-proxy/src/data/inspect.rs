@@ -41,6 +41,11 @@ pub(crate) async fn inspect_unavailable(response: Response<Body>) -> Inspected {
     inspect(response, is_leaving).await
 }
 
+/// The response, of which the body was read as far as it came in time.
+pub(crate) async fn read_ahead(response: Response<Body>) -> Response<Body> {
+    inspect(response, |_, _| false).await.response
+}
+
 /// It says so in JSON, whatever was asked for.
 fn is_leaving(content_type: &str, body: &[u8]) -> bool {
     #[derive(serde::Deserialize)]

@@ -7,14 +7,15 @@
 //! | --- | --- | --- |
 //! | short | HTTP/2, shared | requests that end soon |
 //! | watch | HTTP/2, shared, few streams each | streams that last: their load must not stall others |
-//! | anonymous | HTTP/1.1, a small number | callers without credentials: kube-apiserver ends an HTTP/2 connection after each |
-//! | exclusive | those of one client connection | tokens that no server has accepted yet; streams whose bytes a backend writes; large heads |
+//! | anonymous | HTTP/1.1, a small number; others for requests with a body | callers without credentials: kube-apiserver ends an HTTP/2 connection after each |
+//! | exclusive | those of one client connection | tokens that no server has accepted yet; streams whose bytes a backend writes; reads with a body; large heads |
 //! | upgrade | HTTP/1.1, one request each | WebSocket and SPDY |
 //!
 //! A peer's or front proxy's connection carries many users; what would be exclusive there has an
 //! HTTP/1.1 connection for each request.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::Extensions;
@@ -25,6 +26,7 @@ use super::connect::Endpoint;
 use super::forward::{OutboundTls, ReloadableOutbound, Target};
 use super::pool::{Http1Pool, Http2Pool, MAX_STREAMS, Pool};
 use super::pulse::Pulses;
+use super::tokens::TokenHash;
 use super::tunnel::SingleUse;
 use crate::client::Client;
 use crate::door::LargeHead;
@@ -35,12 +37,16 @@ use crate::metrics::Isolation;
 /// Watches on one connection. kube-apiserver writes all streams of a connection in turn, and ends
 /// watches that cannot keep up (docs/decisions/0011).
 const WATCHES: usize = 16;
-/// Connections of a worker for callers without credentials.
+/// Connections of a worker for callers without credentials, and for those of them who send a body: a
+/// body can take any time, and must not keep the others from health checks.
 const ANONYMOUS: usize = 32;
+const ANONYMOUS_UPLOADS: usize = 8;
 /// HTTP/1.1 connections that serve one client connection alone.
 const EXCLUSIVE: usize = 8;
-/// The same for all users behind the connections of peers and front proxies, of one worker.
-const EXCLUSIVE_OF_PEERS: usize = 1000;
+/// The same for users behind the connections of peers and front proxies: so many for each of
+/// [`BUCKETS`] shares, so that one user cannot take them all.
+const EXCLUSIVE_OF_PEERS: usize = 250;
+const BUCKETS: u64 = 16;
 
 /// Left in the extensions of a request by the data path, where it is not a short one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,11 +80,40 @@ impl Credential {
     }
 }
 
+/// The share of the connections of peers that a user belongs to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(super) struct Bucket(u64);
+
+impl Bucket {
+    pub(super) fn of(identity: &Identity, token: Option<TokenHash>) -> Bucket {
+        let hash = match (identity, token) {
+            (_, Some(token)) => token.bits(),
+            (Identity::User(user), None) => {
+                let mut hasher = DefaultHasher::new();
+                user.name.hash(&mut hasher);
+                hasher.finish()
+            }
+            _ => 0,
+        };
+        Bucket(hash % BUCKETS)
+    }
+}
+
+/// What decides about the lane of a request, beside its extensions.
+pub(super) struct Traffic<'a> {
+    pub(super) credential: Credential,
+    /// Whether its token, if it has one, was accepted before.
+    pub(super) accepted: bool,
+    pub(super) has_body: bool,
+    pub(super) identity: &'a Identity,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Lane {
     Short,
     Watch,
     Anonymous,
+    AnonymousUpload,
     Upgrade,
     Exclusive(Protocol),
 }
@@ -90,16 +125,18 @@ pub(super) enum Protocol {
 }
 
 impl Lane {
-    /// The lane of a request with these extensions. `accepted`: whether its token, if it has one, was
-    /// accepted before.
-    pub(super) fn of(extensions: &Extensions, credential: Credential, accepted: bool) -> Lane {
+    /// The lane of a request with these extensions.
+    pub(super) fn of(extensions: &Extensions, traffic: &Traffic<'_>) -> Lane {
         let lasting = extensions.get::<Lasting>();
+        // kube-apiserver ends the connections of these, too, whoever vouches for them.
+        if traffic.credential == Credential::Anonymous || traffic.identity.is_unauthenticated() {
+            return if traffic.has_body { Lane::AnonymousUpload } else { Lane::Anonymous };
+        }
         if extensions.get::<LargeHead>().is_some() {
             return Lane::Exclusive(Protocol::Http1);
         }
-        match (credential, lasting) {
-            (Credential::Anonymous, _) => Lane::Anonymous,
-            (Credential::Token, _) if !accepted => Lane::exclusive(extensions),
+        match (traffic.credential, lasting) {
+            (Credential::Token, _) if !traffic.accepted => Lane::exclusive(extensions),
             (_, Some(Lasting::Relayed)) => Lane::exclusive(extensions),
             (_, Some(Lasting::Watch)) => Lane::Watch,
             (_, None) => Lane::Short,
@@ -132,6 +169,7 @@ struct PoolKey {
     local: bool,
     credential: Credential,
     lane: Lane,
+    bucket: Bucket,
 }
 
 /// A pool, and what its connections are made with.
@@ -174,9 +212,11 @@ impl Lanes {
         lane: Lane,
         outbound: &ReloadableOutbound,
         extensions: &Extensions,
+        bucket: Bucket,
     ) -> Result<Arc<Pool>, SendError> {
         let address = Arc::clone(&target.address);
-        let key = PoolKey { address, local: target.local, credential, lane };
+        let mut key =
+            PoolKey { address, local: target.local, credential, lane, bucket: Bucket::default() };
         let current = outbound.load();
         let client = match lane {
             Lane::Exclusive(_) => owner(extensions).and_then(Client::of),
@@ -195,6 +235,9 @@ impl Lanes {
             own.retain(|Exclusive(other, _)| *other != key);
             own.push(Exclusive(key, kept));
             return Ok(pool);
+        }
+        if matches!(lane, Lane::Exclusive(_)) {
+            key.bucket = bucket;
         }
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = shared.get(&key)
@@ -225,16 +268,16 @@ impl Lanes {
             server_name: target.server_name.clone(),
             tls: tls.config(&[protocol]),
             beat: self.pulses.beat(&target.address),
-            probing: Arc::default(),
         };
-        let http1 = |max| Pool::Http1(Http1Pool::new(endpoint(b"http/1.1"), max));
+        let http1 = |max| Http1Pool::new(endpoint(b"http/1.1"), max);
         let http2 =
             |spread| Pool::Http2(Http2Pool::new(endpoint(b"h2"), spread, self.counts.clone()));
         Ok(match key.lane {
             Lane::Short | Lane::Exclusive(Protocol::Http2) => http2(MAX_STREAMS),
             Lane::Watch => http2(WATCHES),
-            Lane::Anonymous => http1(ANONYMOUS),
-            Lane::Exclusive(Protocol::Http1) => http1(exclusive),
+            Lane::Anonymous => Pool::Http1(http1(ANONYMOUS).reading_ahead()),
+            Lane::AnonymousUpload => Pool::Http1(http1(ANONYMOUS_UPLOADS).reading_ahead()),
+            Lane::Exclusive(Protocol::Http1) => Pool::Http1(http1(exclusive)),
             Lane::Upgrade => Pool::SingleUse(SingleUse(endpoint(b"http/1.1"))),
         })
     }

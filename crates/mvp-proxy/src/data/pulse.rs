@@ -13,6 +13,8 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::connect::SingleFlight;
+
 /// The pulses of all servers, by address. Clones are the same.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pulses(Arc<Mutex<HashMap<Arc<str>, Arc<Pulse>>>>);
@@ -39,6 +41,8 @@ struct Pulse {
     beats: Mutex<Vec<Weak<Beat>>>,
     /// The reads of pools that are gone.
     past: AtomicU64,
+    /// One at a time looks whether the server hangs.
+    probing: SingleFlight,
 }
 
 /// The reads of one pool.
@@ -55,6 +59,13 @@ impl Beat {
         let live = beats.iter().filter_map(Weak::upgrade);
         let live: u64 = live.map(|beat| beat.reads.load(Ordering::Relaxed)).sum();
         live.wrapping_add(self.pulse.past.load(Ordering::Relaxed))
+    }
+}
+
+impl Beat {
+    /// Held by whoever looks whether the server hangs.
+    pub(crate) fn probing(&self) -> &SingleFlight {
+        &self.pulse.probing
     }
 }
 

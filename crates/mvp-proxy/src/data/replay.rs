@@ -18,6 +18,9 @@ use crate::status;
 /// The most of a body that is kept.
 const MAX_KEPT: usize = 128 << 10;
 
+/// Trailers above this are dropped.
+const MAX_TRAILERS: usize = 8 << 10;
+
 /// A request's body, for as many attempts as its decision needs.
 pub(crate) struct Replay(Option<Arc<Mutex<Shared>>>);
 
@@ -56,6 +59,11 @@ impl Replay {
             reserved,
         };
         Replay(Some(Arc::new(Mutex::new(shared))))
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
     }
 
     /// The request with its body from the start; nothing where that is no longer at hand.
@@ -184,6 +192,12 @@ impl HttpBody for Attempt {
                 let Ok(mut trailers) = frame.into_trailers() else {
                     return Poll::Ready(None);
                 };
+                // Servers read none. Large ones could end a connection that others use.
+                let bytes: usize =
+                    trailers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+                if bytes > MAX_TRAILERS {
+                    trailers.clear();
+                }
                 let reserved: Vec<_> = trailers
                     .keys()
                     .filter(|name| shared.reserved.reserves(name.as_str()))

@@ -31,6 +31,12 @@ struct Shared {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TokenHash(u64);
 
+impl TokenHash {
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+}
+
 impl Default for AcceptedTokens {
     fn default() -> AcceptedTokens {
         let slots = (0..SLOTS).map(|_| AtomicU64::new(0)).collect();
@@ -49,20 +55,24 @@ impl AcceptedTokens {
         self.ways(token).iter().any(|slot| slot.load(Ordering::Relaxed) == token.0)
     }
 
-    /// What a server's answer tells of the token: whether it is accepted from now on. Some refusals
-    /// come before a server has looked at it.
+    /// What a server's answer tells of the token: whether it shows that the server accepts it. Other
+    /// answers may come from filters before authentication.
     pub(crate) fn note(&self, token: TokenHash, answer: StatusCode) -> bool {
-        match answer {
-            StatusCode::UNAUTHORIZED => self.forget(token),
-            StatusCode::TOO_MANY_REQUESTS => {}
-            answer if answer.is_server_error() => {}
-            _ if self.contains(token) => {}
-            _ => {
-                self.accept(token);
-                return true;
-            }
+        let accepted = answer.is_success()
+            || matches!(
+                answer,
+                StatusCode::FORBIDDEN
+                    | StatusCode::NOT_FOUND
+                    | StatusCode::CONFLICT
+                    | StatusCode::GONE
+                    | StatusCode::UNPROCESSABLE_ENTITY
+            );
+        if answer == StatusCode::UNAUTHORIZED {
+            self.forget(token);
+        } else if accepted && !self.contains(token) {
+            self.accept(token);
         }
-        false
+        accepted
     }
 
     fn accept(&self, token: TokenHash) {
@@ -101,7 +111,13 @@ mod tests {
         let one = token(&tokens, 1);
         assert!(!tokens.contains(one));
         // These may come from a filter before authentication.
-        for early in [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE] {
+        // A malformed `timeout`, for one, is 400 before the token is looked at.
+        for early in [
+            StatusCode::BAD_REQUEST,
+            StatusCode::EXPECTATION_FAILED,
+            StatusCode::TOO_MANY_REQUESTS,
+            StatusCode::SERVICE_UNAVAILABLE,
+        ] {
             tokens.note(one, early);
             assert!(!tokens.contains(one), "{early}");
         }

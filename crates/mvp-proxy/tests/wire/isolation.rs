@@ -334,3 +334,82 @@ async fn a_backend_that_speaks_like_a_leaving_server_gets_a_write_once() {
     ask(gateway.address, Protocol::Http2, Some(&pki().alice), post).await;
     assert!(!peer.requests.of(things).is_empty(), "not sent to the peer");
 }
+
+#[tokio::test]
+async fn a_caller_whom_the_server_takes_for_nobody_never_shares_a_connection() {
+    let world = World::start().await;
+    world.local.says("/version", 200, "application/json", "{}");
+    // kube-apiserver passes over what is not a bearer token.
+    for header in ["Basic x", "Bearer", "Bearer  two-spaces", "bearer"] {
+        for _ in 0..2 {
+            let request = with(get("/version?by=nobody"), "authorization", header);
+            let answer = ask(world.gateway.address, Protocol::Http2, None, request).await;
+            assert_eq!(answer.status, StatusCode::OK, "{header}");
+        }
+    }
+    let anonymous = world.local.requests.of("/version?by=nobody");
+    assert_eq!(anonymous.len(), 8);
+    assert!(anonymous.iter().all(|seen| seen.version == http::Version::HTTP_11), "{anonymous:?}");
+    // Nor is one whom a front proxy calls so.
+    let request = with(get("/version?by=proxy"), "x-remote-user", "system:anonymous");
+    let answer = ask(world.gateway.address, Protocol::Http2, Some(&pki().proxy), request).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    let named = world.local.requests.only("/version?by=proxy");
+    assert_eq!(named.version, http::Version::HTTP_11);
+    assert_eq!(named.header("x-remote-user"), Some("system:anonymous"));
+}
+
+#[tokio::test]
+async fn a_read_with_a_body_and_large_trailers_harm_no_shared_connection() {
+    let world = World::start().await;
+    lasts(&world.local, LOCAL);
+    let alice = Some(&pki().alice);
+    let mut client = Client::connect(world.gateway.address, Protocol::Http2, alice).await;
+    let _shared = client.open(get(WATCH)).await;
+    let _alone = client.open(request(Method::GET, WATCH, full("unread"))).await;
+    assert_eq!(by_connection(&world.local.requests.of(WATCH)).len(), 2);
+
+    world.local.rule("/api/", |request: Request<TestBody>| async {
+        let _ = request.into_body().collect().await;
+        answer(StatusCode::CREATED, full("{}"))
+    });
+    for (size, arrives) in [(100, true), (100 << 10, false)] {
+        let path = format!("/api/v1/namespaces/default/configmaps?size={size}");
+        let (sender, body) = streamed();
+        let mut trailers = http::HeaderMap::new();
+        let value = http::HeaderValue::try_from("x".repeat(size)).unwrap();
+        trailers.insert("x-trailer", value);
+        tokio::spawn(async move {
+            sender.send(Frame::data(Bytes::from_static(b"{}"))).await.unwrap();
+            sender.send(Frame::trailers(trailers)).await.unwrap();
+        });
+        let answer = client.send(request(Method::POST, &path, body)).await;
+        assert_eq!(answer.status, StatusCode::CREATED);
+        let seen = world.local.requests.only(&path);
+        let passed = seen.trailers.is_some_and(|trailers| trailers.contains_key("x-trailer"));
+        assert_eq!(passed, arrives, "{size}");
+    }
+}
+
+#[tokio::test]
+async fn anonymous_uploads_and_slow_readers_do_not_keep_others_from_health_checks() {
+    let world = World::start().await;
+    world.local.says("/readyz", 200, "text/plain", "ok");
+    let mut slow = Vec::new();
+    for _ in 0..50 {
+        let (sender, body) = streamed();
+        let mut client = Client::connect(world.gateway.address, Protocol::Http1, None).await;
+        let upload = request(Method::POST, LOCAL, body);
+        slow.push((tokio::spawn(async move { client.try_open(upload).await }), sender));
+    }
+    until(|| world.local.requests.of(LOCAL).len() == 8).await;
+    // Its answer is never read.
+    let unread = Client::connect(world.gateway.address, Protocol::Http1, None).await;
+    let Client::Http1(mut sender) = unread else { unreachable!() };
+    sender.ready().await.unwrap();
+    let _unread = soon(sender.send_request(with(get("/readyz"), "host", "x"))).await.unwrap();
+    for _ in 0..40 {
+        let answer = ask(world.gateway.address, Protocol::Http1, None, get("/readyz")).await;
+        assert_eq!(answer.status, StatusCode::OK);
+    }
+}

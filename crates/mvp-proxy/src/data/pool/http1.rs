@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::{Request, Response};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -13,10 +14,13 @@ use tokio::time::{Instant, timeout};
 use super::{IDLE_TIMEOUT, Opened, PoolError, given_back, lock};
 use crate::body::Body;
 use crate::data::connect::{ConnectError, Endpoint};
+use crate::data::inspect::read_ahead;
 
 /// How long a request waits for one of the connections that there may be.
 const QUEUE_WAIT: Duration = Duration::from_secs(1);
 const MAX_HEADERS: usize = 1024;
+/// Up to this size a response can be read before it is passed.
+const SMALL: u64 = 16 << 10;
 
 #[derive(Debug)]
 pub(crate) struct Http1Pool {
@@ -25,6 +29,8 @@ pub(crate) struct Http1Pool {
     /// As many connections as there may be.
     permits: Arc<Semaphore>,
     max: usize,
+    /// Small responses are read at once: a slow reader must not keep a connection from others.
+    reads_ahead: bool,
 }
 
 /// A connection that rests, and since when.
@@ -32,7 +38,13 @@ type Idle = (http1::SendRequest<Body>, Instant);
 
 impl Http1Pool {
     pub(crate) fn new(endpoint: Endpoint, max: usize) -> Http1Pool {
-        Http1Pool { endpoint, idle: Arc::default(), permits: Arc::new(Semaphore::new(max)), max }
+        let (idle, permits) = (Arc::default(), Arc::new(Semaphore::new(max)));
+        Http1Pool { endpoint, idle, permits, max, reads_ahead: false }
+    }
+
+    /// Reads small responses before they are passed.
+    pub(crate) fn reading_ahead(self) -> Http1Pool {
+        Http1Pool { reads_ahead: true, ..self }
     }
 
     pub(super) async fn send(&self, request: Request<Body>) -> Result<Response<Body>, PoolError> {
@@ -45,6 +57,11 @@ impl Http1Pool {
                 outcome => outcome?,
             },
         };
+        let mut response = response.map(Body::new);
+        let small = response.body().size_hint().exact().is_some_and(|length| length <= SMALL);
+        if self.reads_ahead && small {
+            response = read_ahead(response).await;
+        }
         // It can be used again when the response was read to its end.
         let idle = Arc::clone(&self.idle);
         tokio::spawn(async move {
@@ -53,7 +70,7 @@ impl Http1Pool {
             }
             drop(permit);
         });
-        Ok(response.map(Body::new))
+        Ok(response)
     }
 
     async fn permit(&self) -> Result<OwnedSemaphorePermit, PoolError> {

@@ -35,7 +35,7 @@ pub(crate) enum PoolError {
     #[error("it hangs: {0}")]
     Hang(ConnectError),
     /// All connections that there may be are in use.
-    #[error("all {0} connections of this kind are in use")]
+    #[error("all {0} connections of this kind are in use; try again, or authenticate")]
     Full(usize),
 }
 
