@@ -1,8 +1,8 @@
 //! How many connections clients may have open. Entry: [`ConnectionLimit`].
 //!
 //! A connection counts from accept to the end of its stream, also after an upgrade. Where there is
-//! no room, the oldest connection that never had a request is cut: whoever only opens connections
-//! takes nothing from those who use theirs.
+//! no room, the oldest connection that never had a request is cut, or else one that has been idle
+//! for a while: whoever only keeps connections open takes nothing from those who use theirs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -16,6 +16,8 @@ use crate::serve::Activity;
 
 /// A connection may be cut to make room only after it had this long to send a request.
 const LEAST_AGE: Duration = Duration::from_secs(1);
+/// How many connections are looked at to find one that is idle.
+const LOOKED_AT: usize = 64;
 
 /// A bound on open client connections, and counters of what it did. Clones share both: give the
 /// same one to all listeners of a process.
@@ -40,14 +42,20 @@ struct State {
     refused: u64,
     evicted: u64,
     addresses: HashMap<IpAddr, usize>,
-    /// By age, the oldest first. Those that had a request since are removed when they are met.
-    unused: BTreeMap<u64, Unused>,
+    /// By age, the oldest first. Those that turn out to have had a request become `used`.
+    unused: BTreeMap<u64, Candidate>,
+    /// Connections that had a request, looked at in turn.
+    used: BTreeMap<u64, Candidate>,
+    next: u64,
 }
 
-/// A connection that had no request when it was last looked at.
+/// A connection that may be cut to make room.
 #[derive(Debug)]
-struct Unused {
+struct Candidate {
+    /// Since when nothing has happened on it, as far as is known.
     since: Instant,
+    /// The requests that it had by then.
+    started: usize,
     activity: Arc<Activity>,
     /// None until its task has started.
     task: Option<AbortHandle>,
@@ -57,8 +65,8 @@ impl ConnectionLimit {
     /// At most `total` open connections, and at most `per_address` from one IP address.
     ///
     /// Over the total, the oldest connection that never had a request and is older than a second is
-    /// cut; if there is none, the new connection is closed at once. Over the bound of its address, a
-    /// new connection is closed at once.
+    /// cut, or else one that was seen to be idle for a second; if there is none, the new connection
+    /// is closed at once. Over the bound of its address, a new connection is closed at once.
     pub fn new(total: usize, per_address: Option<usize>) -> Self {
         let shared = Shared { total, per_address, state: Mutex::default() };
         Self { shared: Arc::new(shared) }
@@ -97,8 +105,8 @@ impl ConnectionLimit {
         if per_address.is_some() {
             state.addresses.insert(address, from_address + 1);
         }
-        let activity = Arc::clone(activity);
-        state.unused.insert(number, Unused { since: Instant::now(), activity, task: None });
+        let (since, activity) = (Instant::now(), Arc::clone(activity));
+        state.unused.insert(number, Candidate { since, started: 0, activity, task: None });
         Some(Permit { shared: Arc::clone(&self.shared), number, address })
     }
 
@@ -130,27 +138,59 @@ impl Shared {
 }
 
 impl State {
-    /// Cuts the oldest connection that never had a request. It still counts as open until its
-    /// stream is gone.
+    /// Cuts a connection. It still counts as open until its stream is gone.
     fn evict(&mut self) -> bool {
+        let evicted = self.evict_unused() || self.evict_idle();
+        self.evicted += u64::from(evicted);
+        evicted
+    }
+
+    /// Cuts the oldest connection that never had a request.
+    fn evict_unused(&mut self) -> bool {
         while let Some(oldest) = self.unused.first_entry() {
             let unused = oldest.get();
-            if unused.activity.started() > 0 {
-                oldest.remove();
+            let started = unused.activity.started();
+            if started > 0 {
+                let (number, unused) = oldest.remove_entry();
+                self.used.insert(number, Candidate { since: Instant::now(), started, ..unused });
                 continue;
             }
-            if unused.since.elapsed() < LEAST_AGE {
-                return false;
+            let cut = unused.since.elapsed() >= LEAST_AGE && unused.cut();
+            if cut {
+                oldest.remove();
             }
-            let Some(task) = &unused.task else {
-                return false;
-            };
-            task.abort();
-            oldest.remove();
-            self.evicted += 1;
-            return true;
+            return cut;
         }
         false
+    }
+
+    /// Cuts a connection on which nothing has happened since it was last looked at, a while ago.
+    fn evict_idle(&mut self) -> bool {
+        let in_turn = self.used.range(self.next..).chain(self.used.range(..self.next));
+        let in_turn: Vec<u64> = in_turn.take(LOOKED_AT).map(|(number, _)| *number).collect();
+        for number in in_turn {
+            self.next = number + 1;
+            let Some(used) = self.used.get_mut(&number) else { continue };
+            if !used.is_idle() {
+                (used.since, used.started) = (Instant::now(), used.activity.started());
+            } else if used.since.elapsed() >= LEAST_AGE && used.cut() {
+                self.used.remove(&number);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+impl Candidate {
+    /// Whether it has no request, and had none since it was last looked at.
+    fn is_idle(&self) -> bool {
+        let activity = &self.activity;
+        activity.counts() == (self.started, 0) && !activity.upgraded()
+    }
+
+    fn cut(&self) -> bool {
+        self.task.as_ref().map(AbortHandle::abort).is_some()
     }
 }
 
@@ -173,6 +213,7 @@ impl Drop for Permit {
         let state = &mut *self.shared.state();
         state.open = state.open.saturating_sub(1);
         state.unused.remove(&self.number);
+        state.used.remove(&self.number);
         if let Some(count) = state.addresses.get_mut(&self.address) {
             *count = count.saturating_sub(1);
             if *count == 0 {
@@ -224,11 +265,21 @@ mod tests {
         assert_eq!((limit.refused(), limit.evicted()), (0, 1));
         assert!(!open(&limit, &young), "the others are used or young");
         assert_eq!((limit.open(), limit.refused(), limit.evicted()), (3, 1, 1));
+        let busy = Guard::new(Arc::clone(&used));
         tokio::time::advance(LEAST_AGE).await;
         assert!(limit.make_room(5));
         has_open(&limit, 1).await;
-        assert!(!limit.make_room(5), "what had a request is never cut");
+        assert!(!limit.make_room(5), "what has a request is never cut");
         assert_eq!(limit.evicted(), 3);
+
+        drop(busy);
+        assert!(!limit.make_room(5), "it was busy a moment ago");
+        tokio::time::advance(LEAST_AGE).await;
+        drop(Guard::new(Arc::clone(&used)));
+        assert!(!limit.make_room(5), "it had another request meanwhile");
+        tokio::time::advance(LEAST_AGE).await;
+        assert!(limit.make_room(5), "it is idle");
+        has_open(&limit, 0).await;
     }
 
     #[tokio::test]

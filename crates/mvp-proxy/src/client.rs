@@ -2,16 +2,20 @@
 //! upstream connections that serve it alone, and the trouble that it caused. Entry item:
 //! [`Client::of`].
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::Extensions;
 use mvp_net::ConnectionInfo;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::data::Exclusive;
 use crate::peers::Sticky;
+
+/// Requests with tokens that no server has accepted yet, on their way to peers.
+const UNKNOWN_TOKENS: usize = 16;
 
 /// A client connection may reset this many requests before their responses begin, and from then on
 /// one for each [`RESET_INTERVAL`].
@@ -19,12 +23,25 @@ const MAX_RESETS: u32 = 200;
 const RESET_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The note of a client connection. See [`ConnectionInfo::note`].
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) sticky: Sticky,
+    /// Requests with unknown tokens on their way to peers.
+    pub(crate) unknown_tokens: Arc<Semaphore>,
     /// Upstream connections that serve this client connection alone.
     pub(crate) exclusive: Mutex<Vec<Exclusive>>,
     resets: Resets,
+}
+
+impl Default for Client {
+    fn default() -> Client {
+        Client {
+            sticky: Sticky::default(),
+            unknown_tokens: Arc::new(Semaphore::new(UNKNOWN_TOKENS)),
+            exclusive: Mutex::default(),
+            resets: Resets::default(),
+        }
+    }
 }
 
 impl Client {

@@ -262,7 +262,7 @@ fn authenticate(
         Some(Err(_)) => return Err("a name in the client certificate is padded or unsafe"),
         None => {}
     }
-    if headers.get(AUTHORIZATION).is_some_and(is_bearer) || has_token_protocol(headers) {
+    if headers.get(AUTHORIZATION).and_then(bearer).is_some() || has_token_protocol(headers) {
         return Ok((Identity::Token, origin));
     }
     let untrusted = judgement.is_some_and(|judgement| judgement.presented && !judgement.trusted);
@@ -272,12 +272,13 @@ fn authenticate(
     Ok((Identity::Anonymous, origin))
 }
 
-/// Whether kube-apiserver finds a token in it. What is of another scheme, or empty, it passes over:
+/// The token that kube-apiserver finds in it. What is of another scheme, or empty, it passes over:
 /// then the caller is nobody.
-fn is_bearer(authorization: &HeaderValue) -> bool {
+pub(crate) fn bearer(authorization: &HeaderValue) -> Option<&[u8]> {
     let mut parts = authorization.as_bytes().trim_ascii().split(|byte| *byte == b' ');
     let scheme = parts.next().unwrap_or_default();
-    scheme.eq_ignore_ascii_case(b"bearer") && parts.next().is_some_and(|token| !token.is_empty())
+    let token = parts.next().filter(|token| !token.is_empty())?;
+    scheme.eq_ignore_ascii_case(b"bearer").then_some(token)
 }
 
 /// Whether there is a token among the protocols of a WebSocket, where kube-apiserver looks too.

@@ -27,7 +27,7 @@ impl Collector for ConnectionMetrics {
             ),
             (
                 "mvp_client_connections_evicted",
-                "Client connections without a request that were closed to make room.",
+                "Idle client connections that were closed to make room.",
                 self.0.evicted(),
             ),
         ];

@@ -80,7 +80,7 @@ pub(crate) struct Endpoint {
     /// Whom we trust, what we present, and which protocol we speak.
     pub(crate) tls: Arc<ClientConfig>,
     /// Counts what is heard from the server.
-    pub(crate) beat: Arc<Beat>,
+    pub(crate) beat: Beat,
 }
 
 pub(crate) type Connected = TokioIo<TlsStream<Counted<TcpStream>>>;
@@ -92,7 +92,7 @@ impl Endpoint {
             stream.set_nodelay(true)?;
             // A server that vanishes without a word is noticed also where there are no PINGs.
             SockRef::from(&stream).set_tcp_keepalive(&KEEP_ALIVE)?;
-            let stream = Counted::new(stream, Arc::clone(&self.beat));
+            let stream = Counted::new(stream, self.beat.clone());
             let connector = TlsConnector::from(Arc::clone(&self.tls));
             Ok(TokioIo::new(connector.connect(self.server_name.clone(), stream).await?))
         })
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
     use crate::data::pulse::Pulses;
 
-    fn endpoint(beat: Arc<Beat>) -> Endpoint {
+    fn endpoint(beat: Beat) -> Endpoint {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let tls = ClientConfig::builder()
             .with_root_certificates(rustls::RootCertStore::empty())
@@ -185,7 +185,7 @@ mod tests {
     }
 
     /// Reads a byte from the server every so often, on another connection.
-    fn heard_elsewhere(beat: Arc<Beat>, every: Duration) {
+    fn heard_elsewhere(beat: Beat, every: Duration) {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let (mut server, client) = tokio::io::duplex(64);
         let mut client = Counted::new(client, beat);

@@ -3,6 +3,7 @@
 
 use std::error::Error as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::header::AUTHORIZATION;
@@ -13,6 +14,8 @@ use mvp_core::decide::Origin;
 use mvp_core::member::MemberKind;
 use mvp_net::{ClientTls, ConnectionInfo, TlsError};
 use rustls_pki_types::ServerName;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
 
 use super::connect::ConnectError;
 use super::headers;
@@ -26,9 +29,12 @@ use super::tunnel::{Tunnels, Upgrade};
 use crate::body::Body;
 use crate::client::{Blame, Client};
 use crate::error::{SendError, Stage};
-use crate::identity::{Identity, PEER_PROXIED, RemoteHeaders};
+use crate::identity::{Identity, PEER_PROXIED, RemoteHeaders, bearer};
 use crate::metrics::Metrics;
 use crate::peers::{INSISTS, Insists};
+
+/// How long a request with an unknown token waits for its turn.
+const UNKNOWN_TOKEN_WAIT: Duration = Duration::from_secs(1);
 
 /// The name that every API server's certificate is for, whatever its address.
 pub fn server_name() -> ServerName<'static> {
@@ -165,13 +171,14 @@ impl Forwarder {
             return Err(SendError::new(target, Stage::Identity, "the request has no identity"));
         };
         let credential = Credential::of(&identity, target.kind);
-        // Preflight requests (CORS) are answered before anybody looks at the token.
-        let token = match credential {
-            Credential::Token => request.headers().get(AUTHORIZATION),
+        let token = match identity {
+            Identity::Token => request.headers().get(AUTHORIZATION).and_then(bearer),
             _ => None,
         };
-        let preflight = request.method() == http::Method::OPTIONS;
         let token = token.map(|token| self.tokens.hash(token));
+        let accepted = token.is_some_and(|token| self.tokens.contains(token));
+        // Preflight requests (CORS) are answered before anybody looks at the token.
+        let preflight = request.method() == http::Method::OPTIONS;
         let sender = request.extensions_mut().remove::<Sender>();
         let upgrade = Upgrade::take(&mut request);
         let has_body = !request.body().is_end_stream();
@@ -179,7 +186,6 @@ impl Forwarder {
         let lane = match &upgrade {
             Some(_) => Lane::Upgrade,
             None => {
-                let accepted = token.is_some_and(|token| self.tokens.contains(token));
                 let traffic = Traffic { credential, accepted, has_body, identity: &identity };
                 Lane::of(extensions, &traffic)
             }
@@ -187,6 +193,13 @@ impl Forwarder {
         let bucket = Bucket::of(&identity, token);
         let relayed = extensions.get::<Lasting>() == Some(&Lasting::Relayed);
         let blame = Blame::of(extensions);
+        // Behind a peer, unknown tokens of many callers meet: each caller has a share of its own.
+        let _share = match (token, credential) {
+            (Some(_), Credential::Vouched) if !accepted => {
+                Box::pin(unknown_token(target, extensions)).await?
+            }
+            _ => None,
+        };
         let owner =
             matches!(lane, Lane::Exclusive(_)).then(|| owner(extensions).cloned()).flatten();
         let outbound = if target.local { &self.local } else { &self.peers };
@@ -243,6 +256,22 @@ impl Forwarder {
     /// not be trusted any more. Requests that are under way go on.
     pub fn let_go(&self, wanted: impl Fn(&str) -> bool) {
         self.lanes.prune(&self.local.current(), &self.peers.current(), wanted);
+    }
+}
+
+/// A share of the requests with unknown tokens that one client connection may have on their way to
+/// peers, until their responses begin.
+async fn unknown_token(
+    target: &Target,
+    extensions: &http::Extensions,
+) -> Result<Option<OwnedSemaphorePermit>, SendError> {
+    let Some(client) = owner(extensions).and_then(Client::of) else { return Ok(None) };
+    match timeout(UNKNOWN_TOKEN_WAIT, Arc::clone(&client.unknown_tokens).acquire_owned()).await {
+        Ok(Ok(permit)) => Ok(Some(permit)),
+        Ok(Err(_)) | Err(_) => {
+            let cause = "too many requests with tokens that no server has accepted yet";
+            Err(SendError::new(target, Stage::Overloaded, cause))
+        }
     }
 }
 

@@ -41,8 +41,10 @@ const WATCHES: usize = 16;
 /// body can take any time, and must not keep the others from health checks.
 const ANONYMOUS: usize = 32;
 const ANONYMOUS_UPLOADS: usize = 8;
-/// HTTP/1.1 connections that serve one client connection alone.
-const EXCLUSIVE: usize = 8;
+/// HTTP/1.1 connections that serve one client connection alone: for large heads of callers who are
+/// known, and for all else.
+const LARGE_HEADS: usize = 8;
+const EXCLUSIVE: usize = 1;
 /// The same for users behind the connections of peers and front proxies: so many for each of
 /// [`BUCKETS`] shares, so that one user cannot take them all.
 const EXCLUSIVE_OF_PEERS: usize = 250;
@@ -115,6 +117,7 @@ pub(super) enum Lane {
     Anonymous,
     AnonymousUpload,
     Upgrade,
+    Large,
     Exclusive(Protocol),
 }
 
@@ -132,11 +135,13 @@ impl Lane {
         if traffic.credential == Credential::Anonymous || traffic.identity.is_unauthenticated() {
             return if traffic.has_body { Lane::AnonymousUpload } else { Lane::Anonymous };
         }
-        if extensions.get::<LargeHead>().is_some() {
-            return Lane::Exclusive(Protocol::Http1);
-        }
+        let large = extensions.get::<LargeHead>().is_some();
         match (traffic.credential, lasting) {
+            (Credential::Token, _) if !traffic.accepted && large => {
+                Lane::Exclusive(Protocol::Http1)
+            }
             (Credential::Token, _) if !traffic.accepted => Lane::exclusive(extensions),
+            _ if large => Lane::Large,
             (_, Some(Lasting::Relayed)) => Lane::exclusive(extensions),
             (_, Some(Lasting::Watch)) => Lane::Watch,
             (_, None) => Lane::Short,
@@ -219,7 +224,7 @@ impl Lanes {
             PoolKey { address, local: target.local, credential, lane, bucket: Bucket::default() };
         let current = outbound.load();
         let client = match lane {
-            Lane::Exclusive(_) => owner(extensions).and_then(Client::of),
+            Lane::Exclusive(_) | Lane::Large => owner(extensions).and_then(Client::of),
             _ => None,
         };
         if let Some(client) = client {
@@ -230,13 +235,14 @@ impl Lanes {
             {
                 return Ok(Arc::clone(&kept.pool));
             }
-            let pool = Arc::new(self.open(target, &key, &current, EXCLUSIVE)?);
+            let max = if lane == Lane::Large { LARGE_HEADS } else { EXCLUSIVE };
+            let pool = Arc::new(self.open(target, &key, &current, max)?);
             let kept = Kept { pool: Arc::clone(&pool), tls: Arc::clone(&current) };
             own.retain(|Exclusive(other, _)| *other != key);
             own.push(Exclusive(key, kept));
             return Ok(pool);
         }
-        if matches!(lane, Lane::Exclusive(_)) {
+        if matches!(lane, Lane::Exclusive(_) | Lane::Large) {
             key.bucket = bucket;
         }
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -277,7 +283,7 @@ impl Lanes {
             Lane::Watch => http2(WATCHES),
             Lane::Anonymous => Pool::Http1(http1(ANONYMOUS).reading_ahead()),
             Lane::AnonymousUpload => Pool::Http1(http1(ANONYMOUS_UPLOADS).reading_ahead()),
-            Lane::Exclusive(Protocol::Http1) => Pool::Http1(http1(exclusive)),
+            Lane::Exclusive(Protocol::Http1) | Lane::Large => Pool::Http1(http1(exclusive)),
             Lane::Upgrade => Pool::SingleUse(SingleUse(endpoint(b"http/1.1"))),
         })
     }

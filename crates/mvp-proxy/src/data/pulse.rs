@@ -1,77 +1,78 @@
 //! Signs of life: whether anything was heard from a server, on any connection of this process. A
 //! busy server that is slow to shake hands is not taken for a dead one. Entry item: [`Pulses`].
 //!
-//! Each pool counts the reads of its connections in a counter of its own, so that workers do not
-//! write to the same memory. The counters are added up only when something took too long.
+//! Reads are counted in a few counters for each server, so that workers seldom write to the same
+//! memory. They are added up only when something took too long.
 
 use std::collections::HashMap;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::connect::SingleFlight;
 
+/// Counters of reads for each server.
+const COUNTERS: usize = 16;
+
 /// The pulses of all servers, by address. Clones are the same.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pulses(Arc<Mutex<HashMap<Arc<str>, Arc<Pulse>>>>);
 
 impl Pulses {
-    /// A new counter of reads from the server at this address.
-    pub(crate) fn beat(&self, address: &Arc<str>) -> Arc<Beat> {
+    /// Counts the reads of a pool from the server at this address.
+    pub(crate) fn beat(&self, address: &Arc<str>) -> Beat {
         let mut pulses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Addresses come and go; those that no connection uses are dropped.
-        pulses.retain(|known, pulse| known == address || Arc::strong_count(pulse) > 1);
+        if !pulses.contains_key(address) {
+            // Addresses come and go; those that no connection uses are dropped.
+            pulses.retain(|_, pulse| Arc::strong_count(pulse) > 1);
+        }
         let pulse = Arc::clone(pulses.entry(Arc::clone(address)).or_default());
-        let beat = Arc::new(Beat { reads: AtomicU64::new(0), pulse });
-        let mut beats = beat.pulse.beats.lock().unwrap_or_else(PoisonError::into_inner);
-        beats.retain(|other| other.strong_count() > 0);
-        beats.push(Arc::downgrade(&beat));
-        drop(beats);
-        beat
+        let counter = pulse.pools.fetch_add(1, Ordering::Relaxed) % COUNTERS;
+        Beat { pulse, counter }
     }
 }
 
 /// The signs of life of one server.
 #[derive(Debug, Default)]
 struct Pulse {
-    beats: Mutex<Vec<Weak<Beat>>>,
-    /// The reads of pools that are gone.
-    past: AtomicU64,
+    reads: [Counter; COUNTERS],
+    /// Pools so far: each has the next counter.
+    pools: AtomicUsize,
     /// One at a time looks whether the server hangs.
     probing: SingleFlight,
 }
 
-/// The reads of one pool.
-#[derive(Debug)]
+/// On a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Counter(AtomicU64);
+
+/// Counts the reads of one pool.
+#[derive(Debug, Clone)]
 pub(crate) struct Beat {
-    reads: AtomicU64,
     pulse: Arc<Pulse>,
+    counter: usize,
 }
 
 impl Beat {
-    /// Reads from the server on all connections of the process so far. It only grows.
+    /// Reads from the server on all connections of the process so far.
     pub(crate) fn heard(&self) -> u64 {
-        let beats = self.pulse.beats.lock().unwrap_or_else(PoisonError::into_inner);
-        let live = beats.iter().filter_map(Weak::upgrade);
-        let live: u64 = live.map(|beat| beat.reads.load(Ordering::Relaxed)).sum();
-        live.wrapping_add(self.pulse.past.load(Ordering::Relaxed))
+        self.pulse.reads.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum()
     }
-}
 
-impl Beat {
     /// Held by whoever looks whether the server hangs.
     pub(crate) fn probing(&self) -> &SingleFlight {
         &self.pulse.probing
     }
-}
 
-impl Drop for Beat {
-    fn drop(&mut self) {
-        self.pulse.past.fetch_add(*self.reads.get_mut(), Ordering::Relaxed);
+    fn count(&self) {
+        if let Some(counter) = self.pulse.reads.get(self.counter) {
+            counter.0.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -79,11 +80,11 @@ impl Drop for Beat {
 #[derive(Debug)]
 pub(crate) struct Counted<T> {
     stream: T,
-    beat: Arc<Beat>,
+    beat: Beat,
 }
 
 impl<T> Counted<T> {
-    pub(crate) fn new(stream: T, beat: Arc<Beat>) -> Counted<T> {
+    pub(crate) fn new(stream: T, beat: Beat) -> Counted<T> {
         Counted { stream, beat }
     }
 }
@@ -97,7 +98,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Counted<T> {
         let before = buffer.filled().len();
         let outcome = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if buffer.filled().len() > before {
-            self.beat.reads.fetch_add(1, Ordering::Relaxed);
+            self.beat.count();
         }
         outcome
     }
@@ -146,7 +147,7 @@ mod tests {
         let (mine, other) = (pulses.beat(&address), pulses.clone().beat(&address));
         let stranger = pulses.beat(&"two:2".into());
         let (mut server, client) = duplex(64);
-        let mut client = Counted::new(client, Arc::clone(&other));
+        let mut client = Counted::new(client, other.clone());
         server.write_all(b"x").await.unwrap();
         client.read_exact(&mut [0]).await.unwrap();
         assert_eq!((mine.heard(), stranger.heard()), (1, 0));

@@ -413,3 +413,39 @@ async fn anonymous_uploads_and_slow_readers_do_not_keep_others_from_health_check
         assert_eq!(answer.status, StatusCode::OK);
     }
 }
+
+#[tokio::test]
+async fn unknown_tokens_of_one_client_have_a_bound_on_their_way_to_a_peer() {
+    let world = World::start().await;
+    let permits = waits(&world.behind, MVP);
+    let Client::Http2(sender) = Client::connect(world.gateway.address, Protocol::Http2, None).await
+    else {
+        unreachable!()
+    };
+    let mut open: Vec<_> = (0..30)
+        .map(|number| {
+            let mut client = Client::Http2(sender.clone());
+            let mut request = get(MVP);
+            let token = http::HeaderValue::try_from(format!("Bearer {number}")).unwrap();
+            request.headers_mut().insert("authorization", token);
+            tokio::spawn(async move { client.try_open(request).await })
+        })
+        .collect();
+    until(|| open.iter().filter(|task| task.is_finished()).count() == 14).await;
+    assert_eq!(world.behind.requests.of(MVP).len(), 16);
+    // Another client is not affected.
+    permits.add_permits(1);
+    let request = with(get(MVP), "authorization", "Bearer other");
+    let other = tokio::spawn({
+        let address = world.gateway.address;
+        async move { ask(address, Protocol::Http2, None, request).await.status }
+    });
+    until(|| world.behind.requests.of(MVP).len() == 17).await;
+    permits.add_permits(16);
+    assert_eq!(soon(other).await.unwrap(), StatusCode::OK);
+    let mut statuses = BTreeMap::new();
+    for task in open.drain(..) {
+        *statuses.entry(soon(task).await.unwrap().unwrap().status().as_u16()).or_insert(0) += 1;
+    }
+    assert_eq!(statuses, BTreeMap::from([(200, 16), (429, 14)]));
+}
