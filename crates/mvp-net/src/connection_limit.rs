@@ -2,7 +2,7 @@
 //!
 //! A connection counts from accept to the end of its stream, also after an upgrade. Where there is
 //! no room, the oldest connection that never had a request is cut, or else one that has been idle
-//! for a while: whoever only keeps connections open takes nothing from those who use theirs.
+//! for a while: connections that are only kept open take no room from those in use.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;

@@ -100,7 +100,7 @@ pub(crate) async fn serve_connection<S, B>(
     let (_, session) = stream.get_ref();
     let http2 = session.alpn_protocol() == Some(b"h2");
     let certificates = session.peer_certificates().unwrap_or_default().to_vec();
-    // Cancelled by the listener's shutdown, or by whoever ends this connection alone.
+    // Cancelled by the listener's shutdown, or by the service that ends this connection alone.
     let end = shared.shutdown.child_token();
     if !http2 {
         activity.ends_with(&end);

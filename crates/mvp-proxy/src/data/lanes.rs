@@ -71,7 +71,7 @@ pub(super) enum Credential {
 }
 
 impl Credential {
-    /// Everything between two of us rides on the certificate, so that a peer is known for one whoever
+    /// Requests between two gateways use the certificate, so that a peer is recognised whoever
     /// its client is. A bare server must see no certificate beside a token, or it would doubt it.
     pub(super) fn of(identity: &Identity, kind: MemberKind) -> Credential {
         match identity {
@@ -131,7 +131,7 @@ impl Lane {
     /// The lane of a request with these extensions.
     pub(super) fn of(extensions: &Extensions, traffic: &Traffic<'_>) -> Lane {
         let lasting = extensions.get::<Lasting>();
-        // kube-apiserver ends the connections of these, too, whoever vouches for them.
+        // kube-apiserver also ends the connections of users that a front proxy calls anonymous.
         if traffic.credential == Credential::Anonymous || traffic.identity.is_unauthenticated() {
             return if traffic.has_body { Lane::AnonymousUpload } else { Lane::Anonymous };
         }

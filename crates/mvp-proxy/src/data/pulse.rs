@@ -64,7 +64,7 @@ impl Beat {
         self.pulse.reads.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum()
     }
 
-    /// Held by whoever looks whether the server hangs.
+    /// Held while a request probes whether the server hangs.
     pub(crate) fn probing(&self) -> &SingleFlight {
         &self.pulse.probing
     }

@@ -316,7 +316,7 @@ impl Follower {
     }
 }
 
-/// Whether a target that is passed on may have this byte.
+/// Whether a valid request target may have this byte.
 fn is_of_target(byte: u8) -> bool {
     byte > b' ' && byte != b'#' && byte != 0x7f
 }
