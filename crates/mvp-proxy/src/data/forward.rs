@@ -190,19 +190,20 @@ impl Forwarder {
                 Lane::of(extensions, &traffic)
             }
         };
-        let bucket = Bucket::of(&identity, token);
         let relayed = extensions.get::<Lasting>() == Some(&Lasting::Relayed);
         let blame = Blame::of(extensions);
         // Behind a peer, unknown tokens of many callers meet: each caller has a share of its own.
         let _share = match (token, credential) {
             (Some(_), Credential::Vouched) if !accepted => {
-                Box::pin(unknown_token(target, extensions)).await?
+                let share = Box::pin(unknown_token(target, extensions)).await;
+                share.inspect_err(|_| self.lanes.overloaded())?
             }
             _ => None,
         };
         let owner =
             matches!(lane, Lane::Exclusive(_)).then(|| owner(extensions).cloned()).flatten();
         let outbound = if target.local { &self.local } else { &self.peers };
+        let bucket = || Bucket::of(&identity, token);
         let pool = self.lanes.pool(target, credential, lane, outbound, extensions, bucket)?;
         prepare(&mut request, target, &identity, &self.headers, pool.is_http2());
         if let Some(upgrade) = &upgrade {
@@ -253,7 +254,8 @@ impl Forwarder {
 
     /// Lets go of the connections to peers at addresses that are not wanted any more, and of all that
     /// were made with a TLS that is no longer in force: it may be out of force because somebody must
-    /// not be trusted any more. Requests that are under way go on.
+    /// not be trusted any more. Requests that are under way go on. Connections that serve one client
+    /// connection alone end with it, and get no new request after a change of TLS.
     pub fn let_go(&self, wanted: impl Fn(&str) -> bool) {
         self.lanes.prune(&self.local.current(), &self.peers.current(), wanted);
     }
@@ -405,7 +407,7 @@ mod tests {
                 let extensions = http::Extensions::new();
                 let target = target(address, local);
                 let lanes = &forwarder.lanes;
-                let bucket = Bucket::default();
+                let bucket = Bucket::default;
                 let credential = Credential::Token;
                 lanes.pool(&target, credential, lane, outbound, &extensions, bucket).unwrap();
             }

@@ -217,7 +217,7 @@ impl Lanes {
         lane: Lane,
         outbound: &ReloadableOutbound,
         extensions: &Extensions,
-        bucket: Bucket,
+        bucket: impl FnOnce() -> Bucket,
     ) -> Result<Arc<Pool>, SendError> {
         let address = Arc::clone(&target.address);
         let mut key =
@@ -243,7 +243,7 @@ impl Lanes {
             return Ok(pool);
         }
         if matches!(lane, Lane::Exclusive(_) | Lane::Large) {
-            key.bucket = bucket;
+            key.bucket = bucket();
         }
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = shared.get(&key)
