@@ -17,6 +17,9 @@ use crate::control::gunzip;
 /// What is looked for is a few hundred bytes.
 const MAX_INSPECTED: usize = 16 << 10;
 
+/// With what kube-apiserver marks every answer to a request that came as far as its priority.
+const FLOW_SCHEMA: &str = "x-kubernetes-pf-flowschema-uid";
+
 /// It comes in one piece; what takes longer is passed on as it comes.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
@@ -32,10 +35,13 @@ pub(crate) async fn inspect_not_found(response: Response<Body>) -> Inspected {
     inspect(response, is_of_routing).await
 }
 
-/// Whether it is a kube-apiserver that shuts down, and says with a 503 that the request came too late: it has looked at
-/// nothing of it.
+/// Whether a kube-apiserver that shuts down says with a 503 that the request came too late: it has
+/// looked at nothing of it.
 pub(crate) async fn inspect_unavailable(response: Response<Body>) -> Inspected {
-    if !response.headers().contains_key(RETRY_AFTER) {
+    let headers = response.headers();
+    // It says so before it knows the priority of the request. With one, the request came further:
+    // it is an extension server that says it, and that may have executed it.
+    if !headers.contains_key(RETRY_AFTER) || headers.contains_key(FLOW_SCHEMA) {
         return Inspected { response, is_it: false };
     }
     inspect(response, is_leaving).await

@@ -66,6 +66,11 @@ impl Pair {
         }
     }
 
+    /// How many requests both peers have seen at the place of things.
+    fn seen(&self) -> usize {
+        [&self.first, &self.second].iter().map(|double| double.requests.of(SHARED).len()).sum()
+    }
+
     async fn write(&self, name: &str) -> Answer {
         let request = post(SHARED, thing("shared.example", name));
         ask(self.gateway.address, BOTH[1], Some(&pki().alice), request).await
@@ -182,12 +187,20 @@ const LEAVING: &str = concat!(
 
 /// Says this from now on where things are asked for, as one does that shuts down.
 fn leaves(double: &Double, body: &str) {
+    says_with(double, body, &[]);
+}
+
+/// The same with these headers.
+fn says_with(double: &Double, body: &str, more: &'static [(&'static str, &'static str)]) {
     let body = body.to_owned();
     double.rule(SHARED, move |_| {
         let mut response = answer(StatusCode::SERVICE_UNAVAILABLE, full(body.clone()));
         let headers = response.headers_mut();
         headers.insert("content-type", HeaderValue::from_static("application/json"));
         headers.insert("retry-after", HeaderValue::from_static("1"));
+        for (name, value) in more {
+            headers.insert(*name, HeaderValue::from_static(value));
+        }
         std::future::ready(response)
     });
 }
@@ -241,6 +254,17 @@ async fn a_server_that_shuts_down_is_believed_only_in_its_own_words() {
         let answer = pair.write("one").await;
         assert_eq!((answer.status, answer.text()), (StatusCode::SERVICE_UNAVAILABLE, body));
     }
+    // Nor when a server has passed the request on: its own words come before it knows a priority.
+    for double in [&pair.first, &pair.second] {
+        says_with(double, LEAVING, &[("x-kubernetes-pf-flowschema-uid", "7a1d")]);
+    }
+    let before = pair.seen();
+    let answer = pair.write("one").await;
+    assert_eq!(
+        (answer.status, answer.text()),
+        (StatusCode::SERVICE_UNAVAILABLE, LEAVING.to_owned())
+    );
+    assert_eq!(pair.seen(), before + 1);
 }
 
 #[tokio::test]
