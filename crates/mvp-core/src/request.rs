@@ -5,6 +5,7 @@
 //! a request another meaning than the server that gets its bytes. Ordinary requests are borrowed
 //! from the input; only a percent-encoded path or a field selector allocates.
 
+mod display;
 mod query;
 
 use std::borrow::Cow;

@@ -31,6 +31,11 @@ pub(crate) fn too_many_requests(message: &str) -> Response<Body> {
     failure(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message, retry_after)
 }
 
+/// The response to a client that aborted its own request; mostly nobody reads it.
+pub(crate) fn client_aborted() -> Response<Body> {
+    bad_request("the request's body cannot be read to its end")
+}
+
 /// What the client sent cannot be read: 400.
 pub(crate) fn bad_request(message: &str) -> Response<Body> {
     failure(StatusCode::BAD_REQUEST, "BadRequest", message, None)
@@ -48,10 +53,11 @@ pub(crate) fn internal(message: &str) -> Response<Body> {
     failure(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message, None)
 }
 
-/// Not in the encoding that is asked for: 406.
-pub(crate) fn not_acceptable() -> Response<Body> {
-    let message = "only the following media types are accepted: application/json";
-    failure(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message, None)
+/// None of the accepted media types is offered: 406, in kube-apiserver's words.
+pub(crate) fn not_acceptable(offered: &[&str]) -> Response<Body> {
+    let offered = offered.join(", ");
+    let message = format!("only the following media types are accepted: {offered}");
+    failure(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", &message, None)
 }
 
 fn failure(

@@ -43,6 +43,8 @@ pub enum Reason {
     NotPassedOn,
     /// Row 13: the resource is served, but not with this verb or at this path.
     VerbUnlisted,
+    /// The request cannot be retried: its body is too large to keep.
+    BodyGone,
 }
 
 impl Reason {
@@ -68,6 +70,7 @@ impl Reason {
             Reason::ViewSuspect => "view-suspect",
             Reason::NotPassedOn => "not-passed-on",
             Reason::VerbUnlisted => "verb-unlisted",
+            Reason::BodyGone => "body-gone",
         }
     }
 }
@@ -98,6 +101,7 @@ impl fmt::Display for Reason {
             Reason::ViewSuspect => "the members that list it answer that it is not there",
             Reason::NotPassedOn => "a request from a peer is not passed on",
             Reason::VerbUnlisted => "the resource is served, but not in this way",
+            Reason::BodyGone => "its body is too large to be sent again",
         })
     }
 }
