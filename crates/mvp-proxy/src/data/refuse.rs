@@ -40,6 +40,6 @@ pub(crate) fn described(info: &RequestInfo<'_>) -> String {
         }
         RequestInfo::Discovery(_) => "discovery".to_owned(),
         RequestInfo::OpenApi(_) => "OpenAPI".to_owned(),
-        RequestInfo::NonResource | RequestInfo::Malformed => "the path".to_owned(),
+        RequestInfo::NonResource(_) | RequestInfo::Malformed => "the path".to_owned(),
     }
 }
