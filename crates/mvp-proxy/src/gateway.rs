@@ -48,12 +48,11 @@ pub(crate) enum Refusal {
 impl Refusal {
     /// The refusal in these response headers. The caller must know that a gateway sent them.
     pub(crate) fn of(headers: &HeaderMap) -> Option<Refusal> {
-        let reason = headers.get(REFUSED)?.as_bytes();
-        let is = |known: Reason| reason == known.as_str().as_bytes();
-        Some(match () {
-            () if is(Reason::LocalDown) => Refusal::Down,
-            () if is(Reason::LocalNotReady) => Refusal::Unready,
-            () => Refusal::ThisRequest,
+        let label = headers.get(REFUSED)?.to_str().unwrap_or_default();
+        Some(match Reason::from_label(label) {
+            Some(Reason::LocalDown) => Refusal::Down,
+            Some(Reason::LocalNotReady) => Refusal::Unready,
+            _ => Refusal::ThisRequest,
         })
     }
 }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
+use mvp_core::discovery::negotiate::NotAcceptable;
 use serde::Serialize;
 
 use crate::body::Body;
@@ -53,11 +54,9 @@ pub(crate) fn internal(message: &str) -> Response<Body> {
     failure(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message, None)
 }
 
-/// None of the accepted media types is offered: 406, in kube-apiserver's words.
-pub(crate) fn not_acceptable(offered: &[&str]) -> Response<Body> {
-    let offered = offered.join(", ");
-    let message = format!("only the following media types are accepted: {offered}");
-    failure(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", &message, None)
+/// None of the accepted media types is on offer: 406.
+pub(crate) fn not_acceptable(error: &NotAcceptable) -> Response<Body> {
+    failure(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", &error.to_string(), None)
 }
 
 fn failure(

@@ -11,7 +11,7 @@ impl fmt::Display for RequestInfo<'_> {
             RequestInfo::Resource(request) => request.fmt(f),
             RequestInfo::Discovery(_) => f.write_str("discovery"),
             RequestInfo::OpenApi(_) => f.write_str("OpenAPI"),
-            RequestInfo::NonResource | RequestInfo::Malformed => f.write_str("the path"),
+            RequestInfo::NonResource(_) | RequestInfo::Malformed => f.write_str("the path"),
         }
     }
 }

@@ -10,7 +10,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::upgrade::OnUpgrade;
 use mvp_core::discovery::Part;
-use mvp_core::discovery::negotiate::{Encoding, Form, Negotiated, Offer, negotiate};
+use mvp_core::discovery::negotiate::{Encoding, Form, Negotiated, NotAcceptable, Offer, negotiate};
 use mvp_core::member::Member;
 use mvp_core::request::DiscoveryPath;
 use mvp_core::snapshot::{Document, Encoded};
@@ -119,7 +119,8 @@ pub(super) fn answer(
 
 /// A 406 that names what is offered of discovery.
 pub(super) fn not_acceptable() -> Response<Body> {
-    status::not_acceptable(ENCODINGS.map(Encoding::media_type).as_slice())
+    let offered = ENCODINGS.map(Encoding::media_type).to_vec();
+    status::not_acceptable(&NotAcceptable { offered })
 }
 
 /// How clients may keep what they are given.

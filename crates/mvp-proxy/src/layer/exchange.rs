@@ -7,7 +7,6 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 use mvp_core::decide::{Action, Asked, Decision, Denial, LocalHealth, OnNotFound, Origin, Reason};
-use mvp_core::discovery::Part;
 use mvp_core::discovery::negotiate::{Form, asks_nopeer};
 use mvp_core::member::Member;
 use mvp_core::request::DiscoveryPath;
@@ -15,7 +14,7 @@ use mvp_core::{RequestInfo, Snapshot, Timestamp, Verb, decide};
 
 use super::answer;
 use super::denied::Denied;
-use super::progress::{Attempt, Mark, Next, Outcome, Progress, Served, Summary, body_gone, sends};
+use super::progress::{Attempt, Mark, Next, Outcome, Progress, Served, body_gone};
 use super::refuse::refuse;
 use crate::body::Body;
 use crate::control::{LocalState, SnapshotReader};
@@ -90,7 +89,7 @@ impl Exchange<'_> {
             let denials = progress.denied.as_denials();
             let health = progress.local_health(self.local_health());
             let decision = decide(info, &snapshot, self.asked(health, &denials));
-            let summary = Summary::from(&decision);
+            let summary = decision.summary();
             let round = Round { decision, snapshot: &snapshot, outgoing: &outgoing };
             let lost = progress.local_lost;
             let attempt = self.act(&round, &mut progress.delivery, lost, local).await;
@@ -116,7 +115,7 @@ impl Exchange<'_> {
         local: &mut Local,
     ) -> Attempt {
         let Round { decision, snapshot, outgoing } = round;
-        if sends(decision.action) && !delivery.may_send() {
+        if decision.action.kind().sends() && !delivery.may_send() {
             return Attempt::MustNotSend;
         }
         match decision.action {
@@ -245,21 +244,11 @@ impl Exchange<'_> {
         };
         match reason {
             Reason::Unconfirmed => {
-                let unconfirmed = snapshot.unconfirmed(self.part(), self.request.at);
+                let unconfirmed = snapshot.unconfirmed(self.info.part(), self.request.at);
                 Some(ids(&mut { unconfirmed }))
             }
             Reason::Recorded => Some(ids(&mut snapshot.recorded(&self.info))),
             _ => None,
-        }
-    }
-
-    /// The half of the API surface that the request is about.
-    fn part(&self) -> Part {
-        match &self.info {
-            RequestInfo::Resource(request) => Part::of_group(&request.group),
-            RequestInfo::Discovery(DiscoveryPath::Api) => Part::Api,
-            RequestInfo::Discovery(DiscoveryPath::GroupVersion(group, _)) => Part::of_group(group),
-            _ => Part::Apis,
         }
     }
 
@@ -365,7 +354,7 @@ fn lasting(info: &RequestInfo<'_>, snapshot: &Snapshot, no_body: bool) -> Option
         _ => return None,
     };
     // Servers do not read the body of a read: its unread frames could end a shared connection.
-    let unread = request.verb.is_read() && !no_body;
+    let unread = request.is_read() && !no_body;
     if unread || request.is_relayed() || snapshot.is_extension(&request.group, &request.version) {
         return Some(Lasting::Relayed);
     }

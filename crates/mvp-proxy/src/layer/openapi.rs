@@ -9,6 +9,7 @@ use http::{HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use mvp_core::Snapshot;
 use mvp_core::decide::{LocalHealth, Reason};
+use mvp_core::discovery::negotiate::NotAcceptable;
 use mvp_core::member::Member;
 use mvp_core::openapi::v2::Format;
 use mvp_core::openapi::{Entry, Holder};
@@ -90,8 +91,8 @@ impl Exchange<'_> {
             }
         }
         let Some(format) = format(answer::accept(&self.request.parts.headers)) else {
-            let offered = [Format::Json, Format::Protobuf].map(v3_media_type);
-            return status::not_acceptable(&offered);
+            let offered = [Format::Json, Format::Protobuf].map(v3_media_type).to_vec();
+            return status::not_acceptable(&NotAcceptable { offered });
         };
         let accept = HeaderValue::from_static(v3_media_type(format));
         // The local server may have another document by that name, and says so with least effort.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use http::Response;
 use http::request::Parts;
-use mvp_core::decide::{Action, Decision, LocalHealth, OnNotFound, Reason};
+use mvp_core::decide::{LocalHealth, OnNotFound, Reason, Summary};
 use mvp_core::{RequestInfo, Timestamp};
 
 use super::denied::Denied;
@@ -55,21 +55,6 @@ pub(super) enum Attempt {
     Confirmed,
     /// Nobody can serve the request. `named` are the members at fault, if it is not the deniers.
     Refused { named: Option<Vec<String>> },
-}
-
-/// The parts of a decision that are needed after the round.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Summary {
-    pub(super) reason: Reason,
-    pub(super) on_not_found: OnNotFound,
-    pub(super) listed: bool,
-}
-
-impl From<&Decision<'_>> for Summary {
-    fn from(decision: &Decision<'_>) -> Summary {
-        let Decision { reason, on_not_found, listed, .. } = *decision;
-        Summary { reason, on_not_found, listed }
-    }
 }
 
 /// What comes next.
@@ -220,11 +205,6 @@ impl Served {
         let outcome = Outcome::Refusal(named);
         Served { by: ServedBy::Nobody, reason, member: None, outcome, mark: None }
     }
-}
-
-/// Whether an action sends the request to a server.
-pub(super) fn sends(action: Action<'_>) -> bool {
-    !matches!(action, Action::Answer | Action::PassNotFound | Action::Refuse)
 }
 
 pub(super) fn body_gone() -> Response<Body> {

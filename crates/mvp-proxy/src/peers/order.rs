@@ -31,7 +31,7 @@ impl Kind {
     pub(super) fn of(info: &RequestInfo<'_>) -> Kind {
         match info {
             RequestInfo::Resource(request) if request.verb == Verb::Watch => Kind::Watch,
-            RequestInfo::Resource(request) if request.verb.is_read() => Kind::Read,
+            RequestInfo::Resource(request) if request.is_read() => Kind::Read,
             _ => Kind::Write,
         }
     }

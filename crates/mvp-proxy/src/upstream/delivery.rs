@@ -88,21 +88,8 @@ impl<'a> Delivery<'a> {
     fn is_repeatable(&self) -> bool {
         match self.request {
             Request::Read => true,
-            Request::Of(info, parts) => is_repeatable(info) && !is_upgrade(parts),
+            Request::Of(info, parts) => info.may_be_replayed(is_upgrade(parts)),
         }
-    }
-}
-
-/// Reads can be repeated, except those that open a way to a container or a backend.
-fn is_repeatable(info: &RequestInfo<'_>) -> bool {
-    match info {
-        RequestInfo::Resource(request) => {
-            let opens =
-                matches!(&*request.subresource, "exec" | "attach" | "portforward" | "proxy");
-            request.verb.is_read() && !opens
-        }
-        RequestInfo::Discovery(_) | RequestInfo::OpenApi(_) => true,
-        RequestInfo::NonResource | RequestInfo::Malformed => false,
     }
 }
 
