@@ -23,7 +23,7 @@ use crate::gateway::{INSISTS, mark_lost, mark_refused};
 use crate::identity::Identity;
 use crate::local::{Local, LocalSlot};
 use crate::metrics::{Metrics, Record, ServedBy};
-use crate::peers::Peers;
+use crate::peers::{Peers, Unanswered};
 use crate::status;
 use crate::upstream::{Delivery, Inspected, Lasting, Outgoing, Replay, inspect_not_found};
 
@@ -133,14 +133,14 @@ impl Exchange<'_> {
                     Err(_) if unready && delivery.may_send() => {
                         self.ask_local(round, ServedBy::Local, false, local).await
                     }
-                    Err(failed) => Attempt::Unanswered { tried: failed.tried },
+                    Err(failed) => failed.into(),
                 }
             }
             Action::AskAny => match self.peers.send_any(snapshot, outgoing, delivery).await {
                 Ok((member, response)) => {
                     self.doubt(decision, ServedBy::AnyMember, Some(member), response).await
                 }
-                Err(failed) => Attempt::Unanswered { tried: failed.tried },
+                Err(failed) => failed.into(),
             },
             Action::Answer => {
                 // In a box: it would make the future of every request larger.
@@ -287,6 +287,15 @@ impl Exchange<'_> {
             }
         }
         response
+    }
+}
+
+impl From<Unanswered> for Attempt {
+    fn from(unanswered: Unanswered) -> Attempt {
+        match unanswered {
+            Unanswered::Tried(tried) => Attempt::Unanswered { tried },
+            Unanswered::BodyGone => Attempt::BodyGone,
+        }
     }
 }
 

@@ -210,3 +210,6 @@ impl Served {
 pub(super) fn body_gone() -> Response<Body> {
     status::unavailable("the request cannot be retried: its body is too large to keep")
 }
+
+#[cfg(test)]
+mod tests;

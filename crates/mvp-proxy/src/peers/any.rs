@@ -35,7 +35,7 @@ impl Ask for AnyMember {
         }
         let again = |_: &_| Request::from_parts(parts.clone(), Body::empty());
         let asked = self.peers.ask_any(&self.reader.load(), again).await;
-        asked.map(|(_, response)| response).map_err(|failed| match &*failed.tried {
+        asked.map(|(_, response)| response).map_err(|failed| match &*failed.tried() {
             [] => "no member is known".to_owned(),
             tried => format!("no member answers: {}", tried.join(", ")),
         })

@@ -44,10 +44,12 @@ pub struct Peers {
 }
 
 /// No peer responded.
-#[derive(Debug, Default)]
-pub(crate) struct Unanswered {
-    /// The IDs of the members that were tried.
-    pub(crate) tried: Vec<String>,
+#[derive(Debug)]
+pub(crate) enum Unanswered {
+    /// All that could be asked were, or the request must not be sent again. The IDs of those tried.
+    Tried(Vec<String>),
+    /// The request could not be sent again: its body is not kept.
+    BodyGone,
 }
 
 /// The response, and the ID of the member that sent it.
@@ -176,7 +178,7 @@ impl Peers {
             if failed.is_some_and(|stage| !stage.is_refusal()) && !self.may_fail_over() {
                 break;
             }
-            let Some(request) = request(member) else { break };
+            let Some(request) = request(member) else { return Err(Unanswered::BodyGone) };
             let sent = self.exchange(&target, health, kind, request).await;
             let error = match sent.or_else(|error| error.into_response()) {
                 Ok(response) => {
@@ -293,7 +295,15 @@ impl Peers {
 impl Unanswered {
     fn by(mut tried: Vec<String>) -> Unanswered {
         tried.dedup();
-        Unanswered { tried }
+        Unanswered::Tried(tried)
+    }
+
+    /// The IDs of the members that were tried.
+    pub(crate) fn tried(self) -> Vec<String> {
+        match self {
+            Unanswered::Tried(tried) => tried,
+            Unanswered::BodyGone => Vec::new(),
+        }
     }
 }
 

@@ -243,6 +243,9 @@ async fn the_older_documents_come_as_yaml_and_protobuf_too() {
     assert_eq!(own.status, StatusCode::NOT_ACCEPTABLE, "{}", own.text());
     let cbor = discover(&world.gateway, "/apis/bare.example/v1", "application/cbor").await;
     assert_eq!(cbor.status, StatusCode::NOT_ACCEPTABLE);
+    let offered = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+    let message = format!("only the following media types are accepted: {offered}");
+    assert_eq!(cbor.json()["message"], message);
 }
 
 #[tokio::test]

@@ -40,6 +40,7 @@ mod legacy;
 mod local_down;
 mod objects;
 mod openapi;
+mod outcomes;
 mod rows;
 mod spoofs;
 mod streaming;
