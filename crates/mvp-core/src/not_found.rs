@@ -4,6 +4,8 @@
 
 use serde::Deserialize;
 
+use crate::wire::bytes_field;
+
 /// The message of a server that knows the group, but not the version, resource or subresource.
 const MESSAGE: &str = "the server could not find the requested resource";
 
@@ -56,50 +58,13 @@ fn is_of_routing_yaml(body: &[u8]) -> bool {
 /// `k8s\0`, then an envelope whose field 2 holds the Status: message in field 3, details in 5.
 fn is_of_routing_protobuf(body: &[u8]) -> Option<bool> {
     let envelope = body.strip_prefix(b"k8s\0")?;
-    let status = field(envelope, 2)?;
-    let kind = field(field(envelope, 1)?, 2)?;
-    // Go writes the fields of details even where they are empty: name, group, kind, causes, uid.
-    let details = field(status, 5).unwrap_or_default();
+    let status = bytes_field(envelope, 2)?;
+    let kind = bytes_field(bytes_field(envelope, 1)?, 2)?;
+    // Go writes the fields of details even if they are empty: name, group, kind, causes, uid.
+    let details = bytes_field(status, 5).unwrap_or_default();
     let names_nothing =
-        [1, 2, 3, 4, 6].iter().all(|n| field(details, *n).is_none_or(<[u8]>::is_empty));
-    Some(kind == b"Status" && field(status, 3)? == MESSAGE.as_bytes() && names_nothing)
-}
-
-/// The first field of that number that holds bytes.
-fn field(mut message: &[u8], wanted: u64) -> Option<&[u8]> {
-    while !message.is_empty() {
-        let key = varint(&mut message)?;
-        match key & 7 {
-            0 => {
-                varint(&mut message)?;
-            }
-            1 => message = message.get(8..)?,
-            2 => {
-                let length = usize::try_from(varint(&mut message)?).ok()?;
-                let value = message.get(..length)?;
-                message = message.get(length..)?;
-                if key >> 3 == wanted {
-                    return Some(value);
-                }
-            }
-            5 => message = message.get(4..)?,
-            _ => return None,
-        }
-    }
-    None
-}
-
-fn varint(message: &mut &[u8]) -> Option<u64> {
-    let mut value = 0u64;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = message.split_first()?;
-        *message = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
+        [1, 2, 3, 4, 6].iter().all(|n| bytes_field(details, *n).is_none_or(<[u8]>::is_empty));
+    Some(kind == b"Status" && bytes_field(status, 3)? == MESSAGE.as_bytes() && names_nothing)
 }
 
 #[cfg(test)]
