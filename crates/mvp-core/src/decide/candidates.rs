@@ -68,7 +68,7 @@ impl<'a> Candidates<'a> {
     }
 
     /// Whether a member lists it that did not deny it, but left or cannot be reached.
-    pub(super) fn any_withheld(&self) -> bool {
+    pub(super) fn any_unreachable(&self) -> bool {
         self.listing().any(|index| {
             let member = self.snapshot.member(index).filter(|_| !self.snapshot.is_local(index));
             member.is_some_and(|member| {
