@@ -1,10 +1,10 @@
-//! The decision: what to do with a request, what to do with a 404 that may come back, and why.
+//! The decision: what to do with a request, what to do with a 404 in response, and why.
 //!
-//! [`decide`] is a pure function of the request, one snapshot and how the request came. When a
-//! server answers 404 although it was not believed, or although its view said otherwise, the data
-//! path notes a [`Denial`], has the views refreshed where the decision says so, and decides again;
-//! so the same function also tells a true 404 from a false one. It ends: every round adds a denial,
-//! and a member is asked twice at the most. The numbers are the rows of the table in
+//! [`decide`] is a pure function of the request, one snapshot and the circumstances of the request.
+//! If a server answers with a 404 that the decision tells the caller to withhold, the data path
+//! records a [`Denial`], refreshes the views if the decision says so, and decides again. In this way
+//! the same function also tells a true 404 from a false one. The loop ends, because every round adds
+//! a denial and a member is asked at most twice. The row numbers are those of the table in
 //! ARCHITECTURE.md.
 
 mod asked;
@@ -55,11 +55,12 @@ impl<'a> Case<'a> {
         let listing = Candidates::new(snapshot, route, &request.subresource, asked.denials, part);
         let exact = listing.with_verb(request.verb, route.is_none_or(|r| fits(r.scope, request)));
         let opaque = self.is_opaque(request, route);
-        let unless_opaque = |on_not_found| if opaque { OnNotFound::PassOn } else { on_not_found };
+        let unless_opaque =
+            |on_not_found| if opaque { OnNotFound::PassThrough } else { on_not_found };
         // For a subresource that a custom resource lacks, servers answer as if the object were
         // missing. Anything else that they do not serve, they answer with an unrouted 404.
         let unlisted_not_found = unless_opaque(match request.subresource.is_empty() {
-            true => OnNotFound::RefreshIfRouting,
+            true => OnNotFound::RefreshIfUnrouted,
             false => OnNotFound::Refresh,
         });
         let unseen = self.local_is_unseen(part);
@@ -69,7 +70,7 @@ impl<'a> Case<'a> {
         if (local_lists && exact.believes_local())
             || (unseen && asked.local == LocalHealth::Unreachable)
         {
-            let on_not_found = unless_opaque(OnNotFound::RefreshIfRouting);
+            let on_not_found = unless_opaque(OnNotFound::RefreshIfUnrouted);
             let local = to_local(on_not_found, Reason::ServedLocally, true);
             return match asked.local {
                 LocalHealth::Ready => local,
@@ -92,14 +93,14 @@ impl<'a> Case<'a> {
         if is_proxied && exact.listed_by_anyone() && !opaque && !self.denied_by_local() {
             // The 404 for a subresource that the local server lacks may name the object.
             let on_not_found = match request.subresource.is_empty() {
-                true => OnNotFound::NextIfRouting,
+                true => OnNotFound::NextIfUnrouted,
                 false => OnNotFound::Refresh,
             };
             return self.ask_local(Reason::ServedElsewhere, on_not_found);
         }
         // Rows 5 and 6: served by peers.
         if exact.any() {
-            let on_not_found = unless_opaque(OnNotFound::NextIfRouting);
+            let on_not_found = unless_opaque(OnNotFound::NextIfUnrouted);
             return self.to_peers(exact, on_not_found, Reason::ServedByPeer, true);
         }
         // Rows 10 and 11, and members that left or have no address: listed, but nobody to ask.
@@ -108,7 +109,7 @@ impl<'a> Case<'a> {
             return refuse(if denied { Reason::ViewSuspect } else { Reason::NobodyReachable });
         }
         // Row 13: listed with other verbs or at another path. A member that lists it writes the error.
-        let on_not_found = unless_opaque(OnNotFound::RefreshIfRouting);
+        let on_not_found = unless_opaque(OnNotFound::RefreshIfUnrouted);
         if listing.local_serves() && asked.local != LocalHealth::Unreachable {
             return to_local(on_not_found, Reason::VerbUnlisted, false);
         }
@@ -145,8 +146,8 @@ impl<'a> Case<'a> {
         match self.asked.origin {
             Origin::Client if usable.any() => {
                 let on_not_found = match local.on_not_found {
-                    OnNotFound::PassOn => OnNotFound::PassOn,
-                    _ => OnNotFound::NextIfRouting,
+                    OnNotFound::PassThrough => OnNotFound::PassThrough,
+                    _ => OnNotFound::NextIfUnrouted,
                 };
                 return self.to_peers(usable, on_not_found, reason, true);
             }
@@ -189,7 +190,7 @@ impl<'a> Case<'a> {
         }
         Decision {
             action: Action::PassNotFound,
-            on_not_found: OnNotFound::PassOn,
+            on_not_found: OnNotFound::PassThrough,
             reason: Reason::ConfirmedNotFound,
             listed: false,
         }
@@ -197,7 +198,7 @@ impl<'a> Case<'a> {
 
     /// Row 3: only the local server can answer for itself.
     fn non_resource(&self) -> Decision<'a> {
-        let mut decision = self.ask_local(Reason::NonResource, OnNotFound::PassOn);
+        let mut decision = self.ask_local(Reason::NonResource, OnNotFound::PassThrough);
         if let Action::AskLocal = decision.action {
             decision.action = Action::Local { nopeer: false };
         }
@@ -278,5 +279,10 @@ fn to_local<'a>(on_not_found: OnNotFound, reason: Reason, listed: bool) -> Decis
 }
 
 fn refuse<'a>(reason: Reason) -> Decision<'a> {
-    Decision { action: Action::Refuse, on_not_found: OnNotFound::PassOn, reason, listed: false }
+    Decision {
+        action: Action::Refuse,
+        on_not_found: OnNotFound::PassThrough,
+        reason,
+        listed: false,
+    }
 }

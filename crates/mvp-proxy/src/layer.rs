@@ -300,7 +300,7 @@ impl Exchange<'_> {
                 return status::internal("nobody is known to have answered");
             };
             let listed = decision.listed;
-            let refresh = decision.on_not_found != OnNotFound::NextIfRouting && !refreshed;
+            let refresh = decision.on_not_found != OnNotFound::NextIfUnrouted && !refreshed;
             denied.push(member, self.shared.reader.now(), listed);
             if refresh {
                 refreshed = true;
@@ -424,7 +424,7 @@ impl Exchange<'_> {
             return Doubt::None(response);
         }
         let always = match decision.on_not_found {
-            OnNotFound::PassOn => return Doubt::None(response),
+            OnNotFound::PassThrough => return Doubt::None(response),
             OnNotFound::Refresh => true,
             // There is no body to tell by: the view has to.
             _ => self.parts.method == Method::HEAD && !decision.listed,

@@ -54,7 +54,7 @@ impl<'a> Case<'a> {
     fn described_locally(&self, parts: &[Part]) -> Option<Decision<'a>> {
         let from_peer = self.asked.origin == Origin::Peer;
         if from_peer || self.asked.nopeer {
-            let mut decision = self.ask_local(Reason::DiscoveryLocal, OnNotFound::PassOn);
+            let mut decision = self.ask_local(Reason::DiscoveryLocal, OnNotFound::PassThrough);
             if let Action::AskLocal = decision.action {
                 decision.action = Action::Local { nopeer: from_peer };
             }
@@ -68,7 +68,7 @@ impl<'a> Case<'a> {
 fn answer<'a>() -> Decision<'a> {
     Decision {
         action: Action::Answer,
-        on_not_found: OnNotFound::PassOn,
+        on_not_found: OnNotFound::PassThrough,
         reason: Reason::DiscoveryMerged,
         listed: true,
     }

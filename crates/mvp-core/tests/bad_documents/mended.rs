@@ -24,14 +24,14 @@ fn what_can_be_mended_is_mended_with_a_complaint() {
             name: "a group without a name",
             document: with_items(&format!(r#"[{{"versions":[]}},{GOOD}]"#)),
             place: "items[0]",
-            problem: "the group has no name; it was left out",
+            problem: "the group has no name; the entry is ignored",
             left: "[]",
         },
         Mended {
             name: "a version without a name",
             document: one(r#""versions":[{"version":"v1"},{"resources":[]}]"#),
             place: "items[0].versions[1]",
-            problem: "the version has no name; it was left out",
+            problem: "the version has no name; the entry is ignored",
             left: r#"[{"version":"v1","resources":[]}]"#,
         },
         Mended {
@@ -40,14 +40,14 @@ fn what_can_be_mended_is_mended_with_a_complaint() {
                 r#""resources":[{"verbs":["get"]},{"resource":"a","verbs":["get"],"x":1}]"#,
             ),
             place: "items[0].versions[0].resources[0]",
-            problem: "the resource has no name; it was left out",
+            problem: "the resource has no name; the entry is ignored",
             left: r#"[{"version":"v1","resources":[{"resource":"a","verbs":["get"],"x":1}]}]"#,
         },
         Mended {
             name: "a subresource without a name",
             document: resource(r#""subresources":[{"subresource":"a"},{"subresource":null}]"#),
             place: "items[0].versions[0].resources[0].subresources[1]",
-            problem: "the subresource has no name; it was left out",
+            problem: "the subresource has no name; the entry is ignored",
             left: r#"[{"version":"v1","resources":[{"resource":"bads","subresources":[{"subresource":"a"}]}]}]"#,
         },
         Mended {
@@ -56,7 +56,7 @@ fn what_can_be_mended_is_mended_with_a_complaint() {
                 r#"[{{"metadata":{{"name":"bad.io"}},"versions":[{{"version":"v1"}}]}},{GOOD},{{"metadata":{{"name":"bad.io"}},"versions":[{{"version":"v2"}}]}}]"#
             )),
             place: "items[2]",
-            problem: r#"the group "bad.io" is listed twice; the entries were united"#,
+            problem: r#"the group "bad.io" is listed twice; the entries are merged"#,
             left: r#"[{"version":"v1"},{"version":"v2"}]"#,
         },
         Mended {
@@ -65,7 +65,7 @@ fn what_can_be_mended_is_mended_with_a_complaint() {
                 r#""versions":[{"version":"v1","resources":[{"resource":"a"}]},{"version":"v1","resources":[{"resource":"b"}]}]"#,
             ),
             place: "items[0].versions[1]",
-            problem: r#"the version "v1" is listed twice; the entries were united"#,
+            problem: r#"the version "v1" is listed twice; the entries are merged"#,
             left: r#"[{"version":"v1","resources":[{"resource":"a"},{"resource":"b"}]}]"#,
         },
         Mended {
@@ -74,7 +74,7 @@ fn what_can_be_mended_is_mended_with_a_complaint() {
                 r#""resources":[{"resource":"a","verbs":["get"],"x":1},{"resource":"a","verbs":["list"],"y":2}]"#,
             ),
             place: "items[0].versions[0].resources[1]",
-            problem: r#"the resource "a" is listed twice; the entries were united"#,
+            problem: r#"the resource "a" is listed twice; the entries are merged"#,
             left: r#"[{"version":"v1","resources":[{"resource":"a","verbs":["get","list"],"x":1,"y":2}]}]"#,
         },
         Mended {
@@ -83,7 +83,7 @@ fn what_can_be_mended_is_mended_with_a_complaint() {
                 r#""subresources":[{"subresource":"a","verbs":["get"]},{"subresource":"a","verbs":["patch"]}]"#,
             ),
             place: "items[0].versions[0].resources[0].subresources[1]",
-            problem: r#"the subresource "a" is listed twice; the entries were united"#,
+            problem: r#"the subresource "a" is listed twice; the entries are merged"#,
             left: r#"[{"version":"v1","resources":[{"resource":"bads","subresources":[{"subresource":"a","verbs":["get","patch"]}]}]}]"#,
         },
     ];

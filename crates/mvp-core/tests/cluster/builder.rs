@@ -145,9 +145,9 @@ fn described(decision: &Decision<'_>) -> String {
         Action::Refuse => "refuse".to_owned(),
     };
     let on_not_found = match decision.on_not_found {
-        OnNotFound::PassOn => "",
-        OnNotFound::NextIfRouting => ", next on 404 of routing",
-        OnNotFound::RefreshIfRouting => ", refresh on 404 of routing",
+        OnNotFound::PassThrough => "",
+        OnNotFound::NextIfUnrouted => ", next on unrouted 404",
+        OnNotFound::RefreshIfUnrouted => ", refresh on unrouted 404",
         OnNotFound::Refresh => ", refresh on 404",
     };
     format!("{action}: {}{on_not_found}", decision.reason.as_str())

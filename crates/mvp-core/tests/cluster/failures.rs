@@ -22,10 +22,10 @@ fn cluster() -> Cluster {
 #[test]
 fn reads_go_to_any_peer_and_writes_to_none_that_is_older() {
     for (state, reason) in [(Unreachable, "local-down"), (Unready, "local-not-ready")] {
-        let any = format!("peers newer,same,older,unknown: {reason}, next on 404 of routing");
+        let any = format!("peers newer,same,older,unknown: {reason}, next on unrouted 404");
         assert_eq!(cluster().while_local_is(state, LIST), any);
         assert_eq!(cluster().while_local_is(state, WATCH), any);
-        let not_older = format!("peers newer,same: {reason}, next on 404 of routing");
+        let not_older = format!("peers newer,same: {reason}, next on unrouted 404");
         assert_eq!(cluster().while_local_is(state, CREATE), not_older);
         assert_eq!(cluster().while_local_is(state, DELETE), not_older);
     }
@@ -44,7 +44,7 @@ fn writes_wait_rather_than_lose_fields() {
 #[test]
 fn a_server_that_answers_is_asked_when_nobody_else_can_be() {
     let alone = Cluster::beside([member("local", "v1.36.0", &PODS)]);
-    let local = "local: served-locally, refresh on 404 of routing";
+    let local = "local: served-locally, refresh on unrouted 404";
     assert_eq!(alone.while_local_is(Unready, LIST), local);
     assert_eq!(alone.while_local_is(Unready, CREATE), local);
     assert_eq!(alone.while_local_is(Unreachable, LIST), "refuse: local-down");
@@ -57,14 +57,14 @@ fn no_ping_pong_between_peers() {
     assert_eq!(cluster().asked(LIST, from_peer(Unready)), "refuse: local-not-ready");
     let marked = |local| Asked { origin: Origin::Marked, local, ..ready() };
     assert_eq!(cluster().asked(LIST, marked(Unreachable)), "refuse: local-down");
-    let local = "local: served-locally, refresh on 404 of routing";
+    let local = "local: served-locally, refresh on unrouted 404";
     assert_eq!(cluster().asked(LIST, marked(Unready)), local);
 }
 
 #[test]
 fn a_peer_is_answered_by_a_server_that_is_not_ready_where_it_can_ask_nobody_else() {
     let from_peer = |local| Asked { origin: Origin::Peer, local, ..ready() };
-    let local = "local: served-locally, refresh on 404 of routing";
+    let local = "local: served-locally, refresh on unrouted 404";
     let alone =
         Cluster::beside([member("local", "v1.36.0", &PODS), member("other", "v1.36.0", &[])]);
     assert_eq!(alone.asked(LIST, from_peer(Unready)), local);
@@ -83,7 +83,7 @@ fn what_local_never_served_is_not_affected() {
         member("older", "v1.34.0", &["batch/v1/jobs"]),
     ]);
     let create = "POST /apis/batch/v1/namespaces/x/jobs";
-    let peers = "peers older: served-by-peer, next on 404 of routing";
+    let peers = "peers older: served-by-peer, next on unrouted 404";
     assert_eq!(cluster.while_local_is(Unreachable, create), peers);
 }
 
@@ -93,14 +93,14 @@ fn without_local_nothing_that_nobody_lists_is_a_404() {
     assert_eq!(cluster().while_local_is(Unreachable, unlisted), "refuse: local-down");
     assert_eq!(
         cluster().while_local_is(Unready, unlisted),
-        "ask-local: unlisted, refresh on 404 of routing"
+        "ask-local: unlisted, refresh on unrouted 404"
     );
 }
 
 #[test]
 fn a_server_that_was_down_from_the_start_is_treated_as_one_that_may_serve_it() {
     let cluster = Cluster::beside([unseen("local"), member("b", "v1.36.0", &PODS)]);
-    let peers = "peers b: local-down, next on 404 of routing";
+    let peers = "peers b: local-down, next on unrouted 404";
     assert_eq!(cluster.while_local_is(Unreachable, LIST), peers);
     assert_eq!(cluster.while_local_is(Unreachable, CREATE), "refuse: peers-too-old");
     let unlisted = "GET /apis/a.io/v1/things";

@@ -10,7 +10,7 @@ use mvp_core::member::{Member, Presence};
 use mvp_core::request::DiscoveryPath;
 
 const THINGS: &str = "GET /apis/a.io/v1/namespaces/x/things";
-const ASK: &str = "ask-local: unlisted, refresh on 404 of routing";
+const ASK: &str = "ask-local: unlisted, refresh on unrouted 404";
 const TRUE_404: &str = "pass-404: confirmed-not-found";
 const RECORDED: &str = "refuse: recorded";
 const UNCONFIRMED: &str = "refuse: unconfirmed";
@@ -61,11 +61,11 @@ fn row_8_while_it_is_not_known_who_the_members_are_no_404_is_true() {
 fn row_7_the_refresh_may_find_who_serves_it() {
     let things = ["a.io/v1/things"];
     let peer = Cluster::beside([local(), member("b", "v1.36.0", &things)]);
-    let peers = "peers b: served-by-peer, next on 404 of routing";
+    let peers = "peers b: served-by-peer, next on unrouted 404";
     assert_eq!(peer.denied(THINGS, &[("a", false)]), peers);
     // Local itself came to serve it: it is asked again, once.
     let here = Cluster::beside([member("a", "v1.34.0", &things), member("b", "v1.36.0", &things)]);
-    let local = "local: served-locally, refresh on 404 of routing";
+    let local = "local: served-locally, refresh on unrouted 404";
     assert_eq!(here.denied(THINGS, &[("a", false)]), local);
     assert_eq!(here.denied(THINGS, &[("a", false), ("a", true)]), peers);
 }
@@ -179,7 +179,7 @@ fn row_7_what_is_recorded_gives_way_to_what_was_seen() {
     // Who serves it is asked, and nobody is who is only recorded to.
     let cluster =
         Cluster::beside([local(), member("b", "v1.36.0", &["a.io/v1/things"]), recorded.clone()]);
-    let peers = "peers b: served-by-peer, next on 404 of routing";
+    let peers = "peers b: served-by-peer, next on unrouted 404";
     assert_eq!(cluster.denied(THINGS, &[("a", false)]), peers);
     // A load balancer knows it, too.
     let cluster = Cluster::before([member("b", "v1.36.0", &[]), recorded]);
@@ -211,12 +211,12 @@ fn row_8_how_long_a_member_holds_things_up_is_a_setting() {
 #[test]
 fn row_8_what_local_serves_must_have_been_seen() {
     let cluster = Cluster::beside([unseen("a"), member("b", "v1.36.0", &["/v1/pods"])]);
-    let ask = "ask-local: local-view-unknown, refresh on 404 of routing";
+    let ask = "ask-local: local-view-unknown, refresh on unrouted 404";
     assert_eq!(cluster.client(THINGS), ask);
     // Peers are not burdened with what local may well serve itself; they are once it said no.
     let pods = "GET /api/v1/namespaces/x/pods";
     assert_eq!(cluster.client(pods), ask);
-    let peers = "peers b: served-by-peer, next on 404 of routing";
+    let peers = "peers b: served-by-peer, next on unrouted 404";
     assert_eq!(cluster.denied(pods, &[("a", false)]), peers);
     assert_eq!(cluster.denied(THINGS, &[("a", false)]), "refuse: local-view-unknown");
 }
@@ -237,7 +237,7 @@ fn row_10_a_write_that_local_denies_goes_to_no_older_server() {
     let older = [member("a", "v1.36.0", &things), member("b", "v1.34.0", &things)];
     assert_eq!(Cluster::beside(older).denied(patch, &[("a", true)]), "refuse: view-suspect");
     let newer = [member("a", "v1.34.0", &things), member("b", "v1.36.0", &things)];
-    let peers = "peers b: served-by-peer, next on 404 of routing";
+    let peers = "peers b: served-by-peer, next on unrouted 404";
     assert_eq!(Cluster::beside(newer).denied(patch, &[("a", true)]), peers);
 }
 
@@ -247,7 +247,7 @@ fn row_10_local_denies_what_it_lists() {
     let alone = Cluster::beside([member("a", "v1.34.0", &things)]);
     assert_eq!(alone.denied(THINGS, &[("a", true)]), "refuse: view-suspect");
     let two = Cluster::beside([member("a", "v1.34.0", &things), member("b", "v1.36.0", &things)]);
-    let peers = "peers b: served-by-peer, next on 404 of routing";
+    let peers = "peers b: served-by-peer, next on unrouted 404";
     assert_eq!(two.denied(THINGS, &[("a", true)]), peers);
     // After the refresh it lists it no more.
     assert_eq!(Cluster::beside([local()]).denied(THINGS, &[("a", true)]), TRUE_404);
@@ -261,7 +261,7 @@ fn row_11_a_peer_denies_what_it_lists() {
         member("b", "v1.36.0", &things),
         member("c", "v1.36.0", &things),
     ]);
-    let next = "peers c: served-by-peer, next on 404 of routing";
+    let next = "peers c: served-by-peer, next on unrouted 404";
     assert_eq!(cluster.denied(THINGS, &[("b", true)]), next);
     assert_eq!(cluster.denied(THINGS, &[("b", true), ("c", true)]), "refuse: view-suspect");
 }
@@ -284,7 +284,7 @@ fn answers_of_backends_and_extension_servers_are_never_taken_for_routing() {
     let usage = "GET /apis/metrics.k8s.io/v1/namespaces/x/pods";
     let mut cluster = Cluster::beside([here, member("b", "v1.36.0", &[])]);
     assert_eq!(cluster.client(proxy), "local: served-locally");
-    assert_eq!(cluster.client(usage), "local: served-locally, refresh on 404 of routing");
+    assert_eq!(cluster.client(usage), "local: served-locally, refresh on unrouted 404");
     cluster.0.extension_versions = Arc::new([("metrics.k8s.io".into(), "v1".into())]);
     assert_eq!(cluster.client(usage), "local: served-locally");
 

@@ -5,7 +5,7 @@ use mvp_core::decide::{Asked, Denial, LocalHealth, Origin};
 use mvp_core::member::Presence;
 
 const JOBS: &str = "GET /apis/batch/v1/namespaces/default/jobs";
-const LOCAL: &str = "local: served-locally, refresh on 404 of routing";
+const LOCAL: &str = "local: served-locally, refresh on unrouted 404";
 
 fn old_and_new() -> Cluster {
     Cluster::beside([
@@ -56,7 +56,7 @@ fn row_4_a_method_without_a_verb_asks_for_the_resource_alone() {
 #[test]
 fn row_5_what_only_a_peer_serves_goes_there() {
     let cluster = old_and_new();
-    let peers = "peers new: served-by-peer, next on 404 of routing";
+    let peers = "peers new: served-by-peer, next on unrouted 404";
     assert_eq!(cluster.client(JOBS), peers);
     assert_eq!(cluster.client("POST /apis/batch/v1/namespaces/default/jobs"), peers);
     assert_eq!(cluster.client("GET /apis/batch/v1/jobs?watch=true"), peers);
@@ -69,7 +69,7 @@ fn row_5_looks_at_subresource_and_verb() {
         member("b", "v1.36.0", &["batch/v1/jobs", "batch/v1/jobs/status:get"]),
     ]);
     assert_eq!(cluster.client(JOBS), LOCAL);
-    let peers = "peers b: served-by-peer, next on 404 of routing";
+    let peers = "peers b: served-by-peer, next on unrouted 404";
     assert_eq!(cluster.client("DELETE /apis/batch/v1/namespaces/x/jobs/y"), peers);
     assert_eq!(cluster.client("GET /apis/batch/v1/namespaces/x/jobs/y/status"), peers);
 }
@@ -84,7 +84,7 @@ fn row_5_the_newest_first_then_by_id() {
         member("b", "v1.34.9", &jobs),
         member("a", "v1.36.9", &jobs),
     ]);
-    let peers = "peers a,d,b,c: served-by-peer, next on 404 of routing";
+    let peers = "peers a,d,b,c: served-by-peer, next on unrouted 404";
     assert_eq!(cluster.client(JOBS), peers);
 }
 
@@ -104,14 +104,14 @@ fn row_5_members_that_left_or_have_no_address_are_not_asked_and_not_forgotten() 
     let also = member("z", "v1.35.0", &["batch/v1/jobs"]);
     assert_eq!(
         Cluster::beside([old, left("y"), unreachable, also]).client(JOBS),
-        "peers z: served-by-peer, next on 404 of routing",
+        "peers z: served-by-peer, next on unrouted 404",
     );
 }
 
 #[test]
 fn row_6_a_request_is_passed_on_once() {
     // Whoever passed it on may have seen more of local than we did. Local is asked, nobody else.
-    let asked = "ask-local: served-elsewhere, next on 404 of routing";
+    let asked = "ask-local: served-elsewhere, next on unrouted 404";
     assert_eq!(old_and_new().peer(JOBS), asked);
     assert_eq!(old_and_new().marked(JOBS), asked);
     for origin in [Origin::Peer, Origin::Marked] {
@@ -139,13 +139,13 @@ fn row_12_without_a_local_server_any_capable_one_serves() {
         member("a", "v1.34.0", &["/v1/pods"]),
         member("b", "v1.36.0", &["/v1/pods", "batch/v1/jobs"]),
     ]);
-    let both = "peers b,a: served-by-peer, next on 404 of routing";
+    let both = "peers b,a: served-by-peer, next on unrouted 404";
     assert_eq!(cluster.client("GET /api/v1/namespaces/x/pods"), both);
-    assert_eq!(cluster.client(JOBS), "peers b: served-by-peer, next on 404 of routing");
+    assert_eq!(cluster.client(JOBS), "peers b: served-by-peer, next on unrouted 404");
     assert_eq!(cluster.client("GET /version"), "ask-any: non-resource");
     assert_eq!(
         cluster.client("GET /apis/a.io/v1/things"),
-        "ask-any: unlisted, refresh on 404 of routing"
+        "ask-any: unlisted, refresh on unrouted 404"
     );
     for request in ["GET /version", "GET /apis", JOBS, "GET /apis/a.io/v1/things"] {
         assert_eq!(cluster.peer(request), "refuse: not-passed-on", "{request}");
@@ -158,13 +158,13 @@ fn row_13_a_verb_that_nobody_lists_is_refused_by_who_has_the_resource() {
     let reads = ["batch/v1/jobs:get,list"];
     let here = Cluster::beside([member("a", "v1.34.0", &reads), member("b", "v1.36.0", &reads)]);
     let delete = "DELETE /apis/batch/v1/namespaces/x/jobs/y";
-    let local = "local: verb-unlisted, refresh on 404 of routing";
+    let local = "local: verb-unlisted, refresh on unrouted 404";
     assert_eq!(here.client(delete), local);
     assert_eq!(here.peer(delete), local);
 
     // The 405 of a peer is the truth, the 404 of a server without the resource is not.
     let there = Cluster::beside([member("a", "v1.34.0", &[]), member("b", "v1.36.0", &reads)]);
-    let peers = "peers b: verb-unlisted, refresh on 404 of routing";
+    let peers = "peers b: verb-unlisted, refresh on unrouted 404";
     assert_eq!(there.client(delete), peers);
     assert_eq!(there.peer(delete), "refuse: served-elsewhere");
 }
@@ -184,7 +184,7 @@ fn row_13_a_path_of_the_wrong_scope_is_not_one_that_is_served() {
         member("a", "v1.34.0", &["/v1/pods", "!/v1/nodes", "!/v1/namespaces"]),
         member("b", "v1.36.0", &["/v1/pods", "!/v1/nodes", "!/v1/namespaces"]),
     ]);
-    let unfit = "local: verb-unlisted, refresh on 404 of routing";
+    let unfit = "local: verb-unlisted, refresh on unrouted 404";
     assert_eq!(cluster.client("POST /api/v1/pods"), unfit);
     assert_eq!(cluster.client("GET /api/v1/pods/x"), unfit);
     assert_eq!(cluster.client("GET /api/v1/namespaces/default/nodes"), unfit);

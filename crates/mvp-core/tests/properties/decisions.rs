@@ -129,7 +129,7 @@ proptest! {
             // No 404 can be the answer, unless nobody can tell whose it is.
             if cluster.servers.iter().any(|server| listing.exactly(server)) {
                 let refused = matches!(decision.action, Action::Refuse);
-                let passed_on = decision.on_not_found == OnNotFound::PassOn;
+                let passed_on = decision.on_not_found == OnNotFound::PassThrough;
                 prop_assert_eq!(passed_on, refused || listing.is_opaque());
             }
         }

@@ -87,7 +87,7 @@ proptest! {
                 _ => false,
             };
             prop_assert!(fits, "{:?}", decision.action);
-            prop_assert_eq!(decision.on_not_found, OnNotFound::PassOn);
+            prop_assert_eq!(decision.on_not_found, OnNotFound::PassThrough);
         }
     }
     }

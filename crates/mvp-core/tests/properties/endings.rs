@@ -146,13 +146,13 @@ fn drive(
         };
         // A load balancer without a member to ask refuses by itself.
         let Some(denier) = denier else { return (End::Refused, deniers(&denials)) };
-        if decision.on_not_found == OnNotFound::PassOn {
+        if decision.on_not_found == OnNotFound::PassThrough {
             return (End::PassedOn, deniers(&denials));
         }
 
         cluster.now += 1;
         denials.push((denier, cluster.now, decision.listed));
-        let wanted = decision.on_not_found != OnNotFound::NextIfRouting;
+        let wanted = decision.on_not_found != OnNotFound::NextIfUnrouted;
         let fetch = match fetches {
             Fetches::Never => false,
             Fetches::WhenAsked => wanted && !fetched,

@@ -8,7 +8,7 @@ use mvp_core::discovery::merge::merge;
 use mvp_core::discovery::negotiate::{Encoding, Form, Offer, negotiate};
 use mvp_core::discovery::{GroupList, Limits, Part, Source};
 use mvp_core::member::Release;
-use mvp_core::not_found::is_of_routing;
+use mvp_core::not_found::is_unrouted;
 use mvp_core::{RequestInfo, decide};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -220,10 +220,10 @@ proptest! {
     #[test]
     fn any_bytes_can_be_refused(bytes in vec(any::<u8>(), 0..200), text in any::<String>()) {
         for kind in ["text/plain", "application/json", "application/yaml", "", &text] {
-            let _ = is_of_routing(kind, &bytes);
+            let _ = is_unrouted(kind, &bytes);
         }
         let envelope = [b"k8s\0".as_slice(), &bytes].concat();
-        let _ = is_of_routing("application/vnd.kubernetes.protobuf", &envelope);
+        let _ = is_unrouted("application/vnd.kubernetes.protobuf", &envelope);
         read_as_everything(bytes, &GroupList::default());
         read_as_everything(text.into_bytes(), &GroupList::default());
     }
