@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_allows_what_was_listed_and_nothing_else() {
+    fn a_set_allows_only_listed_verbs() {
         let set: VerbSet = ["get", "watch", "frobnicate"].into_iter().collect();
         assert!(set.allows(Verb::Get) && set.allows(Verb::Watch));
         assert!(!set.allows(Verb::List) && !set.allows(Verb::Proxy));
