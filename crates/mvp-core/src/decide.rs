@@ -2,7 +2,7 @@
 //!
 //! [`decide`] is a pure function of the request, one snapshot and the circumstances of the request.
 //! If a server answers with a 404 that the decision tells the caller to withhold, the data path
-//! records a [`Denial`], refreshes the views if the decision says so, and decides again. In this way
+//! records a [`Denial`], refreshes the views if told to, and decides again. In this way
 //! the same function also tells a true 404 from a false one. The loop ends, because every round adds
 //! a denial and a member is asked at most twice. The row numbers are those of the table in
 //! ARCHITECTURE.md.
@@ -23,7 +23,7 @@ use crate::request::ResourceRequest;
 use crate::snapshot::Route;
 use crate::{RequestInfo, Snapshot, Verb};
 
-/// Decides what to do with a request.
+/// Decides what to do with a request. It does not allocate.
 pub fn decide<'a>(
     request: &'a RequestInfo<'_>,
     snapshot: &'a Snapshot,
@@ -41,6 +41,7 @@ pub fn decide<'a>(
     }
 }
 
+/// The arguments of one decision.
 struct Case<'a> {
     request: &'a RequestInfo<'a>,
     snapshot: &'a Snapshot,
@@ -103,7 +104,7 @@ impl<'a> Case<'a> {
             let on_not_found = unless_opaque(OnNotFound::NextIfUnrouted);
             return self.to_peers(exact, on_not_found, Reason::ServedByPeer, true);
         }
-        // Rows 10 and 11, and members that left or have no address: listed, but nobody to ask.
+        // Rows 10 and 11, and members that left or have no address: listed, but no member to ask.
         if exact.listed_by_anyone() {
             let denied = asked.denials.iter().any(|denial| denial.listed);
             return refuse(if denied { Reason::ViewSuspect } else { Reason::NobodyReachable });
@@ -119,7 +120,8 @@ impl<'a> Case<'a> {
         if listing.any_unreachable() {
             return refuse(Reason::NobodyReachable);
         }
-        // Rows 7 and 8: no member lists it. An opaque 404 is passed through, so any doubt comes first.
+        // Rows 7 and 8: no member lists it. An opaque 404 passes through, so it is refused beforehand if
+        // a member may still serve it.
         if opaque && (snapshot.awaits_members() || snapshot.blocking(part).next().is_some()) {
             return refuse(Reason::Unconfirmed);
         }

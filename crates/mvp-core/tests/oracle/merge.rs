@@ -31,24 +31,24 @@ fn documents_merge_as_in_kubernetes() {
             differing += 1;
             continue;
         }
-        wrong.push(format!("{name}:\n ours   {ours}\n theirs {theirs}"));
+        wrong.push(format!("{name}:\n mvp        {ours}\n Kubernetes {theirs}"));
     }
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(differing > 0, "the fixture has sets that show our differences");
+    assert!(differing > 0, "the fixture has sets with intended differences");
 }
 
 /// Sets with documents that no Go server writes, and the reason for the difference.
 fn differs_on_purpose(name: &str) -> Option<&'static str> {
     match name {
-        "unknown fields are dropped" => Some("we keep what we do not know"),
+        "unknown fields are dropped" => Some("mvp keeps unknown fields"),
         "responseKind empty and partly given, verbs unsorted" => {
-            Some("we compare what is written, Go what it means: verbs come out sorted")
+            Some("mvp compares the text, Go the meaning: verbs are sorted")
         }
         "a group twice in both servers"
         | "a version twice in one server"
-        | "a resource twice in one server" => Some("we unite what one server lists twice"),
+        | "a resource twice in one server" => Some("mvp merges duplicate entries of one server"),
         "the group without a name" | "a resource without a name" => {
-            Some("we leave out what cannot be asked for")
+            Some("mvp ignores entries without a name")
         }
         _ => None,
     }

@@ -61,7 +61,7 @@ fn differs_on_purpose(accept: &str) -> Option<&'static str> {
             Some("Go's own spellings of numbers are none of the standard's")
         }
         "application/json;profile=nopeer" => {
-            Some("nopeer is heard for the older documents, which Kubernetes does not merge")
+            Some("nopeer counts for legacy documents too, which Kubernetes does not merge")
         }
         _ => None,
     }

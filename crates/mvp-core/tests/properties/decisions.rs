@@ -57,7 +57,7 @@ proptest! {
                 let listing = Listing::of(&cluster, &info);
                 prop_assert!(!cluster.servers.iter().any(|server| listing.exactly(server)));
                 prop_assert!(is_proved(&cluster, listing.part(), asked.arrived));
-                prop_assert!(!denials.is_empty(), "a 404 was held back");
+                prop_assert!(!denials.is_empty(), "a 404 was withheld");
             }
         }
     }

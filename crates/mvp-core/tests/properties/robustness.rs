@@ -152,7 +152,7 @@ fn read_as_everything(bytes: Vec<u8>, other: &GroupList) {
         let merged = merge([&parsed.value, other]);
         for list in [&parsed.value, &merged] {
             serde_json::from_slice::<serde::de::IgnoredAny>(&list.to_aggregated_json("v2"))
-                .expect("what we write is JSON");
+                .expect("the output is JSON");
             for group in &list.groups {
                 for version in &group.versions {
                     assert!(resource_list(group, &version.name).is_some(), "{group:?}");
