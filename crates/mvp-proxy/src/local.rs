@@ -19,11 +19,12 @@ use crate::error::SendError;
 use crate::gateway;
 
 /// The response of a local server, or why there is none.
-pub(crate) type Sending = Pin<Box<dyn Future<Output = Result<Response<Body>, SendError>> + Send>>;
+pub(crate) type Sending<'a> =
+    Pin<Box<dyn Future<Output = Result<Response<Body>, SendError>> + Send + 'a>>;
 
 /// What a local server must be able to do.
 pub(crate) trait Serve: Send {
-    fn send(&mut self, request: Request<Body>) -> Sending;
+    fn send(&mut self, request: Request<Body>) -> Sending<'_>;
 
     fn boxed_clone(&self) -> Box<dyn Serve>;
 }
@@ -82,11 +83,10 @@ where
     R: HttpBody<Data = Bytes> + Send + 'static,
     R::Error: Into<BodyError>,
 {
-    fn send(&mut self, request: Request<Body>) -> Sending {
-        let mut service = self.0.clone();
+    fn send(&mut self, request: Request<Body>) -> Sending<'_> {
         Box::pin(async move {
-            let Ok(()) = poll_fn(|cx| service.poll_ready(cx)).await;
-            let Ok(response) = service.call(request).await;
+            let Ok(()) = poll_fn(|cx| self.0.poll_ready(cx)).await;
+            let Ok(response) = self.0.call(request).await;
             Ok(response.map(Body::new))
         })
     }

@@ -188,7 +188,7 @@ impl Exchange<'_> {
             return Attempt::Answered { by, member, response };
         }
         let always = match decision.on_not_found {
-            OnNotFound::PassOn => return Attempt::Answered { by, member, response },
+            OnNotFound::PassThrough => return Attempt::Answered { by, member, response },
             OnNotFound::Refresh => true,
             // There is no body to tell by: the view must.
             _ => self.request.parts.method == Method::HEAD && !decision.listed,

@@ -8,7 +8,7 @@ use http::Response;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt;
-use mvp_core::not_found::is_of_routing;
+use mvp_core::not_found::is_unrouted;
 use tokio::time::{Instant, timeout_at};
 
 use crate::body::Body;
@@ -32,7 +32,7 @@ pub(crate) struct Inspected {
 
 /// Whether a 404 is one of routing.
 pub(crate) async fn inspect_not_found(response: Response<Body>) -> Inspected {
-    inspect(response, is_of_routing).await
+    inspect(response, is_unrouted).await
 }
 
 /// Whether a kube-apiserver that shuts down says with a 503 that the request came too late: it has

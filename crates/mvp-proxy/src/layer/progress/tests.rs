@@ -36,7 +36,7 @@ fn not_found(member: &str, unrouted: bool) -> Attempt {
 
 /// Absorbs an attempt of an ordinary decision, with retries in the budget.
 fn absorb(progress: &mut Progress<'_>, attempt: Attempt) -> Next {
-    let decision = decision(Reason::ServedLocally, OnNotFound::RefreshIfRouting);
+    let decision = decision(Reason::ServedLocally, OnNotFound::RefreshIfUnrouted);
     progress.absorb(decision, attempt, Timestamp::default(), || true)
 }
 
@@ -87,7 +87,7 @@ fn a_lost_request_is_retried_only_where_that_is_safe_and_paid_for() {
         for (stage, budget) in stages.into_iter().flat_map(|s| [(s, true), (s, false)]) {
             let case = format!("{request:?} {stage:?} budget {budget}");
             let (next, again) = with(request, |progress| {
-                let decision = decision(Reason::ServedLocally, OnNotFound::PassOn);
+                let decision = decision(Reason::ServedLocally, OnNotFound::PassThrough);
                 let now = Timestamp::default();
                 let next = progress.absorb(decision, lost(stage), now, || budget);
                 // A second loss is never retried.
@@ -131,7 +131,7 @@ fn a_withheld_404_is_refreshed_once_and_passed_through_when_confirmed() {
         assert!(matches!(served.outcome, Outcome::Response(r) if r.status() == 404));
     });
     with(READ, |progress| {
-        let decision = decision(Reason::ServedByPeer, OnNotFound::NextIfRouting);
+        let decision = decision(Reason::ServedByPeer, OnNotFound::NextIfUnrouted);
         let next = progress.absorb(decision, not_found("b", true), Timestamp::default(), || true);
         assert!(matches!(next, Next::Again), "the next peer is asked first");
         assert!(matches!(absorb(progress, not_found("a", true)), Next::Refresh));

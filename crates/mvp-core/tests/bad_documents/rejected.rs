@@ -1,16 +1,16 @@
-//! Documents that are refused as a whole. The last one that was good stays in its place.
+//! Documents that are rejected as a whole. The last good one stays in use.
 
 use bytes::Bytes;
 use mvp_core::discovery::Limits;
 use mvp_core::discovery::legacy::{self, ApiGroup, ApiGroupList, ApiResourceList, ApiVersions};
 
 use crate::{
-    GOOD, SOURCE, check_refused, check_text, with_group, with_items, with_resource,
+    GOOD, SOURCE, check_rejected, check_text, with_group, with_items, with_resource,
     with_subresource,
 };
 
 #[test]
-fn what_is_no_document_is_refused() {
+fn text_that_is_not_a_document_is_rejected() {
     let good = with_items(&format!("[{GOOD}]"));
     let pretty = good.replace(',', ",\n");
     let status = r#"{"kind":"Status","apiVersion":"v1","items":[]}"#;
@@ -34,30 +34,30 @@ fn what_is_no_document_is_refused() {
         ("a later version", &later, "apidiscovery.k8s.io/v3"),
     ];
     for (name, document, problem) in cases {
-        check_refused(name, document.to_owned(), "", problem);
+        check_rejected(name, document.to_owned(), "", problem);
     }
     let not_text = [good.as_bytes(), b"\xff"].concat();
     let offset = format!("not UTF-8 from byte {} on", good.len());
-    check_refused("not UTF-8", not_text, "", &offset);
+    check_rejected("not UTF-8", not_text, "", &offset);
     let wide: Vec<u8> = good.encode_utf16().flat_map(u16::to_le_bytes).collect();
-    check_refused("UTF-16", wide, "", "key must be a string at line 1 column 2");
+    check_rejected("UTF-16", wide, "", "key must be a string at line 1 column 2");
 }
 
 #[test]
-fn what_is_too_much_is_refused_before_it_is_read() {
+fn large_and_deep_documents_are_rejected_unparsed() {
     for (open, close) in [("[", "]"), (r#"{"a":"#, "}")] {
         let deep = format!("{}0{}", open.repeat(10_000), close.repeat(10_000));
-        check_refused("deep", deep.clone(), "", "nested deeper than 64 levels at byte");
+        check_rejected("deep", deep.clone(), "", "nested deeper than 64 levels at byte");
         let unknown = with_group(&format!(r#""future":{deep}"#));
-        check_refused("deep within", unknown, "", "nested deeper than 64 levels at byte");
+        check_rejected("deep within", unknown, "", "nested deeper than 64 levels at byte");
     }
-    // Pages of zeroes that nobody looks at are never there.
+    // Zero pages that nobody reads take no memory.
     let large = Bytes::from(vec![0; 200 << 20]);
-    check_refused("large", large, "", "it has 209715200 bytes, and the limit is 33554432");
+    check_rejected("large", large, "", "it has 209715200 bytes, and the limit is 33554432");
 }
 
 #[test]
-fn a_field_of_the_wrong_type_is_refused_and_its_place_named() {
+fn a_field_of_the_wrong_type_is_rejected_with_its_place() {
     let group = |fields: &str| with_items(&format!("[{GOOD},{{{fields}}}]"));
     let version =
         |fields: &str| with_group(&format!(r#""versions":[{{"version":"v1",{fields}}}]"#));
@@ -99,14 +99,14 @@ fn a_field_of_the_wrong_type_is_refused_and_its_place_named() {
     for (name, document) in cases {
         let problem = if name.ends_with("twice") { "duplicate field" } else { "invalid type" };
         let problem = if name.starts_with("a huge") { "number out of range" } else { problem };
-        check_refused(name, document, "items[1]", problem);
+        check_rejected(name, document, "items[1]", problem);
     }
-    check_refused("items", with_items("{}"), "", "invalid type: map, expected a sequence");
-    check_refused("kind", r#"{"kind":5}"#, "", "invalid type: integer `5`");
+    check_rejected("items", with_items("{}"), "", "invalid type: map, expected a sequence");
+    check_rejected("kind", r#"{"kind":5}"#, "", "invalid type: integer `5`");
 }
 
 #[test]
-fn an_array_is_no_object() {
+fn an_array_is_not_accepted_for_an_object() {
     let cases = [
         ("a group", with_items(&format!(r#"[{GOOD},[{{"name":"good.io"}},[]]]"#))),
         ("metadata", with_items(&format!(r#"[{GOOD},{{"metadata":["good.io"]}}]"#))),
@@ -116,17 +116,17 @@ fn an_array_is_no_object() {
         ("a subresource", with_resource(r#""subresources":[["status"]]"#)),
     ];
     for (name, document) in cases {
-        check_refused(name, document, "items[1]", "");
+        check_rejected(name, document, "items[1]", "");
     }
 }
 
 #[test]
-fn a_verb_is_not_null() {
-    check_refused("a verb", with_resource(r#""verbs":["get",null]"#), "items[1]", "");
+fn a_null_verb_is_rejected() {
+    check_rejected("a verb", with_resource(r#""verbs":["get",null]"#), "items[1]", "");
 }
 
 #[test]
-fn older_documents_are_refused_alike() {
+fn bad_legacy_documents_are_rejected() {
     let limits = Limits::default();
     let deep = "[".repeat(10_000);
     let cases: [(&str, &[u8], &str); 10] = [
