@@ -105,7 +105,7 @@ impl Inner {
             },
             RequestInfo::Discovery(path) => self.description.discovery(&path, &head.headers),
             RequestInfo::OpenApi(_) => respond::page_not_found(),
-            RequestInfo::NonResource => self.description.other(&head.method, path),
+            RequestInfo::NonResource(_) => self.description.other(&head.method, path),
             RequestInfo::Malformed => {
                 Failure::bad_request("the path of the request is malformed").into_response()
             }

@@ -7,114 +7,19 @@
 //! and a member is asked twice at the most. The numbers are the rows of the table in
 //! ARCHITECTURE.md.
 
+mod asked;
 mod candidates;
+mod decision;
 mod reason;
 
+pub use asked::{Asked, Denial, LocalHealth, Origin};
 pub use candidates::Candidates;
+pub use decision::{Action, ActionKind, Decision, OnNotFound, Summary};
 pub use reason::Reason;
 
 use crate::discovery::{Part, Scope};
 use crate::request::{DiscoveryPath, OpenApiPath, ResourceRequest};
-use crate::{RequestInfo, Snapshot, Timestamp, Verb};
-
-/// How a request came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
-    /// From a client.
-    Client,
-    /// From a peer that proved to be one. It must not be passed on again.
-    Peer,
-    /// From a client that claims to be a peer. Its claim is dropped, but it must not be passed on.
-    Marked,
-}
-
-/// Whether the local server can be asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LocalHealth {
-    /// It answers, and says that it is ready.
-    Ready,
-    /// It answers, but has not said that it is ready.
-    Unready,
-    /// It does not answer.
-    Unreachable,
-}
-
-/// How, when and by whom a request is asked.
-#[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
-    /// How it came.
-    pub origin: Origin,
-    /// Whether it accepts only what the local server says (`profile=nopeer`).
-    pub nopeer: bool,
-    /// When it came.
-    pub arrived: Timestamp,
-    /// Whether the local server can be asked.
-    pub local: LocalHealth,
-    /// Who denied it so far; nobody at first.
-    pub denials: &'a [Denial<'a>],
-}
-
-/// A member answered this request with a 404 that the decision told us not to pass on.
-#[derive(Debug, Clone, Copy)]
-pub struct Denial<'a> {
-    /// The member's ID.
-    pub member: &'a str,
-    /// When it did.
-    pub at: Timestamp,
-    /// Whether its view listed what it denied: [`Decision::listed`] of the decision followed.
-    pub listed: bool,
-}
-
-/// What to do, and why.
-#[derive(Debug, Clone, Copy)]
-pub struct Decision<'a> {
-    /// What to do first.
-    pub action: Action<'a>,
-    /// What to do with a 404 that comes back.
-    pub on_not_found: OnNotFound,
-    /// Why: for logs, metrics and refusals.
-    pub reason: Reason,
-    /// Whether whoever is asked lists what is asked for.
-    pub listed: bool,
-}
-
-/// What to do with a request.
-#[derive(Debug, Clone, Copy)]
-pub enum Action<'a> {
-    /// Answer from the snapshot.
-    Answer,
-    /// Send it to the local server; for discovery, perhaps with `profile=nopeer` added.
-    Local {
-        /// Whether to add the profile.
-        nopeer: bool,
-    },
-    /// Nobody is known to serve it. The local server may know better: any answer of its counts,
-    /// but its 404 proves nothing yet.
-    AskLocal,
-    /// There is no local server: as [`Action::AskLocal`], with the least loaded ready member.
-    AskAny,
-    /// Send it to the best of these, and to the next when that fails.
-    Peers(Candidates<'a>),
-    /// It is not served anywhere: pass on the 404 that was held back.
-    PassNotFound,
-    /// Answer 503.
-    Refuse,
-}
-
-/// What to do with a 404 that comes back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnNotFound {
-    /// It is the answer.
-    PassOn,
-    /// If it is one of routing by its shape: note the denial, and decide again.
-    NextIfRouting,
-    /// If it is one of routing by its shape: note the denial, join the next refresh (unless this
-    /// request did so before), decide again.
-    RefreshIfRouting,
-    /// As [`OnNotFound::RefreshIfRouting`], whatever its shape. One that is not of routing proves
-    /// nothing about what was processed: a write that met it must not be sent again.
-    Refresh,
-}
+use crate::{RequestInfo, Snapshot, Verb};
 
 /// Decides what to do with a request.
 pub fn decide<'a>(
@@ -130,7 +35,7 @@ pub fn decide<'a>(
         RequestInfo::Resource(request) => case.resource(request),
         RequestInfo::Discovery(path) => case.discovery(path),
         RequestInfo::OpenApi(path) => case.openapi(path),
-        RequestInfo::NonResource | RequestInfo::Malformed => case.own_business(),
+        RequestInfo::NonResource(_) | RequestInfo::Malformed => case.own_business(),
     }
 }
 
@@ -144,7 +49,7 @@ impl<'a> Case<'a> {
     /// Rows 4 to 13.
     fn resource(&self, request: &'a ResourceRequest<'_>) -> Decision<'a> {
         let (snapshot, asked) = (self.snapshot, self.asked);
-        let part = Part::of_group(&request.group);
+        let part = request.part();
         let route = snapshot.route(request);
         let listing = Candidates::new(snapshot, route, &request.subresource, asked.denials, part);
         let exact = listing.with_verb(request.verb, route.is_none_or(|r| fits(r.scope, request)));
@@ -189,7 +94,7 @@ impl<'a> Case<'a> {
         }
         // A server that is older than local would erase what it does not know of an object.
         let exact = match snapshot.local() {
-            Some(local) if local_lists && !request.verb.is_read() => {
+            Some(local) if local_lists && !request.is_read() => {
                 exact.not_older_than(local.view.release)
             }
             _ => exact,
@@ -269,7 +174,7 @@ impl<'a> Case<'a> {
         };
         // An older server would erase what it does not know of an object.
         let release = self.snapshot.local().and_then(|local| local.view.release);
-        let usable = if request.verb.is_read() { peers } else { peers.not_older_than(release) };
+        let usable = if request.is_read() { peers } else { peers.not_older_than(release) };
         match self.asked.origin {
             Origin::Client if usable.any() => {
                 return Decision {
@@ -355,7 +260,7 @@ impl<'a> Case<'a> {
         }
         match path {
             OpenApiPath::V3Document(key) if self.snapshot.openapi().entry(key).is_none() => {
-                let part = if key.starts_with("apis") { Part::Apis } else { Part::Api };
+                let part = path.part();
                 // A member that serves something and never told of its schemas may have this one.
                 let silent = self.snapshot.members().any(|member| {
                     member.view.openapi.is_none() && member.view.part(part).is_some()

@@ -164,14 +164,19 @@ fn groups(member: &Member) -> HashMap<&str, &Group> {
     seen.flat_map(|seen| &seen.list.groups).map(|group| (&*group.name, &**group)).collect()
 }
 
+/// The group and version that a document of version 3 describes, by its key in the index.
+pub(crate) fn group_version(key: &str) -> Option<(&str, &str)> {
+    let mut parts = key.split('/');
+    match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some("api"), Some(version), None, None) => Some(("", version)),
+        (Some("apis"), Some(group), Some(version), None) => Some((group, version)),
+        _ => None,
+    }
+}
+
 /// How much there is of what a document describes.
 fn served(groups: &HashMap<&str, &Group>, key: &str) -> usize {
-    let mut parts = key.split('/');
-    let (group, version) = match (parts.next(), parts.next(), parts.next(), parts.next()) {
-        (Some("api"), Some(version), None, None) => ("", version),
-        (Some("apis"), Some(group), Some(version), None) => (group, version),
-        _ => return 0,
-    };
+    let Some((group, version)) = group_version(key) else { return 0 };
     let versions = groups.get(group).into_iter().flat_map(|group| &group.versions);
     versions.filter(|entry| &*entry.name == version).map(size).sum()
 }

@@ -1,11 +1,17 @@
-//! The first step of the data path: what does a request ask for?
+//! The first step of the data path: what a request asks for.
 //!
-//! [`RequestInfo::parse`] turns a method, a path and a query into a [`RequestInfo`] by
-//! kube-apiserver's own rules, on the path as the server will decode it, so that we never give
-//! a request another meaning than the server that gets its bytes. Ordinary requests are borrowed
-//! from the input; only a percent-encoded path or a field selector allocates.
+//! [`RequestInfo::parse`] reads a method, a path and a query by kube-apiserver's own rules, on the
+//! path as the server decodes it, so that the proxy and the server never disagree about what a
+//! request means. It borrows from the input; only a percent-encoded path or a field selector
+//! allocates.
+//!
+//! Questions that several places ask about a request are answered here and nowhere else:
+//! [`RequestInfo::is_read`], [`RequestInfo::may_be_replayed`] and [`RequestInfo::part`].
 
+mod display;
+mod path;
 mod query;
+mod text;
 
 use std::borrow::Cow;
 
@@ -13,27 +19,28 @@ use crate::Verb;
 use crate::discovery::Part;
 use crate::discovery::model::AGGREGATED_GROUP;
 use crate::discovery::negotiate::Form;
+use text::{any_byte, is_control, percent_decode};
 
 /// What a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestInfo<'a> {
     /// An object, a collection or a subresource.
     Resource(ResourceRequest<'a>),
-    /// What the server, or the cluster, serves.
+    /// The list of APIs that the server, or the cluster, serves. Always GET or HEAD.
     Discovery(DiscoveryPath<'a>),
-    /// The schemas of what is served.
+    /// The schemas of these APIs. Always GET or HEAD.
     OpenApi(OpenApiPath<'a>),
-    /// Anything else: `/healthz`, `/version`, `/metrics`, …
-    NonResource,
-    /// A path that kube-apiserver refuses before routing (400 or 500). Only the server can say how.
+    /// Any other path, such as `/healthz`, `/version` or `/metrics`, with the verb of the method.
+    NonResource(Verb),
+    /// A path that kube-apiserver rejects before routing (400 or 500). The server writes the error.
     Malformed,
 }
 
-/// A request for an object, a collection or a subresource. Fields are as kube-apiserver's
-/// `RequestInfo` has them; what is absent is empty.
+/// A request for an object, a collection or a subresource. The fields are those of kube-apiserver's
+/// `RequestInfo`; an absent one is empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceRequest<'a> {
-    /// What is asked of the resource.
+    /// The verb, as RBAC names it.
     pub verb: Verb,
     /// The API group; empty for the core group.
     pub group: Cow<'a, str>,
@@ -41,15 +48,17 @@ pub struct ResourceRequest<'a> {
     pub version: Cow<'a, str>,
     /// The plural name, such as `pods`.
     pub resource: Cow<'a, str>,
-    /// The subresource, such as `status`; the first part of what follows the name.
+    /// The subresource, such as `status`: the path segment after the name.
     pub subresource: Cow<'a, str>,
     /// The namespace; for `namespaces/NAME` that same name.
     pub namespace: Cow<'a, str>,
     /// The object's name, from the path or from a field selector that names one object.
     pub name: Cow<'a, str>,
+    /// Whether the method is GET or HEAD. The path prefix `watch` makes a watch of any method.
+    safe_method: bool,
 }
 
-/// A path of discovery.
+/// A discovery path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DiscoveryPath<'a> {
     /// `/api`
@@ -63,7 +72,7 @@ pub enum DiscoveryPath<'a> {
 }
 
 impl DiscoveryPath<'_> {
-    /// The half of the API surface that it describes.
+    /// The half of the API surface that the document describes.
     pub fn part(&self) -> Part {
         match self {
             DiscoveryPath::Api => Part::Api,
@@ -72,8 +81,8 @@ impl DiscoveryPath<'_> {
         }
     }
 
-    /// The form of the one document at a path that only we answer: `/apis/apidiscovery.k8s.io/v2`
-    /// gives the aggregated list, where real servers know only the type of that name.
+    /// The form of the document at a path that only `mvp` serves: `/apis/apidiscovery.k8s.io/v2` is
+    /// the aggregated list. Real servers use that name only as a media type.
     pub fn aggregated(&self) -> Option<Form> {
         match self {
             DiscoveryPath::GroupVersion(group, version) if group == AGGREGATED_GROUP => {
@@ -88,7 +97,7 @@ impl DiscoveryPath<'_> {
     }
 }
 
-/// A path of OpenAPI.
+/// An OpenAPI path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OpenApiPath<'a> {
     /// `/openapi/v2`
@@ -99,21 +108,32 @@ pub enum OpenApiPath<'a> {
     V3Document(Cow<'a, str>),
 }
 
+impl OpenApiPath<'_> {
+    /// The half of the API surface that the document describes: [`Part::Api`] for a document of
+    /// the core group, [`Part::Apis`] for any other, also for one that describes both halves.
+    pub fn part(&self) -> Part {
+        match self {
+            OpenApiPath::V3Document(key) if key.split('/').next() == Some("api") => Part::Api,
+            OpenApiPath::V2 | OpenApiPath::V3 | OpenApiPath::V3Document(_) => Part::Apis,
+        }
+    }
+}
+
 impl<'a> RequestInfo<'a> {
-    /// Reads a request. `path` and `query` are the raw parts of the request target.
+    /// Parses a request. `path` and `query` are the raw parts of the request target.
     pub fn parse(method: &str, path: &'a str, query: Option<&str>) -> RequestInfo<'a> {
         let query = query.unwrap_or_default();
-        // One look at each text tells the ordinary from the rest.
+        // One pass over each text finds out whether it needs any decoding.
         let odd_path = any_byte(path, |byte| is_control(byte) | (byte == b'%'));
         let odd_query = any_byte(query, |byte| is_control(byte) | query::is_special(byte));
         if (odd_path && any_byte(path, is_control)) || (odd_query && any_byte(query, is_control)) {
             return RequestInfo::Malformed;
         }
         let mut info = if !odd_path {
-            parse_path(method, path)
+            path::parse(method, path)
         } else {
             match percent_decode(path, false) {
-                Some(path) => parse_path(method, &path).into_owned(),
+                Some(path) => path::parse(method, &path).into_owned(),
                 None => RequestInfo::Malformed,
             }
         };
@@ -121,6 +141,36 @@ impl<'a> RequestInfo<'a> {
             request.settle_verb(query, odd_query);
         }
         info
+    }
+
+    /// Whether the request only reads: a server that processes it twice changes nothing. A malformed
+    /// request is never a read, because its meaning is unknown.
+    pub fn is_read(&self) -> bool {
+        match self {
+            RequestInfo::Resource(request) => request.is_read(),
+            RequestInfo::Discovery(_) | RequestInfo::OpenApi(_) => true,
+            RequestInfo::NonResource(verb) => verb.is_read(),
+            RequestInfo::Malformed => false,
+        }
+    }
+
+    /// Whether the request may be sent to a second server after a first one may have processed it:
+    /// reads may, but not a request that connects to a container or a backend, and not a connection
+    /// `upgrade`.
+    pub fn may_be_replayed(&self, upgrade: bool) -> bool {
+        let connects = matches!(self, RequestInfo::Resource(request) if request.is_connect());
+        self.is_read() && !connects && !upgrade
+    }
+
+    /// The half of the API surface that the request is about: [`Part::Api`] for the core group, its
+    /// discovery and its OpenAPI documents, [`Part::Apis`] for everything else.
+    pub fn part(&self) -> Part {
+        match self {
+            RequestInfo::Resource(request) => request.part(),
+            RequestInfo::Discovery(path) => path.part(),
+            RequestInfo::OpenApi(path) => path.part(),
+            RequestInfo::NonResource(_) | RequestInfo::Malformed => Part::Apis,
+        }
     }
 
     fn into_owned(self) -> RequestInfo<'static> {
@@ -133,6 +183,7 @@ impl<'a> RequestInfo<'a> {
                 subresource: owned(r.subresource),
                 namespace: owned(r.namespace),
                 name: owned(r.name),
+                safe_method: r.safe_method,
             }),
             RequestInfo::Discovery(path) => RequestInfo::Discovery(match path {
                 DiscoveryPath::Api => DiscoveryPath::Api,
@@ -147,19 +198,36 @@ impl<'a> RequestInfo<'a> {
                 OpenApiPath::V3 => OpenApiPath::V3,
                 OpenApiPath::V3Document(key) => OpenApiPath::V3Document(owned(key)),
             }),
-            RequestInfo::NonResource => RequestInfo::NonResource,
+            RequestInfo::NonResource(verb) => RequestInfo::NonResource(verb),
             RequestInfo::Malformed => RequestInfo::Malformed,
         }
     }
 }
 
 impl ResourceRequest<'_> {
-    /// Whether a container or a backend writes the response, and not the server.
-    pub fn is_relayed(&self) -> bool {
-        matches!(&*self.subresource, "proxy" | "exec" | "attach" | "portforward" | "log")
+    /// Whether the request only reads. A watch by path prefix with another method than GET does not
+    /// count: servers reject it, but an extension server may process it.
+    pub fn is_read(&self) -> bool {
+        self.safe_method && self.verb.is_read()
     }
 
-    /// Without a name a GET is a list or a watch, and a DELETE is of the collection.
+    /// The half of the API surface that the resource belongs to.
+    pub fn part(&self) -> Part {
+        Part::of_group(&self.group)
+    }
+
+    /// Whether the request connects the client to a container or a backend. Such subresources accept
+    /// GET, but what they do is up to the other end.
+    pub fn is_connect(&self) -> bool {
+        matches!(&*self.subresource, "proxy" | "exec" | "attach" | "portforward")
+    }
+
+    /// Whether a container or a backend writes the response, instead of the server.
+    pub fn is_relayed(&self) -> bool {
+        self.is_connect() || self.subresource == "log"
+    }
+
+    /// Without a name, a GET is a list or a watch, and a DELETE deletes the collection.
     fn settle_verb(&mut self, query: &str, odd: bool) {
         if !self.name.is_empty() {
             return;
@@ -178,210 +246,6 @@ impl ResourceRequest<'_> {
             _ => {}
         }
     }
-}
-
-/// Reads a decoded path. A verb that depends on the query is settled by the caller.
-fn parse_path<'a>(method: &str, path: &'a str) -> RequestInfo<'a> {
-    if !path.starts_with('/') {
-        // `OPTIONS *` and the empty path of an absolute target are paths, however odd.
-        return match path {
-            "" | "*" => RequestInfo::NonResource,
-            _ => RequestInfo::Malformed,
-        };
-    }
-    // Most requests are for resources, and no path is of both sorts.
-    match parse_resource(method, path) {
-        RequestInfo::NonResource => {
-            parse_described(method, path).unwrap_or(RequestInfo::NonResource)
-        }
-        info => info,
-    }
-}
-
-fn parse_resource<'a>(method: &str, path: &'a str) -> RequestInfo<'a> {
-    let mut parts = Parts::new(trimmed(path), b'/');
-    let group = match parts.next() {
-        Some("api") => "",
-        Some("apis") => match parts.next() {
-            Some(group) => group,
-            None => return RequestInfo::NonResource,
-        },
-        _ => return RequestInfo::NonResource,
-    };
-    let (Some(version), Some(mut first)) = (parts.next(), parts.next()) else {
-        return RequestInfo::NonResource;
-    };
-
-    let verb = match prefix_verb(first) {
-        Some(verb) => {
-            let Some(next) = parts.next() else {
-                return RequestInfo::Malformed;
-            };
-            first = next;
-            verb
-        }
-        None => method_verb(method),
-    };
-
-    let (namespace, resource, name, subresource);
-    if first == "namespaces" {
-        namespace = parts.next().unwrap_or_default();
-        match parts.next() {
-            // A step after the namespace that is not its own subresource is a resource within it.
-            Some(part) if part != "status" && part != "finalize" => {
-                resource = part;
-                name = parts.next().unwrap_or_default();
-                subresource = parts.next().unwrap_or_default();
-            }
-            own => {
-                resource = first;
-                name = namespace;
-                subresource = own.unwrap_or_default();
-            }
-        }
-    } else {
-        namespace = "";
-        resource = first;
-        name = parts.next().unwrap_or_default();
-        subresource = parts.next().unwrap_or_default();
-    }
-
-    RequestInfo::Resource(ResourceRequest {
-        verb,
-        group: Cow::Borrowed(group),
-        version: Cow::Borrowed(version),
-        resource: Cow::Borrowed(resource),
-        subresource: Cow::Borrowed(if verb == Verb::Proxy { "" } else { subresource }),
-        namespace: Cow::Borrowed(namespace),
-        name: Cow::Borrowed(name),
-    })
-}
-
-fn trimmed(mut path: &str) -> &str {
-    while let Some(rest) = path.strip_prefix('/') {
-        path = rest;
-    }
-    while let Some(rest) = path.strip_suffix('/') {
-        path = rest;
-    }
-    path
-}
-
-/// The parts of a text between single ASCII bytes, quicker than `str::split`.
-struct Parts<'a>(Option<&'a str>, u8);
-
-impl<'a> Parts<'a> {
-    fn new(text: &'a str, separator: u8) -> Parts<'a> {
-        Parts(Some(text), separator)
-    }
-}
-
-impl<'a> Iterator for Parts<'a> {
-    type Item = &'a str;
-
-    fn next(&mut self) -> Option<&'a str> {
-        let rest = self.0?;
-        let end = rest.bytes().position(|byte| byte == self.1).unwrap_or(rest.len());
-        self.0 = rest.get(end + 1..);
-        rest.get(..end)
-    }
-}
-
-/// The paths that describe the API surface, where the method reads them. Real servers take slashes
-/// at the end of a discovery path, and nowhere else; OpenAPI paths take none.
-fn parse_described<'a>(method: &str, path: &'a str) -> Option<RequestInfo<'a>> {
-    if method != "GET" && method != "HEAD" {
-        return None;
-    }
-    match path {
-        "/openapi/v2" => return Some(RequestInfo::OpenApi(OpenApiPath::V2)),
-        "/openapi/v3" => return Some(RequestInfo::OpenApi(OpenApiPath::V3)),
-        "/apis//" => return None,
-        _ => {}
-    }
-    if let Some(key) = path.strip_prefix("/openapi/v3/") {
-        let named = !key.is_empty() && !key.ends_with('/');
-        return named.then(|| RequestInfo::OpenApi(OpenApiPath::V3Document(key.into())));
-    }
-
-    let mut parts = path.strip_prefix('/')?.trim_end_matches('/').split('/');
-    let discovery = match (parts.next()?, parts.next(), parts.next(), parts.next()) {
-        ("api", None, None, None) => DiscoveryPath::Api,
-        ("api", Some(version), None, None) if !version.is_empty() => {
-            DiscoveryPath::GroupVersion("".into(), version.into())
-        }
-        ("apis", None, None, None) => DiscoveryPath::Apis,
-        ("apis", Some(group), None, None) if !group.is_empty() => {
-            DiscoveryPath::Group(group.into())
-        }
-        ("apis", Some(group), Some(version), None) if !group.is_empty() && !version.is_empty() => {
-            DiscoveryPath::GroupVersion(group.into(), version.into())
-        }
-        _ => return None,
-    };
-    Some(RequestInfo::Discovery(discovery))
-}
-
-fn prefix_verb(part: &str) -> Option<Verb> {
-    match part {
-        "watch" => Some(Verb::Watch),
-        "proxy" => Some(Verb::Proxy),
-        _ => None,
-    }
-}
-
-fn method_verb(method: &str) -> Verb {
-    match method {
-        "GET" | "HEAD" => Verb::Get,
-        "POST" => Verb::Create,
-        "PUT" => Verb::Update,
-        "PATCH" => Verb::Patch,
-        "DELETE" => Verb::Delete,
-        _ => Verb::Other,
-    }
-}
-
-/// Bytes for which a Go server answers 400 wherever they stand in the target.
-fn is_control(byte: u8) -> bool {
-    (byte < b' ') | (byte == 0x7f)
-}
-
-/// Whether there is such a byte. Every byte is looked at, many at a time: mostly there is none.
-fn any_byte(text: &str, is: impl Fn(u8) -> bool) -> bool {
-    let any = |bytes: &[u8]| bytes.iter().fold(false, |any, byte| any | is(*byte));
-    let bytes = text.as_bytes();
-    let (chunks, rest) = bytes.as_chunks::<16>();
-    let ends = match bytes.last_chunk::<16>() {
-        Some(_) if rest.is_empty() => false,
-        Some(last) => any(last),
-        None => any(rest),
-    };
-    chunks.iter().fold(ends, |found, chunk| found | any(chunk))
-}
-
-/// Undoes percent-encoding as a Go server does; `None` for a `%` that two hexadecimal digits do not
-/// follow. Bytes that are not UTF-8 become U+FFFD, which no served name contains.
-fn percent_decode(text: &str, plus_is_space: bool) -> Option<Cow<'_, str>> {
-    if !any_byte(text, |byte| (byte == b'%') | ((byte == b'+') & plus_is_space)) {
-        return Some(Cow::Borrowed(text));
-    }
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        decoded.push(match byte {
-            b'%' => hex_digit(bytes.next()?)? << 4 | hex_digit(bytes.next()?)?,
-            b'+' if plus_is_space => b' ',
-            other => other,
-        });
-    }
-    Some(Cow::Owned(match String::from_utf8(decoded) {
-        Ok(text) => text,
-        Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
-    }))
-}
-
-fn hex_digit(byte: u8) -> Option<u8> {
-    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
 fn owned(text: Cow<'_, str>) -> Cow<'static, str> {

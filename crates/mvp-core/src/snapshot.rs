@@ -15,7 +15,7 @@ use crate::Timestamp;
 use crate::discovery::Part;
 use crate::discovery::negotiate::Form;
 use crate::member::{Member, Presence, ViewState};
-use crate::openapi::OpenApi;
+use crate::openapi::{self, OpenApi};
 use crate::recorded::Recorded;
 use crate::request::{DiscoveryPath, OpenApiPath, RequestInfo, ResourceRequest};
 use documents::MergedPart;
@@ -220,14 +220,7 @@ impl Snapshot {
     /// own word on that half of the API surface was never heard. A record knows no subresources: of
     /// a resource that somebody lists it says nothing new.
     pub fn recorded(&self, request: &RequestInfo<'_>) -> impl Iterator<Item = &Member> {
-        let part = match request {
-            RequestInfo::Resource(request) => Part::of_group(&request.group),
-            RequestInfo::Discovery(path) => path.part(),
-            RequestInfo::OpenApi(OpenApiPath::V3Document(key)) if !key.starts_with("apis/") => {
-                Part::Api
-            }
-            _ => Part::Apis,
-        };
+        let part = request.part();
         let says = move |recorded: &Recorded| match request {
             RequestInfo::Resource(request) => {
                 recorded.has(&request.group, &request.version, &request.resource)
@@ -237,13 +230,8 @@ impl Snapshot {
             RequestInfo::Discovery(DiscoveryPath::GroupVersion(group, version)) => {
                 recorded.has_version(group, version)
             }
-            RequestInfo::OpenApi(OpenApiPath::V3Document(key)) => match key.split_once('/') {
-                Some(("apis", group_version)) => group_version
-                    .split_once('/')
-                    .is_some_and(|(group, version)| recorded.has_version(group, version)),
-                Some(("api", version)) => recorded.has_version("", version),
-                _ => false,
-            },
+            RequestInfo::OpenApi(OpenApiPath::V3Document(key)) => openapi::group_version(key)
+                .is_some_and(|(group, version)| recorded.has_version(group, version)),
             _ => false,
         };
         self.members().filter(move |member| {

@@ -5,6 +5,7 @@
 #![allow(missing_docs, clippy::expect_used)]
 
 use mvp_core::RequestInfo;
+use mvp_core::discovery::Part;
 use mvp_core::request::{DiscoveryPath, OpenApiPath};
 
 /// `verb group/version resource/subresource in namespace named name`, as far as each is there.
@@ -31,20 +32,24 @@ fn described(info: &RequestInfo<'_>) -> String {
         RequestInfo::OpenApi(OpenApiPath::V2) => "openapi v2".to_owned(),
         RequestInfo::OpenApi(OpenApiPath::V3) => "openapi v3".to_owned(),
         RequestInfo::OpenApi(OpenApiPath::V3Document(key)) => format!("openapi v3 of {key}"),
-        RequestInfo::NonResource => "none".to_owned(),
+        RequestInfo::NonResource(_) => "none".to_owned(),
         RequestInfo::Malformed => "malformed".to_owned(),
     }
 }
 
 fn check(table: &[(&str, &str)]) {
     for (request, expected) in table {
-        let (method, target) = request.split_once(' ').expect("a method and a target");
-        let (path, query) = match target.split_once('?') {
-            Some((path, query)) => (path, Some(query)),
-            None => (target, None),
-        };
-        assert_eq!(described(&RequestInfo::parse(method, path, query)), *expected, "{request}");
+        assert_eq!(described(&parse(request)), *expected, "{request}");
     }
+}
+
+fn parse(request: &str) -> RequestInfo<'_> {
+    let (method, target) = request.split_once(' ').expect("a method and a target");
+    let (path, query) = match target.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (target, None),
+    };
+    RequestInfo::parse(method, path, query)
 }
 
 #[test]
@@ -323,5 +328,83 @@ fn everything_else_is_no_resource() {
         "/x/api/v1/pods",
     ] {
         check(&[(&format!("GET {path}"), "none")]);
+    }
+}
+
+#[test]
+fn reads_change_nothing_and_only_those_without_a_tunnel_may_be_replayed() {
+    // Whether it is a read, and whether it may be replayed.
+    let table = [
+        ("GET /api/v1/namespaces/x/pods/y", true, true),
+        ("HEAD /api/v1/namespaces/x/pods/y", true, true),
+        ("GET /api/v1/pods", true, true),
+        ("GET /api/v1/pods?watch=1", true, true),
+        ("GET /api/v1/watch/pods", true, true),
+        ("GET /api/v1/namespaces/x/pods/y/log", true, true),
+        ("GET /api/v1/namespaces/x/pods/y/status", true, true),
+        ("GET /api", true, true),
+        ("GET /apis", true, true),
+        ("HEAD /apis/apps", true, true),
+        ("GET /apis/apps/v1", true, true),
+        ("GET /openapi/v2", true, true),
+        ("GET /openapi/v3", true, true),
+        ("GET /openapi/v3/api/v1", true, true),
+        ("GET /healthz", true, true),
+        ("HEAD /version", true, true),
+        // These subresources accept GET and do whatever their other end does.
+        ("GET /api/v1/namespaces/x/pods/y/exec?command=rm", true, false),
+        ("GET /api/v1/namespaces/x/pods/y/attach", true, false),
+        ("GET /api/v1/namespaces/x/pods/y/portforward", true, false),
+        ("GET /api/v1/namespaces/x/pods/y/proxy/a", true, false),
+        ("GET /api/v1/nodes/n/proxy", true, false),
+        ("GET /api/v1/proxy/nodes/n", false, false),
+        ("POST /api/v1/namespaces/x/pods", false, false),
+        ("PUT /api/v1/namespaces/x/pods/y", false, false),
+        ("PATCH /api/v1/namespaces/x/pods/y", false, false),
+        ("DELETE /api/v1/namespaces/x/pods/y", false, false),
+        ("DELETE /api/v1/namespaces/x/pods", false, false),
+        ("POST /api/v1/namespaces/x/pods/y/eviction", false, false),
+        ("OPTIONS /api/v1/pods", false, false),
+        // The prefix makes it a watch; the method still writes.
+        ("POST /apis/metrics.k8s.io/v1/watch/pods", false, false),
+        ("POST /apis", false, false),
+        ("POST /healthz", false, false),
+        ("OPTIONS *", false, false),
+        ("GET /api/v1/%zz", false, false),
+        ("GET /api/v1/watch", false, false),
+    ];
+    for (request, is_read, may_be_replayed) in table {
+        let info = parse(request);
+        assert_eq!(info.is_read(), is_read, "{request}");
+        assert_eq!(info.may_be_replayed(false), may_be_replayed, "{request}");
+        assert!(!info.may_be_replayed(true), "{request} with an upgrade");
+    }
+}
+
+#[test]
+fn only_the_core_group_is_of_the_api_half() {
+    let table = [
+        ("GET /api", Part::Api),
+        ("GET /api/v1", Part::Api),
+        ("GET /api/v1/pods", Part::Api),
+        ("POST /api/v1/namespaces/x/pods", Part::Api),
+        ("GET /openapi/v3/api/v1", Part::Api),
+        ("GET /openapi/v3/api", Part::Api),
+        ("GET /apis", Part::Apis),
+        ("GET /apis/apps", Part::Apis),
+        ("GET /apis/apps/v1", Part::Apis),
+        ("GET /apis/apps/v1/deployments", Part::Apis),
+        ("GET /openapi/v3/apis/apps/v1", Part::Apis),
+        ("GET /openapi/v3/apis", Part::Apis),
+        ("GET /openapi/v3/apix", Part::Apis),
+        // They describe both halves, or neither.
+        ("GET /openapi/v2", Part::Apis),
+        ("GET /openapi/v3", Part::Apis),
+        ("GET /openapi/v3/version", Part::Apis),
+        ("GET /healthz", Part::Apis),
+        ("GET /api/v1/%zz", Part::Apis),
+    ];
+    for (request, part) in table {
+        assert_eq!(parse(request).part(), part, "{request}");
     }
 }

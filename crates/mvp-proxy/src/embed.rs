@@ -5,11 +5,12 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::control::{self, Clock, ControlSettings, Membership, SnapshotReader, channel};
-use crate::data::{Forwarder, OutboundTls};
+use crate::gateway::Instance;
 use crate::layer::MixedVersionLayer;
 use crate::local::LocalSlot;
 use crate::metrics::Metrics;
-use crate::peers::{Health, Instance, Peers, Reachable};
+use crate::peers::{Health, Peers, Reachable};
+use crate::upstream::{Forwarder, OutboundTls};
 
 /// An API server that is to become a member.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! What can go wrong on the way to a server: the stage, and the party at fault.
+//! Why a server sent no response: how far the request came, and who is at fault.
 
 use std::sync::Arc;
 
@@ -6,10 +6,9 @@ use http::Response;
 use thiserror::Error;
 
 use crate::body::Body;
-use crate::data::{Target, broken_off};
 use crate::status;
 
-/// A request got no response from a server.
+/// A server sent no response to a request.
 #[derive(Debug, Error)]
 #[error("{member}: {stage}: {cause}")]
 pub struct SendError {
@@ -17,80 +16,85 @@ pub struct SendError {
     pub member: Arc<str>,
     /// How far the request came.
     pub stage: Stage,
-    /// What was said about it.
+    /// The error as text.
     pub cause: String,
 }
 
 /// How far a request came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum Stage {
-    /// It could not be said who the caller is.
+    /// The request has no identity. It was not sent.
     #[error("identity")]
     Identity,
-    /// There was no connection.
+    /// No connection to the server could be opened.
     #[error("connect")]
     Connect,
-    /// The connection was there, but provably nothing of the request was processed.
+    /// There was a connection, but the server provably processed nothing of the request.
     #[error("not sent")]
     NotSent,
-    /// A peer said that it processed nothing of it, because it could not.
+    /// A gateway refused the request and processed nothing of it.
     #[error("refused")]
     Refused,
-    /// It was sent, and no response came.
+    /// A gateway refused the request because its server is unready.
+    #[error("unready")]
+    Unready,
+    /// The request was sent, and no response came. The server may have processed it.
     #[error("exchange")]
     Exchange,
-    /// It was not sent: there is no connection to be had for it, and the server is not at fault.
+    /// No upstream connection was free. The request was not sent; the server is not at fault.
     #[error("overloaded")]
     Overloaded,
-    /// It was not sent: the server is busy, and took no connection for it in time.
+    /// The server is busy and accepted no connection in time. The request was not sent.
     #[error("busy")]
     Busy,
-    /// The server reset this request alone, which says nothing about the server.
+    /// The server reset this request alone, which says nothing about its health.
     #[error("reset")]
     Reset,
-    /// A part of it was sent: its client broke it off, which is no fault of the server's.
+    /// The client aborted the request while its body was being sent.
     #[error("client")]
     Client,
 }
 
 impl SendError {
-    pub(crate) fn new(target: &Target, stage: Stage, cause: impl Into<String>) -> SendError {
-        SendError { member: Arc::clone(&target.id), stage, cause: cause.into() }
+    pub(crate) fn new(member: &Arc<str>, stage: Stage, cause: impl Into<String>) -> SendError {
+        SendError { member: Arc::clone(member), stage, cause: cause.into() }
     }
-}
 
-impl SendError {
-    /// The response to a request that must not be sent to another server: that would not help, or
-    /// would spread the load of one caller to all.
-    pub(crate) fn response(&self) -> Option<Response<Body>> {
+    /// The response to a request that must not be sent to another server because that would not
+    /// help, or would spread the load of one caller to all. Else the error.
+    pub(crate) fn into_response(self) -> Result<Response<Body>, SendError> {
         match self.stage {
-            Stage::Client => Some(broken_off()),
-            Stage::Overloaded => Some(status::too_many_requests(&self.cause)),
+            Stage::Client => Ok(status::client_aborted()),
+            Stage::Overloaded => Ok(status::too_many_requests(&self.cause)),
             Stage::Reset => {
                 let message = format!("the API server {} reset this request", self.member);
-                Some(status::internal(&message))
+                Ok(status::internal(&message))
             }
             Stage::Identity
             | Stage::Connect
             | Stage::Busy
             | Stage::NotSent
             | Stage::Refused
-            | Stage::Exchange => None,
+            | Stage::Unready
+            | Stage::Exchange => Err(self),
         }
     }
 }
 
 impl Stage {
-    /// Whether the server cannot have processed anything: any request may go to another one.
+    /// Whether the server provably processed nothing: any request may be sent to another server.
     pub fn is_unprocessed(self) -> bool {
         !matches!(self, Stage::Exchange | Stage::Reset | Stage::Client)
     }
 
-    /// Whether it says something about the server that it was sent to.
+    /// Whether a gateway refused the request, which has cost its server nothing.
+    pub(crate) fn is_refusal(self) -> bool {
+        matches!(self, Stage::Refused | Stage::Unready)
+    }
+
+    /// Whether it counts against the health of the server. A refusal tells by its reason.
     pub fn is_of_server(self) -> bool {
-        !matches!(
-            self,
-            Stage::Identity | Stage::Overloaded | Stage::Busy | Stage::Reset | Stage::Client
-        )
+        matches!(self, Stage::Connect | Stage::NotSent | Stage::Exchange)
     }
 }

@@ -18,11 +18,9 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::body::Body;
-use crate::data::{asks_for_websocket, items, remove_named_by_connection};
 use crate::door::{self, Door, Head, Refusal};
-
-/// The header that a request carries from one member to another.
-pub const PEER_PROXIED: HeaderName = HeaderName::from_static("x-kubernetes-peer-proxied");
+use crate::gateway::PEER_PROXIED;
+use crate::headers::{asks_for_websocket, items, remove_named_by_connection};
 
 const REMOTE_USER: HeaderName = HeaderName::from_static("x-remote-user");
 const REMOTE_GROUP: HeaderName = HeaderName::from_static("x-remote-group");
@@ -81,6 +79,10 @@ impl Default for RemoteHeaders {
         }
     }
 }
+
+/// An extension of requests that went through [`Authenticate`]: no reserved header is left in them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Screened(pub(crate) Arc<RemoteHeaders>);
 
 /// A layer that finds out who the caller is, and refuses requests that are malformed or too large.
 #[derive(Debug, Clone, Default)]
@@ -174,7 +176,7 @@ impl<S> Authenticate<S> {
         let extensions = request.extensions_mut();
         extensions.insert(identity);
         extensions.insert(origin);
-        extensions.insert(Arc::clone(&self.headers));
+        extensions.insert(Screened(Arc::clone(&self.headers)));
         if let Some(large) = large {
             extensions.insert(large);
         }
@@ -297,6 +299,15 @@ impl RemoteHeaders {
             || spelled(name, PEER_PROXIED.as_str())
             || [&self.username, &self.group, &self.uid].into_iter().flatten().any(is)
             || self.extra_prefix.iter().any(|prefix| begins(name, prefix))
+    }
+
+    /// Removes every header of a reserved name.
+    pub(crate) fn remove_reserved(&self, headers: &mut HeaderMap) {
+        let reserved: Vec<HeaderName> =
+            headers.keys().filter(|name| self.reserves(name.as_str())).cloned().collect();
+        for name in reserved {
+            headers.remove(name);
+        }
     }
 
     /// The name under which an extra is sent on.

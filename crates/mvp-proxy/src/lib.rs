@@ -5,20 +5,22 @@
 //! - [`identity`]: who the caller is
 
 pub mod body;
-mod client;
 pub mod control;
-pub mod data;
 mod door;
 mod embed;
 pub mod error;
+mod gateway;
+mod headers;
 pub mod identity;
 pub mod layer;
 mod local;
 pub mod metrics;
 pub mod peers;
 mod status;
+pub mod upstream;
 
 pub use body::Body;
 pub use embed::{Embed, Embedded};
 pub use layer::MixedVersionLayer;
 pub use local::LocalSlot;
+pub use upstream as data;

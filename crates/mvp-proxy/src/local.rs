@@ -1,19 +1,100 @@
-//! The local server as the control loop sees it: whatever service the layer was put before.
+//! The local server, whatever its type: a service in this process, or a server behind a connection.
+//! The layer sends requests to a [`Local`]; the control loop reaches it through a [`LocalSlot`].
 
 use std::convert::Infallible;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body as HttpBody;
 use tokio::sync::watch;
-use tower::ServiceExt;
-use tower::util::BoxCloneService;
 use tower_service::Service;
 
 use crate::body::{Body, BodyError};
 use crate::control::Ask;
-use crate::data::Unreachable;
+use crate::error::SendError;
+use crate::gateway;
+
+/// The response of a local server, or why there is none.
+pub(crate) type Sending = Pin<Box<dyn Future<Output = Result<Response<Body>, SendError>> + Send>>;
+
+/// What a local server must be able to do.
+pub(crate) trait Serve: Send {
+    fn send(&mut self, request: Request<Body>) -> Sending;
+
+    fn boxed_clone(&self) -> Box<dyn Serve>;
+}
+
+/// The local server.
+pub(crate) struct Local(Box<dyn Serve>);
+
+impl Local {
+    pub(crate) fn new(server: impl Serve + 'static) -> Local {
+        Local(Box::new(server))
+    }
+
+    /// A server in this process.
+    pub(crate) fn service<S, R>(service: S) -> Local
+    where
+        S: Service<Request<Body>, Response = Response<R>, Error = Infallible>,
+        S: Clone + Send + 'static,
+        S::Future: Send,
+        R: HttpBody<Data = Bytes> + Send + 'static,
+        R::Error: Into<BodyError>,
+    {
+        Local::new(InProcess(service))
+    }
+
+    /// Sends a request, as soon as the server takes one. No mark of a gateway survives in its
+    /// response.
+    pub(crate) async fn send(
+        &mut self,
+        request: Request<Body>,
+    ) -> Result<Response<Body>, SendError> {
+        let mut response = self.0.send(request).await?;
+        gateway::unmark(&mut response);
+        Ok(response)
+    }
+}
+
+impl Clone for Local {
+    fn clone(&self) -> Local {
+        Local(self.0.boxed_clone())
+    }
+}
+
+impl fmt::Debug for Local {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Local")
+    }
+}
+
+#[derive(Clone)]
+struct InProcess<S>(S);
+
+impl<S, R> Serve for InProcess<S>
+where
+    S: Service<Request<Body>, Response = Response<R>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+    R: HttpBody<Data = Bytes> + Send + 'static,
+    R::Error: Into<BodyError>,
+{
+    fn send(&mut self, request: Request<Body>) -> Sending {
+        let mut service = self.0.clone();
+        Box::pin(async move {
+            let Ok(()) = poll_fn(|cx| service.poll_ready(cx)).await;
+            let Ok(response) = service.call(request).await;
+            Ok(response.map(Body::new))
+        })
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Serve> {
+        Box::new(self.clone())
+    }
+}
 
 /// A place for the local server: the layer fills it, the control loop takes from it.
 #[derive(Debug, Clone)]
@@ -26,52 +107,28 @@ impl Default for LocalSlot {
 }
 
 impl LocalSlot {
-    /// Puts the server there, if nobody did.
-    pub(crate) fn fill(&self, local: SharedLocal) {
+    /// Puts the server there, unless there is one.
+    pub(crate) fn fill(&self, local: &Local) {
         self.0.send_if_modified(|slot| {
             let empty = slot.is_none();
             if empty {
-                *slot = Some(local);
+                *slot = Some(SharedLocal(Arc::new(Mutex::new(local.clone()))));
             }
             empty
         });
     }
 
-    /// The server, if it is there.
+    /// The server, once the layer has filled the slot.
     pub fn get(&self) -> Option<SharedLocal> {
         self.0.borrow().clone()
     }
 }
 
-/// The local server, whatever its type.
-#[derive(Clone)]
-pub struct SharedLocal(Arc<Mutex<Boxed>>);
+/// The local server, shared with the control loop.
+#[derive(Debug, Clone)]
+pub struct SharedLocal(Arc<Mutex<Local>>);
 
-type Boxed = BoxCloneService<Request<Body>, Response<Body>, Infallible>;
-
-impl std::fmt::Debug for SharedLocal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("SharedLocal")
-    }
-}
-
-impl SharedLocal {
-    pub(crate) fn new<S, R>(service: S) -> SharedLocal
-    where
-        S: Service<Request<Body>, Response = Response<R>, Error = Infallible>
-            + Clone
-            + Send
-            + 'static,
-        S::Future: Send,
-        R: HttpBody<Data = Bytes> + Send + 'static,
-        R::Error: Into<BodyError>,
-    {
-        let service = service.map_response(|response: Response<R>| response.map(Body::new));
-        SharedLocal(Arc::new(Mutex::new(BoxCloneService::new(service))))
-    }
-}
-
-/// Whichever server is there by then.
+/// Asks the server that is in the slot at that time.
 impl Ask for LocalSlot {
     async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, String> {
         match self.get() {
@@ -83,14 +140,8 @@ impl Ask for LocalSlot {
 
 impl Ask for SharedLocal {
     async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, String> {
-        let service = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let response = match service.oneshot(request).await {
-            Ok(response) => response,
-            Err(never) => match never {},
-        };
-        match response.extensions().get::<Unreachable>() {
-            Some(Unreachable(stage)) => Err(format!("the server gave no answer ({stage})")),
-            None => Ok(response),
-        }
+        let mut local = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let sent = local.send(request).await;
+        sent.map_err(|error| format!("the server sent no response ({})", error.stage))
     }
 }

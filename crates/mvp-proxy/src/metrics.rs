@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use http::StatusCode;
 use http::request::Parts;
-use mvp_core::decide::{Action, Decision, LocalHealth, Origin};
+use mvp_core::decide::{LocalHealth, Origin, Reason};
 use mvp_core::{RequestInfo, Snapshot, Timestamp};
 use mvp_net::ConnectionInfo;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -14,10 +14,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 
-use crate::data::refuse::described;
-use crate::data::tunnel::Tunnels;
 use crate::error::Stage;
 
 /// What is counted.
@@ -119,31 +117,60 @@ struct StateLabels {
     state: &'static str,
 }
 
-/// A request that is sent once more, to somebody else.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Failover(&'static str);
-
-impl Failover {
-    /// After it came so far.
-    pub(crate) fn after(stage: Stage) -> Failover {
-        Failover(if stage.is_unprocessed() { "not-sent" } else { "sent" })
-    }
-}
-
-/// A request that is passed on to a peer.
+/// A request that is being forwarded to a peer.
 #[derive(Debug)]
-pub(crate) struct PassedOn(Gauge);
+pub(crate) struct Forwarded(Gauge);
 
-impl Drop for PassedOn {
+impl Drop for Forwarded {
     fn drop(&mut self) {
         self.0.dec();
     }
 }
 
+/// Who served a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ServedBy {
+    /// We did, from the snapshot.
+    Snapshot,
+    /// The local server.
+    Local,
+    /// The local server, though nobody is known to serve the request.
+    AskedLocal,
+    /// A peer that serves it.
+    Peer,
+    /// Any member, because there is no local server.
+    AnyMember,
+    /// A member with a 404 that all members confirmed.
+    Confirmed,
+    /// Nobody: it was refused.
+    Nobody,
+}
+
+impl ServedBy {
+    /// The value of the label `action`.
+    fn as_str(self) -> &'static str {
+        match self {
+            ServedBy::Snapshot => "answer",
+            ServedBy::Local => "local",
+            ServedBy::AskedLocal => "ask-local",
+            ServedBy::Peer => "peers",
+            ServedBy::AnyMember => "ask-any",
+            ServedBy::Confirmed => "pass-404",
+            ServedBy::Nobody => "refuse",
+        }
+    }
+
+    /// Whether the request is worth a line in the log: whatever the local server did not answer.
+    fn is_notable(self) -> bool {
+        matches!(self, ServedBy::Peer | ServedBy::AnyMember | ServedBy::Nobody)
+    }
+}
+
 /// How a request ended.
-pub(crate) struct Outcome<'a> {
+pub(crate) struct Record<'a> {
     pub(crate) info: &'a RequestInfo<'a>,
-    pub(crate) decision: &'a Decision<'a>,
+    pub(crate) by: ServedBy,
+    pub(crate) reason: Reason,
     pub(crate) member: Option<&'a str>,
     pub(crate) status: StatusCode,
     pub(crate) arrived: Timestamp,
@@ -151,118 +178,87 @@ pub(crate) struct Outcome<'a> {
 }
 
 impl Metrics {
-    /// Counts from zero. Requests that the local server answers are logged only if asked for.
+    /// Metrics that count from zero. With `log_local`, requests that the local server answers are
+    /// logged too.
     pub fn new(log_local: bool) -> Metrics {
         let mut registry = Registry::default();
-        let requests = Family::<DecisionLabels, Counter>::default();
-        registry.register(
-            "mvp_requests",
-            "Requests by decision, reason and status",
-            requests.clone(),
-        );
-        let rerouted = Family::<ReroutedLabels, Counter>::default();
-        registry.register(
-            "apiserver_rerouted_request",
-            "Requests that were passed on to a peer",
-            rerouted.clone(),
-        );
-        let peer_errors = Family::<PeerErrorLabels, Counter>::default();
-        registry.register(
-            "apiserver_peer_proxy_errors",
-            "Requests that no peer could serve",
-            peer_errors.clone(),
-        );
-        let sync_errors = Family::<TypeLabels, Counter>::default();
-        registry.register(
-            "apiserver_peer_discovery_sync_errors",
-            "Discovery documents that could not be had",
-            sync_errors.clone(),
-        );
-        let merged_hits = Counter::default();
-        registry.register(
-            "aggregator_discovery_peer_aggregated_cache_hits",
-            "Discovery requests that were answered for the whole cluster",
-            merged_hits.clone(),
-        );
         // Merged documents are made when something changes, never for a request.
-        registry.register(
+        let _: Counter = register(
+            &mut registry,
             "aggregator_discovery_peer_aggregated_cache_misses",
-            "Discovery requests for which a document had to be merged first: none",
-            Counter::<u64>::default(),
+            "Discovery requests that had to wait for a merge; always 0",
         );
         let hop = Histogram::new(exponential_buckets(0.0005, 2.0, 16));
-        registry.register(
-            "mvp_hop_seconds",
-            "Time to the response head of requests that were passed on to a peer",
-            hop.clone(),
-        );
-        let in_flight = Gauge::default();
-        registry.register(
-            "mvp_in_flight",
-            "Requests that are passed on to a peer right now, their responses not yet at an end",
-            in_flight.clone(),
-        );
-        let tunnels = Gauge::default();
-        registry.register(
-            "mvp_tunnels",
-            "Connections that were upgraded (exec, attach, port-forward, WebSocket) and are open",
-            tunnels.clone(),
-        );
-        let view_age = Family::<MemberLabels, Gauge<f64, AtomicU64>>::default();
-        registry.register(
-            "mvp_view_age_seconds",
-            "Seconds since a member last confirmed what it serves; -1 for never",
-            view_age.clone(),
-        );
-        let failovers = Family::<FailoverLabels, Counter>::default();
-        registry.register(
-            "mvp_failovers",
-            "Requests that were sent to another server after one gave no answer",
-            failovers.clone(),
-        );
-        let over_budget = Counter::default();
-        registry.register(
-            "mvp_retry_budget_refusals",
-            "Requests that were not sent to another server because too many were before",
-            over_budget.clone(),
-        );
-        let ejections = Family::<MemberLabels, Counter>::default();
-        registry.register(
-            "mvp_ejections",
-            "How often a member came to be asked last because it gave no answer",
-            ejections.clone(),
-        );
-        let ejected = Family::<MemberLabels, Gauge>::default();
-        registry.register(
-            "mvp_ejected",
-            "1 for a member that gave no answer, until it gives one",
-            ejected.clone(),
-        );
-        let local_health = Family::<StateLabels, Gauge>::default();
-        registry.register(
-            "mvp_local_health",
-            "1 for the state that the local server is in",
-            local_health.clone(),
-        );
+        let help = "Seconds from the arrival of a request to the response head of a peer";
+        registry.register("mvp_hop_seconds", help, hop.clone());
         let isolation = Isolation::registered(&mut registry);
+        let local_health = register(
+            &mut registry,
+            "mvp_local_health",
+            "State of the local server: 1 for the current state, else 0",
+        );
         Metrics {
-            registry,
-            requests,
-            rerouted,
-            peer_errors,
-            sync_errors,
-            merged_hits,
-            hop,
-            in_flight,
-            tunnels,
-            view_age,
-            failovers,
-            over_budget,
-            ejections,
-            ejected,
+            requests: register(
+                &mut registry,
+                "mvp_requests",
+                "Requests by action, reason and status code",
+            ),
+            rerouted: register(
+                &mut registry,
+                "apiserver_rerouted_request",
+                "Requests forwarded to a peer",
+            ),
+            peer_errors: register(
+                &mut registry,
+                "apiserver_peer_proxy_errors",
+                "Requests refused, by reason",
+            ),
+            sync_errors: register(
+                &mut registry,
+                "apiserver_peer_discovery_sync_errors",
+                "Failed fetches of discovery documents",
+            ),
+            merged_hits: register(
+                &mut registry,
+                "aggregator_discovery_peer_aggregated_cache_hits",
+                "Discovery requests answered for the whole cluster",
+            ),
+            in_flight: register(
+                &mut registry,
+                "mvp_in_flight",
+                "Requests being forwarded to peers",
+            ),
+            tunnels: register(
+                &mut registry,
+                "mvp_tunnels",
+                "Open upgraded connections (exec, attach, port-forward, WebSocket)",
+            ),
+            view_age: register(
+                &mut registry,
+                "mvp_view_age_seconds",
+                "Seconds since a member last confirmed what it serves; -1 for never",
+            ),
+            failovers: register(
+                &mut registry,
+                "mvp_failovers",
+                "Requests sent to another server after a failure",
+            ),
+            over_budget: register(
+                &mut registry,
+                "mvp_retry_budget_refusals",
+                "Retries refused because the retry budget was empty",
+            ),
+            ejections: register(
+                &mut registry,
+                "mvp_ejections",
+                "Ejections of a member after failed requests",
+            ),
+            ejected: register(&mut registry, "mvp_ejected", "1 while a member is ejected, else 0"),
             local_health,
+            hop,
             isolation,
             log_local,
+            registry,
         }
     }
 
@@ -283,15 +279,15 @@ impl Metrics {
         self.sync_errors.get_or_create(&TypeLabels { r#type: "fetch" }).inc();
     }
 
-    /// A request is passed on until this is dropped.
-    pub(crate) fn passed_on(&self) -> PassedOn {
+    /// Counts a request as in flight until this is dropped.
+    pub(crate) fn forwarded(&self) -> Forwarded {
         self.in_flight.inc();
-        PassedOn(self.in_flight.clone())
+        Forwarded(self.in_flight.clone())
     }
 
-    /// Where tunnels are counted while they are open.
-    pub(crate) fn tunnels(&self) -> Tunnels {
-        Tunnels::counted_by(self.tunnels.clone())
+    /// The number of open tunnels.
+    pub(crate) fn tunnels(&self) -> Gauge {
+        self.tunnels.clone()
     }
 
     /// Where it is counted what was done to keep callers apart.
@@ -299,9 +295,10 @@ impl Metrics {
         self.isolation.clone()
     }
 
-    /// A request got an answer, or none, from the server to which it failed over, if it did.
-    pub(crate) fn failed_over(&self, failover: Option<Failover>, answered: bool) {
-        if let Some(Failover(after)) = failover {
+    /// Counts the outcome of a failover, if there was one: `after` is how the server before failed.
+    pub(crate) fn failed_over(&self, after: Option<Stage>, answered: bool) {
+        if let Some(stage) = after {
+            let after = if stage.is_unprocessed() { "not-sent" } else { "sent" };
             let outcome = if answered { "answered" } else { "failed" };
             self.failovers.get_or_create(&FailoverLabels { after, outcome }).inc();
         }
@@ -353,11 +350,11 @@ impl Metrics {
         }
     }
 
-    /// Counts a request, and logs it unless it is everyday business.
-    pub(crate) fn record(&self, outcome: &Outcome<'_>, now: Timestamp) {
+    /// Counts a request, and logs it if it is notable.
+    pub(crate) fn record(&self, outcome: &Record<'_>, now: Timestamp) {
         let code = outcome.status.as_u16();
-        let action = name(outcome.decision.action);
-        let reason = outcome.decision.reason.as_str();
+        let action = outcome.by.as_str();
+        let reason = outcome.reason.as_str();
         self.requests.get_or_create(&DecisionLabels { action, reason, code }).inc();
         // What peers ask each second would drown what users ask.
         let is_poll = !matches!(outcome.info, RequestInfo::Resource(_))
@@ -366,8 +363,8 @@ impl Metrics {
             RequestInfo::Resource(r) => (&*r.group, &*r.version, &*r.resource),
             _ => ("", "", ""),
         };
-        match outcome.decision.action {
-            Action::Peers(_) => {
+        match outcome.by {
+            ServedBy::Peer => {
                 let (group, version, resource) =
                     (group.to_owned(), version.to_owned(), resource.to_owned());
                 let labels = ReroutedLabels { code, group, version, resource };
@@ -375,7 +372,7 @@ impl Metrics {
                 self.hop.observe(now.since(outcome.arrived).as_secs_f64());
             }
             // What nobody serves is named by clients: it must not make labels without end.
-            Action::Refuse if !is_poll => {
+            ServedBy::Nobody if !is_poll => {
                 let labels = PeerErrorLabels {
                     r#type: reason,
                     group: String::new(),
@@ -384,16 +381,12 @@ impl Metrics {
                 };
                 self.peer_errors.get_or_create(&labels).inc();
             }
-            Action::Answer => {
+            ServedBy::Snapshot => {
                 self.merged_hits.inc();
             }
             _ => {}
         }
-        let everyday = matches!(
-            outcome.decision.action,
-            Action::Local { .. } | Action::AskLocal | Action::Answer | Action::PassNotFound
-        );
-        if (everyday || is_poll) && !self.log_local {
+        if (is_poll || !outcome.by.is_notable()) && !self.log_local {
             return;
         }
         let parts = outcome.parts;
@@ -402,7 +395,7 @@ impl Metrics {
             method = %parts.method,
             path = parts.uri.path(),
             client,
-            what = %described(outcome.info),
+            what = %outcome.info,
             action,
             reason,
             member = outcome.member.unwrap_or_default(),
@@ -413,14 +406,12 @@ impl Metrics {
     }
 }
 
-fn name(action: Action<'_>) -> &'static str {
-    match action {
-        Action::Answer => "answer",
-        Action::Local { .. } => "local",
-        Action::AskLocal => "ask-local",
-        Action::AskAny => "ask-any",
-        Action::Peers(_) => "peers",
-        Action::PassNotFound => "pass-404",
-        Action::Refuse => "refuse",
-    }
+/// A metric of its default value, under this name.
+fn register<M>(registry: &mut Registry, name: &str, help: &str) -> M
+where
+    M: Metric + Clone + Default,
+{
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
 }

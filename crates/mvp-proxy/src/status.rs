@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
+use mvp_core::discovery::negotiate::NotAcceptable;
 use serde::Serialize;
 
 use crate::body::Body;
@@ -31,6 +32,11 @@ pub(crate) fn too_many_requests(message: &str) -> Response<Body> {
     failure(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message, retry_after)
 }
 
+/// The response to a client that aborted its own request; mostly nobody reads it.
+pub(crate) fn client_aborted() -> Response<Body> {
+    bad_request("the request's body cannot be read to its end")
+}
+
 /// What the client sent cannot be read: 400.
 pub(crate) fn bad_request(message: &str) -> Response<Body> {
     failure(StatusCode::BAD_REQUEST, "BadRequest", message, None)
@@ -48,10 +54,9 @@ pub(crate) fn internal(message: &str) -> Response<Body> {
     failure(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message, None)
 }
 
-/// Not in the encoding that is asked for: 406.
-pub(crate) fn not_acceptable() -> Response<Body> {
-    let message = "only the following media types are accepted: application/json";
-    failure(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message, None)
+/// None of the accepted media types is on offer: 406.
+pub(crate) fn not_acceptable(error: &NotAcceptable) -> Response<Body> {
+    failure(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", &error.to_string(), None)
 }
 
 fn failure(

@@ -14,18 +14,18 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context;
 use mvp_core::member::{Member, MemberKind};
 use mvp_net::{ConnectionLimit, Limits, ReloadableTls, bind, bind_workers};
+use mvp_proxy::LocalSlot;
 use mvp_proxy::control::{
     Clock, ControlSettings, LocalState, SnapshotReader, SnapshotWriter, channel, first_snapshot,
 };
-use mvp_proxy::data::{Forwarder, Remote, Target, Upstream, server_name};
+use mvp_proxy::data::{Forwarder, Target, Upstream, server_name};
 use mvp_proxy::identity::{AuthenticateLayer, RemoteHeaders};
+use mvp_proxy::layer::{MixedVersion, MixedVersionLayer};
 use mvp_proxy::metrics::Metrics;
 use mvp_proxy::peers::{AnyMember, Health, Instance, Peers};
-use mvp_proxy::{LocalSlot, MixedVersionLayer};
 use prometheus_client::registry::Registry;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
-use tower::util::Either;
 use tower_layer::Layer;
 
 use crate::config::{ClientLimits, ServeConfig};
@@ -238,7 +238,7 @@ impl Gateway {
                     let service = AuthenticateLayer::new(gateway.headers.clone())
                         .with_goaway_chance(bounds.goaway_chance)
                         .with_max_head_bytes(bounds.request_header_bytes)
-                        .layer(layer.layer(gateway.local(&forwarder)));
+                        .layer(gateway.service(&forwarder, &layer));
                     let service = HealthLayer(Arc::clone(&gateway.probes)).layer(service);
                     if gateway.share_port {
                         gateway.settles().await;
@@ -303,11 +303,11 @@ impl Gateway {
         tokio::spawn(self.supervisor.clone().run("idle-pools", start));
     }
 
-    /// The local server; for a load balancer, any ready member.
-    fn local(&self, forwarder: &Arc<Forwarder>) -> Either<Remote, AnyMember> {
+    /// The layer in front of the local server, or of any member where there is none.
+    fn service(&self, forwarder: &Arc<Forwarder>, layer: &MixedVersionLayer) -> MixedVersion {
         match &self.local {
-            Some(local) => Either::Left(Remote::new(Arc::clone(forwarder), local.clone())),
-            None => Either::Right(AnyMember::new(self.peers(forwarder), self.reader.clone())),
+            Some(local) => layer.in_front_of(Arc::clone(forwarder), Arc::new(local.clone())),
+            None => layer.layer(AnyMember::new(self.peers(forwarder), self.reader.clone())),
         }
     }
 }

@@ -17,7 +17,7 @@ use mvp_core::Snapshot;
 use mvp_core::member::MemberKind;
 use mvp_net::{Limits, ReloadableTls};
 use mvp_proxy::control::{Clock, SnapshotWriter, channel};
-use mvp_proxy::data::{Forwarder, Remote, Target, server_name};
+use mvp_proxy::data::{Forwarder, Target, server_name};
 use mvp_proxy::identity::AuthenticateLayer;
 use mvp_proxy::metrics::Metrics;
 use mvp_proxy::peers::{Health, Peers};
@@ -113,7 +113,7 @@ async fn serve_gateway(
     };
     let parts = Parts::new(pki, Snapshot::build(inputs, None))?;
     let service = AuthenticateLayer::default()
-        .layer(parts.layer.layer(Remote::new(Arc::clone(&parts.forwarder), local)));
+        .layer(parts.layer.in_front_of(Arc::clone(&parts.forwarder), Arc::new(local)));
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     let (tls, stop) = (ReloadableTls::new(pki.server()?), stop.clone());

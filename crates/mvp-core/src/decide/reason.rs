@@ -43,10 +43,41 @@ pub enum Reason {
     NotPassedOn,
     /// Row 13: the resource is served, but not with this verb or at this path.
     VerbUnlisted,
+    /// The request cannot be retried: its body is too large to keep.
+    BodyGone,
 }
 
+/// Every reason, in the order of the type.
+const ALL: [Reason; 20] = [
+    Reason::DiscoveryMerged,
+    Reason::Starting,
+    Reason::DiscoveryLocal,
+    Reason::NonResource,
+    Reason::ServedLocally,
+    Reason::ServedByPeer,
+    Reason::NobodyReachable,
+    Reason::ServedElsewhere,
+    Reason::Unlisted,
+    Reason::ConfirmedNotFound,
+    Reason::Unconfirmed,
+    Reason::Recorded,
+    Reason::LocalViewUnknown,
+    Reason::LocalDown,
+    Reason::LocalNotReady,
+    Reason::PeersTooOld,
+    Reason::ViewSuspect,
+    Reason::NotPassedOn,
+    Reason::VerbUnlisted,
+    Reason::BodyGone,
+];
+
 impl Reason {
-    /// The reason as a label.
+    /// The reason with that label; `None` for an unknown one, as a newer gateway may send it.
+    pub fn from_label(label: &str) -> Option<Reason> {
+        ALL.into_iter().find(|reason| reason.as_str() == label)
+    }
+
+    /// The reason as a label, for metrics, logs and the header that gateways exchange.
     pub fn as_str(self) -> &'static str {
         match self {
             Reason::DiscoveryMerged => "discovery-merged",
@@ -68,6 +99,7 @@ impl Reason {
             Reason::ViewSuspect => "view-suspect",
             Reason::NotPassedOn => "not-passed-on",
             Reason::VerbUnlisted => "verb-unlisted",
+            Reason::BodyGone => "body-gone",
         }
     }
 }
@@ -98,6 +130,24 @@ impl fmt::Display for Reason {
             Reason::ViewSuspect => "the members that list it answer that it is not there",
             Reason::NotPassedOn => "a request from a peer is not passed on",
             Reason::VerbUnlisted => "the resource is served, but not in this way",
+            Reason::BodyGone => "its body is too large to be sent again",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_label_parses_to_its_reason() {
+        for (place, reason) in ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, place, "{reason:?}");
+            assert_eq!(Reason::from_label(reason.as_str()), Some(reason));
+        }
+        assert_eq!(ALL.last(), Some(&Reason::BodyGone), "the last reason of the type");
+        for unknown in ["", "Local-Not-Ready", "local-not-ready ", "from-a-newer-gateway"] {
+            assert_eq!(Reason::from_label(unknown), None, "{unknown:?}");
+        }
     }
 }

@@ -5,8 +5,6 @@
 //! q-values, and q=0 refuses nothing. Only in one thing are we kinder: types, parameter names and
 //! their values may be in any case. Entry item: [`negotiate`].
 
-use std::fmt;
-
 use thiserror::Error;
 
 use super::model::{AGGREGATED_GROUP, AGGREGATED_KIND};
@@ -55,22 +53,12 @@ pub struct Negotiated {
     pub nopeer: bool,
 }
 
-/// Nothing that we offer is acceptable: 406.
+/// The error for a client that accepts none of the media types on offer: 406.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("only the following media types are accepted: {}", offered.join(", "))]
 pub struct NotAcceptable {
-    /// What we offer.
-    pub offered: Vec<Encoding>,
-}
-
-impl fmt::Display for NotAcceptable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("only the following media types are accepted: ")?;
-        for (index, encoding) in self.offered.iter().enumerate() {
-            f.write_str(if index == 0 { "" } else { ", " })?;
-            f.write_str(encoding.media_type())?;
-        }
-        Ok(())
-    }
+    /// The media types on offer for the path, the default first.
+    pub offered: Vec<&'static str>,
 }
 
 /// Clauses that are looked at. Real clients send five at the most.
@@ -78,7 +66,9 @@ const MAX_CLAUSES: usize = 64;
 
 /// Finds what to answer to the first `Accept` header of a request; an absent one is empty.
 pub fn negotiate(accept: &str, offer: Offer<'_>) -> Result<Negotiated, NotAcceptable> {
-    let not_acceptable = || NotAcceptable { offered: offer.encodings.to_vec() };
+    let not_acceptable = || NotAcceptable {
+        offered: offer.encodings.iter().map(|encoding| encoding.media_type()).collect(),
+    };
     if accept.is_empty() {
         let encoding = *offer.encodings.first().ok_or_else(not_acceptable)?;
         return Ok(Negotiated { form: Form::Legacy, encoding, nopeer: false });
@@ -235,4 +225,19 @@ fn parse_clause(text: &str) -> Option<Clause<'_>> {
 
 fn trim(text: &str) -> &str {
     text.trim_matches(' ')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_names_every_media_type_on_offer() {
+        let encodings = [Encoding::Json, Encoding::Yaml, Encoding::Protobuf];
+        let offer = Offer { forms: &[Form::Legacy], encodings: &encodings };
+        let error = negotiate("application/cbor", offer).unwrap_err();
+        let expected = "only the following media types are accepted: application/json, \
+                        application/yaml, application/vnd.kubernetes.protobuf";
+        assert_eq!(error.to_string(), expected);
+    }
 }

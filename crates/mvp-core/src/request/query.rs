@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Parts, percent_decode};
+use super::text::{Parts, percent_decode};
 
 /// Bytes that make a query more than plain keys and values.
 pub(super) fn is_special(byte: u8) -> bool {

@@ -1,6 +1,7 @@
 //! Rows 1 and 2: discovery and OpenAPI.
 
 use crate::builder::{Cluster, NOW, member, ready, second, unseen};
+use mvp_core::RequestInfo;
 use mvp_core::decide::{Asked, Origin};
 use mvp_core::discovery::{Limits, Source};
 use mvp_core::openapi::Index;
@@ -60,6 +61,33 @@ fn row_1_what_nobody_serves_local_may_deny() {
         assert_eq!(denied, "pass-404: confirmed-not-found", "{path}");
         let unknown = Cluster::beside([member("a", "v1.34.0", &[]), unseen("c")]);
         assert_eq!(unknown.denied(&request, &[("a", false)]), "refuse: unconfirmed", "{path}");
+    }
+}
+
+#[test]
+fn row_8_a_refusal_for_openapi_depends_on_members_of_its_own_half() {
+    let mut members = [
+        member("a", "v1.34.0", &[]),
+        member("no-api", "v1.36.0", &[]),
+        member("no-apis", "v1.36.0", &[]),
+    ];
+    members[1].view.api = None;
+    members[2].view.apis = None;
+    for member in &mut members {
+        member.joined = second(NOW);
+        member.view.openapi = Some(Index::default().into());
+    }
+    let cluster = Cluster::beside(members);
+    for (path, expected) in
+        [("/openapi/v3/api/v1", "no-api"), ("/openapi/v3/apis/batch/v1", "no-apis")]
+    {
+        let request = format!("GET {path}");
+        assert_eq!(cluster.denied(&request, &[("a", false)]), "refuse: unconfirmed", "{path}");
+        let part = RequestInfo::parse("GET", path, None).part();
+        let snapshot = cluster.snapshot();
+        let unconfirmed = snapshot.unconfirmed(part, second(NOW));
+        let ids: Vec<_> = unconfirmed.map(|member| member.id.to_string()).collect();
+        assert_eq!(ids, [expected], "{path}");
     }
 }
 

@@ -57,7 +57,7 @@ fn compare(info: &RequestInfo<'_>, line: &Value, query: &str) -> Result<(), Stri
     let RequestInfo::Resource(resource) = info else {
         let plain = matches!(
             info,
-            RequestInfo::NonResource | RequestInfo::Discovery(_) | RequestInfo::OpenApi(_)
+            RequestInfo::NonResource(_) | RequestInfo::Discovery(_) | RequestInfo::OpenApi(_)
         );
         return if plain && !is_resource {
             Ok(())

@@ -78,7 +78,7 @@ proptest! {
         let snapshot = cluster.snapshot();
         for (target, asked) in &cases {
         let (info, denials) = (target.info(), asked.denials());
-        if let RequestInfo::NonResource | RequestInfo::Malformed = info {
+        if let RequestInfo::NonResource(_) | RequestInfo::Malformed = info {
             let decision = decide(&info, &snapshot, asked.asked(&denials));
             let fits = match decision.action {
                 Action::Local { nopeer } => cluster.local.is_some() && !nopeer,

@@ -31,8 +31,8 @@ use tokio::time::timeout;
 use super::extensions::{self, Found};
 use super::{Ask, Who};
 use crate::body::Body;
+use crate::gateway::{Instance, who};
 use crate::identity::Identity;
-use crate::peers::{Instance, who};
 
 /// Everything at once, of that server alone; failing that whatever is next best. Servers pass over
 /// parameters that they do not know, so that one header asks servers of every version.

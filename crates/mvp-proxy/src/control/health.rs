@@ -21,11 +21,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::publish::SnapshotReader;
 use crate::body::Body;
-use crate::data::{Forwarder, Target};
 use crate::error::{SendError, Stage};
 use crate::identity::Identity;
 use crate::metrics::Metrics;
-use crate::peers::{Health, target};
+use crate::peers::Health;
+use crate::upstream::{Forwarder, Target};
 
 /// How often a server that is ready is asked, and one that is not.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -197,7 +197,7 @@ fn bare(snapshot: &Snapshot) -> Vec<Target> {
             && member.view.apis.is_some()
             && local != Some(&member.id)
     };
-    snapshot.members().filter(is_bare).filter_map(target).collect()
+    snapshot.members().filter(is_bare).filter_map(Target::peer).collect()
 }
 
 /// What a look at the local server has shown.

@@ -30,8 +30,8 @@ use storage_versions::StorageVersions;
 use table::Table;
 
 use crate::body::Body;
+use crate::gateway::Instance;
 use crate::metrics::Metrics;
-use crate::peers::Instance;
 
 /// A server that can be asked what it serves.
 pub trait Ask: Send + Sync {

@@ -1,4 +1,4 @@
-//! Who answered a request with a 404 that proves nothing yet, as the next decision has to know it.
+//! The members that sent a withheld 404, as the next decision needs them.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use mvp_core::discovery::Part;
 use mvp_core::member::Seen;
 use mvp_core::{Snapshot, Timestamp};
 
-/// Who denied the request so far: member, time, and whether it lists what it denied.
-#[derive(Default)]
+/// The members that denied the request so far: ID, time, and whether it lists what it denied.
+#[derive(Debug, Default)]
 pub(super) struct Denied(Vec<(Arc<str>, Timestamp, bool)>);
 
 impl Denied {
-    /// This member did, now, something that it lists or not.
+    /// Notes a denial at time `at`.
     pub(super) fn push(&mut self, member: Arc<str>, at: Timestamp, listed: bool) {
         self.0.push((member, at, listed));
     }
@@ -22,7 +22,7 @@ impl Denied {
         denials.map(|(member, at, listed)| Denial { member, at: *at, listed: *listed }).collect()
     }
 
-    /// Whether everyone who denied it has since said anew what he serves.
+    /// Whether each of these members has confirmed its view since it denied the request.
     pub(super) fn confirmed_since(&self, snapshot: &Snapshot) -> bool {
         self.0.iter().all(|(member, at, _)| {
             let view = snapshot.member_by_id(member).map(|member| &member.view);

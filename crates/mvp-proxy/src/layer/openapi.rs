@@ -1,31 +1,30 @@
 //! Row 1 for OpenAPI: the index of all members, the document of the member that has it, and the one
 //! large document of version 2 put together of all. Entry item: [`Exchange::answer_openapi`].
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, LOCATION};
-use http::{HeaderValue, Request, Response, StatusCode};
-use http_body::Body as HttpBody;
+use http::{HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
-use mvp_core::decide::{LocalHealth, Origin, Reason};
+use mvp_core::Snapshot;
+use mvp_core::decide::{LocalHealth, Reason};
+use mvp_core::discovery::negotiate::NotAcceptable;
 use mvp_core::member::Member;
 use mvp_core::openapi::v2::Format;
 use mvp_core::openapi::{Entry, Holder};
 use mvp_core::request::OpenApiPath;
 use mvp_core::snapshot::Encoded;
-use mvp_core::{RequestInfo, Snapshot};
 use tokio::time::timeout;
-use tower_service::Service;
 
-use super::{Exchange, call};
-use crate::body::{Body, BodyError};
-use crate::data::answer::{self, Kept};
-use crate::data::{Schema, refuse, v2_media_type};
-use crate::peers::{Peers, Reachable};
+use super::answer::{self, Kept};
+use super::exchange::{Exchange, no_response};
+use super::refuse::refuse;
+use crate::body::Body;
+use crate::local::Local;
+use crate::peers::Reachable;
 use crate::status;
+use crate::upstream::{Schema, v2_media_type};
 
 /// The document of one group and version. Kubernetes' largest has 1 MB.
 const MAX_DOCUMENT: usize = 32 << 20;
@@ -35,88 +34,65 @@ const WAIT: Duration = Duration::from_secs(10);
 const IMMUTABLE: &str = "public, immutable";
 
 impl Exchange<'_> {
-    pub(super) async fn answer_openapi<S, R>(
+    pub(super) async fn answer_openapi(
         &self,
-        info: &RequestInfo<'_>,
         path: &OpenApiPath<'_>,
         snapshot: &Snapshot,
-        peers: &Peers,
-        local: &mut S,
-    ) -> Response<Body>
-    where
-        S: Service<Request<Body>, Response = Response<R>, Error = Infallible>,
-        R: HttpBody<Data = Bytes> + Send + 'static,
-        R::Error: Into<BodyError>,
-    {
+        local: &mut Local,
+    ) -> Response<Body> {
         match path {
-            OpenApiPath::V3 => self.openapi_index(info, snapshot, peers, local).await,
+            OpenApiPath::V3 => self.openapi_index(snapshot, local).await,
             OpenApiPath::V3Document(key) => match snapshot.openapi().entry(key) {
-                Some(entry) => {
-                    self.openapi_document(info, key, entry, snapshot, peers, local).await
-                }
+                Some(entry) => self.openapi_document(key, entry, snapshot, local).await,
                 None => self.pass_to_local(local).await,
             },
-            OpenApiPath::V2 => self.openapi_v2(info, snapshot, peers, local).await,
+            OpenApiPath::V2 => self.openapi_v2(snapshot, local).await,
         }
     }
 
     /// `/openapi/v3`
-    async fn openapi_index<S, R>(
-        &self,
-        info: &RequestInfo<'_>,
-        snapshot: &Snapshot,
-        peers: &Peers,
-        local: &mut S,
-    ) -> Response<Body>
-    where
-        S: Service<Request<Body>, Response = Response<R>, Error = Infallible>,
-        R: HttpBody<Data = Bytes> + Send + 'static,
-        R::Error: Into<BodyError>,
-    {
+    async fn openapi_index(&self, snapshot: &Snapshot, local: &mut Local) -> Response<Body> {
         // Where nobody has an index, the local server says so best.
         let Some(index) = snapshot.openapi().index() else {
             return self.pass_to_local(local).await;
         };
         let json = HeaderValue::from_static("application/json");
-        let probe = |_: &Member| answer::probe(&self.parts, json.clone(), None);
-        match self.consent(info, snapshot, peers, local, probe, consents).await {
+        let probe = |_: &Member| answer::probe(&self.request.parts, json.clone(), None);
+        match self.consent(snapshot, local, probe, consents).await {
             Ok(()) => {
                 let kept = Kept::ByTag { etag: &index.etag, control: "no-cache, private" };
-                answer::respond(&self.parts, &index.json, kept, json.clone())
+                answer::respond(&self.request.parts, &index.json, kept, json.clone())
             }
-            Err(said) => said,
+            Err(response) => response,
         }
     }
 
     /// `/openapi/v3/KEY`: of the member whose document counts. What a peer gave is kept by its hash.
-    async fn openapi_document<S, R>(
+    async fn openapi_document(
         &self,
-        info: &RequestInfo<'_>,
         key: &str,
         entry: &Entry,
         snapshot: &Snapshot,
-        peers: &Peers,
-        local: &mut S,
-    ) -> Response<Body>
-    where
-        S: Service<Request<Body>, Response = Response<R>, Error = Infallible>,
-        R: HttpBody<Data = Bytes> + Send + 'static,
-        R::Error: Into<BodyError>,
-    {
+        local: &mut Local,
+    ) -> Response<Body> {
         let is_local =
             |holder: &&Holder| snapshot.local().is_some_and(|local| local.id == holder.member);
         let own = entry.holders().iter().find(is_local);
-        if own.is_some_and(|own| own.same) && self.local_health(None) == LocalHealth::Ready {
-            let said = self.pass_to_local(local).await;
-            // Rows 9 and 10: it may be gone, or know less than it did; others have it too.
-            let elsewhere = entry.holders().len() > 1 && self.origin == Origin::Client;
-            let lacks = self.lost(&said).is_some() || said.status() == StatusCode::NOT_FOUND;
+        if own.is_some_and(|own| own.same) && self.local_health() == LocalHealth::Ready {
+            let sent = self.try_local(local).await;
+            // Rows 9 and 10: it may be down, or serve less than it did; others have the document.
+            let elsewhere = entry.holders().len() > 1 && self.may_ask_peers();
+            let lacks = match &sent {
+                Ok(response) => response.status() == StatusCode::NOT_FOUND,
+                Err(_) => true,
+            };
             if !(lacks && elsewhere) {
-                return said;
+                return sent.unwrap_or_else(no_response);
             }
         }
-        let Some(format) = format(answer::accept(&self.parts.headers)) else {
-            return status::not_acceptable();
+        let Some(format) = format(answer::accept(&self.request.parts.headers)) else {
+            let offered = [Format::Json, Format::Protobuf].map(v3_media_type).to_vec();
+            return status::not_acceptable(&NotAcceptable { offered });
         };
         let accept = HeaderValue::from_static(v3_media_type(format));
         // The local server may have another document by that name, and says so with least effort.
@@ -124,20 +100,20 @@ impl Exchange<'_> {
             let index = member.view.openapi.as_ref();
             let hash = index.and_then(|index| index.hash(key));
             let etag = hash.and_then(|hash| HeaderValue::try_from(format!("\"{hash}\"")).ok());
-            answer::probe(&self.parts, accept.clone(), etag)
+            answer::probe(&self.request.parts, accept.clone(), etag)
         };
-        if let Err(said) = self.consent(info, snapshot, peers, local, probe, consents).await {
-            return said;
+        if let Err(response) = self.consent(snapshot, local, probe, consents).await {
+            return response;
         }
         let Some(hash) = entry.hash() else {
-            let fetched = self.fetch(key, entry, format, snapshot, peers, local).await;
+            let fetched = self.fetch(key, entry, format, snapshot, local).await;
             return match fetched {
                 Ok((schema, _)) => self.give(&schema, "no-cache, private"),
-                Err(tried) => self.nobody_has_it(info, &tried),
+                Err(tried) => self.nobody_has_it(&tried),
             };
         };
         // As kube-apiserver does: whoever has an old hash is sent to the new one.
-        let asked = asked_hash(self.parts.uri.query());
+        let asked = asked_hash(self.request.parts.uri.query());
         if asked.is_some_and(|asked| asked != hash) {
             return moved(&entry.url(key));
         }
@@ -145,14 +121,14 @@ impl Exchange<'_> {
         let kept = schemas.kept(key, hash, format);
         let (schema, same) = match kept {
             Some(schema) => (schema, true),
-            None => match self.fetch(key, entry, format, snapshot, peers, local).await {
+            None => match self.fetch(key, entry, format, snapshot, local).await {
                 Ok((schema, same)) => {
                     if same {
                         schemas.keep(key, hash, format, Arc::clone(&schema));
                     }
                     (schema, same)
                 }
-                Err(tried) => return self.nobody_has_it(info, &tried),
+                Err(tried) => return self.nobody_has_it(&tried),
             },
         };
         // Another document than the one of that hash must not be kept in its place.
@@ -162,20 +138,14 @@ impl Exchange<'_> {
 
     /// Has the document from whoever has it: the one of that hash, failing that another for the
     /// same key. Gives whether it is the one.
-    async fn fetch<S, R>(
+    async fn fetch(
         &self,
         key: &str,
         entry: &Entry,
         format: Format,
         snapshot: &Snapshot,
-        peers: &Peers,
-        local: &mut S,
-    ) -> Result<(Arc<Schema>, bool), Vec<String>>
-    where
-        S: Service<Request<Body>, Response = Response<R>, Error = Infallible>,
-        R: HttpBody<Data = Bytes> + Send + 'static,
-        R::Error: Into<BodyError>,
-    {
+        local: &mut Local,
+    ) -> Result<(Arc<Schema>, bool), Vec<String>> {
         let accept = HeaderValue::from_static(v3_media_type(format));
         let hash = entry.hash();
         let mut tried = Vec::new();
@@ -187,7 +157,7 @@ impl Exchange<'_> {
                 break;
             }
             let request = |_: &Member| {
-                let mut request = answer::probe(&self.parts, accept.clone(), None);
+                let mut request = answer::probe(&self.request.parts, accept.clone(), None);
                 // Asked by a hash, a server may send us elsewhere.
                 if let Ok(uri) = format!("/openapi/v3/{key}").parse() {
                     *request.uri_mut() = uri;
@@ -196,19 +166,14 @@ impl Exchange<'_> {
             };
             let is_local = snapshot.local().is_some_and(|local| local.id == member.id);
             let asked = async {
-                let said = if is_local {
-                    match self.local_health(None) {
-                        LocalHealth::Unreachable => return None,
-                        _ => Some(call(local, request(member)).await)
-                            .filter(|said| self.lost(said).is_none()),
-                    }
-                } else if self.origin == Origin::Client {
-                    peers.ask_one(member, request).await.ok().map(|(_, said)| said)
+                let response = if is_local {
+                    self.ask_local_for(request(member), local).await
+                } else if self.may_ask_peers() {
+                    self.peers.ask_one(member, request).await.ok().map(|(_, response)| response)
                 } else {
-                    // What says that it was passed on is not passed on.
                     None
                 };
-                read(said?).await
+                read(response?).await
             };
             let read = timeout(WAIT, asked).await.ok().flatten();
             match read {
@@ -217,7 +182,8 @@ impl Exchange<'_> {
                     let same = hash.is_some_and(|hash| hash == tag);
                     if holder.same && hash.is_some() && !same {
                         self.shared.metrics.discovery_failed();
-                        tracing::debug!(member = %member.id, key, "its OpenAPI document is not the one that its index names");
+                        let member = &member.id;
+                        tracing::debug!(%member, key, "OpenAPI document differs from index");
                     }
                     let schema = Arc::new(schema);
                     if same || hash.is_none() {
@@ -232,31 +198,20 @@ impl Exchange<'_> {
     }
 
     /// `/openapi/v2`
-    async fn openapi_v2<S, R>(
-        &self,
-        info: &RequestInfo<'_>,
-        snapshot: &Snapshot,
-        peers: &Peers,
-        local: &mut S,
-    ) -> Response<Body>
-    where
-        S: Service<Request<Body>, Response = Response<R>, Error = Infallible>,
-        R: HttpBody<Data = Bytes> + Send + 'static,
-        R::Error: Into<BodyError>,
-    {
-        let Some(format) = format(answer::accept(&self.parts.headers)) else {
+    async fn openapi_v2(&self, snapshot: &Snapshot, local: &mut Local) -> Response<Body> {
+        let Some(format) = format(answer::accept(&self.request.parts.headers)) else {
             return self.pass_to_local(local).await;
         };
         let (reader, schemas) = (&self.shared.reader, self.shared.reader.schemas());
         let accept = HeaderValue::from_static(v2_media_type(format));
         let probe = |member: &Member| {
-            answer::probe(&self.parts, accept.clone(), schemas.etag_of(&member.id, format))
+            answer::probe(&self.request.parts, accept.clone(), schemas.etag_of(&member.id, format))
         };
-        if let Err(said) = self.consent(info, snapshot, peers, local, probe, consents).await {
-            return said;
+        if let Err(response) = self.consent(snapshot, local, probe, consents).await {
+            return response;
         }
-        let id = snapshot.local().map(|local| (Arc::clone(&local.id), self.shared.local.clone()));
-        let reach = Reachable { local: id, peers: Some(peers.ways()) };
+        let id = snapshot.local().map(|local| (Arc::clone(&local.id), self.shared.slot.clone()));
+        let reach = Reachable { local: id, peers: Some(self.peers.ways()) };
         let reach = |member: &Member| reach.reach_member(member);
         let metrics = &self.shared.metrics;
         match schemas.v2(format, snapshot, || reader.now(), reach, metrics).await {
@@ -267,11 +222,11 @@ impl Exchange<'_> {
 
     fn give(&self, schema: &Schema, control: &'static str) -> Response<Body> {
         let kept = Kept::ByTag { etag: &schema.etag, control };
-        answer::respond(&self.parts, &schema.encoded, kept, schema.content_type.clone())
+        answer::respond(&self.request.parts, &schema.encoded, kept, schema.content_type.clone())
     }
 
-    fn nobody_has_it(&self, info: &RequestInfo<'_>, tried: &[String]) -> Response<Body> {
-        refuse::refuse(info, Reason::NobodyReachable, tried, &self.identity)
+    fn nobody_has_it(&self, tried: &[String]) -> Response<Body> {
+        refuse(&self.info, Reason::NobodyReachable, tried, &self.request.identity)
     }
 }
 
@@ -288,8 +243,8 @@ fn consents(status: StatusCode) -> bool {
 }
 
 /// A whole document; nothing where it is none.
-async fn read(said: Response<Body>) -> Option<Schema> {
-    let (parts, body) = said.into_parts();
+async fn read(response: Response<Body>) -> Option<Schema> {
+    let (parts, body) = response.into_parts();
     if parts.status != StatusCode::OK {
         return None;
     }

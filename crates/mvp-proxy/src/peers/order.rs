@@ -4,8 +4,8 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use mvp_core::Timestamp;
 use mvp_core::member::Member;
+use mvp_core::{RequestInfo, Timestamp, Verb};
 
 use super::health::{Health, MemberHealth};
 
@@ -25,6 +25,16 @@ pub(super) enum Kind {
     Watch,
     /// Answered by the newest: an older server erases what it does not know of an object.
     Write,
+}
+
+impl Kind {
+    pub(super) fn of(info: &RequestInfo<'_>) -> Kind {
+        match info {
+            RequestInfo::Resource(request) if request.verb == Verb::Watch => Kind::Watch,
+            RequestInfo::Resource(request) if request.is_read() => Kind::Read,
+            _ => Kind::Write,
+        }
+    }
 }
 
 /// The members in the order in which they are asked. Those that come last for their health are

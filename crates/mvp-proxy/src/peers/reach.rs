@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use http::{Request, Response};
-use mvp_core::member::Member;
+use mvp_core::member::{Member, MemberKind};
 
 use super::health::{Answered, Health};
-use super::refused_by;
 use crate::body::Body;
 use crate::control::{Ask, MemberRecord, Reach};
-use crate::data::{Forwarder, Target, server_name};
 use crate::error::{SendError, Stage};
+use crate::gateway::Refusal;
 use crate::local::{LocalSlot, SharedLocal};
+use crate::upstream::{Forwarder, Target, server_name};
 
 /// How the control loop reaches members: the local one through the service that the layer is put
 /// before, peers through connections of its own.
@@ -54,7 +54,10 @@ impl Ask for Reached {
         let sent = forwarder.send(target, request).await;
         let member = health.of(&target.id);
         match &sent {
-            Ok(response) if refused_by(target.kind, response).is_some_and(|by| by.is_down()) => {
+            Ok(response)
+                if target.kind == MemberKind::Mvp
+                    && Refusal::of(response.headers()) == Some(Refusal::Down) =>
+            {
                 health.failed(&target.id, &member, Stage::Refused);
             }
             Ok(_) => health.answered(&target.id, &member, Answered::Probe),

@@ -15,7 +15,7 @@ use mvp_proxy::control::{
     self, Clock, ControlSettings, LocalState, MemberRecord, SnapshotReader, StaticMembership,
     channel,
 };
-use mvp_proxy::data::{Forwarder, Remote, Target, server_name};
+use mvp_proxy::data::{Forwarder, Target, server_name};
 use mvp_proxy::identity::{AuthenticateLayer, RemoteHeaders};
 use mvp_proxy::metrics::Metrics;
 use mvp_proxy::peers::{Health, Peers, Reachable};
@@ -192,7 +192,7 @@ impl Plan {
         let stop = CancellationToken::new();
         let (forwarder, worker) = layer(LocalSlot::default());
         let service = AuthenticateLayer::new(self.headers)
-            .layer(worker.layer(Remote::new(forwarder, target.clone())));
+            .layer(worker.in_front_of(forwarder, Arc::new(target.clone())));
         let requests = Requests::default();
         let service = requests.record(boxed(service));
         let tls = pki().server_tls();
@@ -200,7 +200,7 @@ impl Plan {
 
         let slot = LocalSlot::default();
         let (forwarder, control) = layer(slot.clone());
-        let _local = control.layer(Remote::new(Arc::clone(&forwarder), target.clone()));
+        let _local = control.in_front_of(Arc::clone(&forwarder), Arc::new(target.clone()));
         if self.watches {
             let forwarder = Arc::clone(&forwarder);
             tokio::spawn(control::watch_local(forwarder, target, state.clone(), stop.clone()));

@@ -13,7 +13,6 @@ use mvp_proxy::control;
 use mvp_proxy::data::{Forwarder, Target, server_name};
 use mvp_proxy::peers::{AnyMember, Reachable};
 use tokio_util::sync::CancellationToken;
-use tower_layer::Layer;
 
 use super::Gateway;
 use crate::admin::{self, Admin};
@@ -57,7 +56,7 @@ impl Gateway {
     ) -> anyhow::Result<()> {
         let slot = LocalSlot::default();
         let (forwarder, layer) = self.layer(slot.clone());
-        let _local = layer.layer(self.local(&forwarder));
+        let _local = self.service(&forwarder, &layer);
         self.spawn_let_go(&forwarder);
         tokio::spawn(self.probes.heartbeats().add("control").run());
         // A plain reverse proxy without a client certificate cannot read discovery, and need not.

@@ -12,10 +12,10 @@ use thiserror::Error;
 
 pub(crate) use self::http1::Http1Pool;
 pub(crate) use self::http2::{Http2Pool, MAX_STREAMS};
-use super::connect::ConnectError;
+use super::connect_error::ConnectError;
 use super::tunnel::SingleUse;
 use crate::body::Body;
-use crate::client::Blame;
+use crate::upstream::client::Blame;
 
 /// kube-apiserver closes idle connections after 90 s; we are well before it.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);

@@ -5,106 +5,31 @@ use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use http::header::AUTHORIZATION;
-use http::uri::{Authority, Scheme};
-use http::{HeaderValue, Request, Response, StatusCode, Uri, Version};
+use http::{Request, Response, StatusCode};
 use http_body::Body as _;
-use mvp_core::decide::Origin;
-use mvp_core::member::MemberKind;
-use mvp_net::{ClientTls, ConnectionInfo, TlsError};
-use rustls_pki_types::ServerName;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
-use super::connect::ConnectError;
-use super::headers;
+use super::client::{Blame, Client};
+use super::connect_error::ConnectError;
+use super::head::prepare;
 use super::inspect::{Inspected, inspect_unavailable};
 use super::lanes::{Bucket, Credential, Lane, Lanes, Lasting, Traffic, owner, release_tokens};
 use super::pool::PoolError;
 use super::pulse::Pulses;
 use super::replay::Sender;
+use super::target::{ReloadableOutbound, Target};
 use super::tokens::AcceptedTokens;
 use super::tunnel::{Tunnels, Upgrade};
 use crate::body::Body;
-use crate::client::{Blame, Client};
 use crate::error::{SendError, Stage};
-use crate::identity::{Identity, PEER_PROXIED, RemoteHeaders, bearer};
+use crate::headers;
+use crate::identity::{Identity, RemoteHeaders, bearer};
 use crate::metrics::Metrics;
-use crate::peers::{INSISTS, Insists};
 
 /// How long a request with an unknown token waits for its turn.
 const UNKNOWN_TOKEN_WAIT: Duration = Duration::from_secs(1);
-
-/// The name that every API server's certificate is for, whatever its address.
-pub fn server_name() -> ServerName<'static> {
-    match ServerName::try_from("kubernetes.default.svc") {
-        Ok(name) => name,
-        Err(_) => unreachable!("it is a DNS name"),
-    }
-}
-
-/// A server to send to.
-#[derive(Debug, Clone)]
-pub struct Target {
-    /// Its ID, for logs and refusals.
-    pub id: Arc<str>,
-    /// `HOST:PORT`
-    pub address: Arc<str>,
-    /// The name that its certificate must be for.
-    pub server_name: ServerName<'static>,
-    /// What answers there.
-    pub kind: MemberKind,
-    /// Whether it is the server that this proxy stands beside.
-    pub local: bool,
-}
-
-/// Whom we trust as servers, and the certificate by which they trust us.
-#[derive(Debug, Clone)]
-pub struct OutboundTls {
-    /// For requests whose caller speaks for himself: no certificate is presented.
-    pub plain: ClientTls,
-    /// For requests whose caller we vouch for: the proxy client certificate is presented.
-    pub vouched: Option<ClientTls>,
-}
-
-impl OutboundTls {
-    /// Trusts servers of these authorities, and presents that certificate, all as PEM.
-    pub fn new(roots: &[u8], proxy: Option<(&[u8], &[u8])>) -> Result<OutboundTls, TlsError> {
-        let vouched = proxy.map(|pair| ClientTls::new(roots, Some(pair))).transpose()?;
-        Ok(OutboundTls { plain: ClientTls::new(roots, None)?, vouched })
-    }
-}
-
-/// An [`OutboundTls`] that can be replaced at any time; clones share it.
-///
-/// Requests from then on go over new connections. Those that are under way stay where they are, and
-/// a connection ends with the last of them.
-#[derive(Debug, Clone)]
-pub struct ReloadableOutbound(Arc<ArcSwap<OutboundTls>>);
-
-impl ReloadableOutbound {
-    /// From now on `tls`.
-    pub fn replace(&self, tls: OutboundTls) {
-        self.0.store(Arc::new(tls));
-    }
-
-    /// The one in force.
-    pub fn current(&self) -> Arc<OutboundTls> {
-        self.0.load_full()
-    }
-
-    /// The same, for a moment.
-    pub(super) fn load(&self) -> arc_swap::Guard<Arc<OutboundTls>> {
-        self.0.load()
-    }
-}
-
-impl From<OutboundTls> for ReloadableOutbound {
-    fn from(tls: OutboundTls) -> Self {
-        ReloadableOutbound(Arc::new(ArcSwap::from_pointee(tls)))
-    }
-}
 
 /// What all forwarders of a process know together. Clones are the same.
 #[derive(Debug, Clone, Default)]
@@ -151,7 +76,7 @@ impl Forwarder {
     #[must_use]
     pub fn with_metrics(self, metrics: &Metrics) -> Forwarder {
         let lanes = self.lanes.counted_by(metrics.isolation());
-        Forwarder { tunnels: metrics.tunnels(), lanes, ..self }
+        Forwarder { tunnels: Tunnels::counted_by(metrics.tunnels()), lanes, ..self }
     }
 
     /// Says who users are in these headers; servers must be set up to hear them.
@@ -168,7 +93,7 @@ impl Forwarder {
         mut request: Request<Body>,
     ) -> Result<Response<Body>, SendError> {
         let Some(identity) = request.extensions().get::<Identity>().cloned() else {
-            return Err(SendError::new(target, Stage::Identity, "the request has no identity"));
+            return Err(SendError::new(&target.id, Stage::Identity, "the request has no identity"));
         };
         let credential = Credential::of(&identity, target.kind);
         let token = match identity {
@@ -222,7 +147,7 @@ impl Forwarder {
                 let opened = upgrade.and_then(|upgrade| self.tunnels.open(upgrade, response));
                 opened.ok_or_else(|| {
                     let cause = "it switched to a protocol that nobody asked for";
-                    SendError::new(target, Stage::Exchange, cause)
+                    SendError::new(&target.id, Stage::Exchange, cause)
                 })
             }
             Ok(mut response) => {
@@ -235,19 +160,19 @@ impl Forwarder {
                 let Inspected { response, is_it: leaving } =
                     Box::pin(inspect_unavailable(response)).await;
                 if leaving {
-                    return Err(SendError::new(target, Stage::NotSent, "it is shutting down"));
+                    return Err(SendError::new(&target.id, Stage::NotSent, "it is shutting down"));
                 }
                 Ok(response)
             }
             Err(_) if sender.is_some_and(|sender| sender.broke_off()) => {
-                Err(SendError::new(target, Stage::Client, "the client broke its request off"))
+                Err(SendError::new(&target.id, Stage::Client, "the client broke its request off"))
             }
             Err(error) => {
                 let stage = stage(&error);
                 if stage == Stage::Overloaded {
                     self.lanes.overloaded();
                 }
-                Err(SendError::new(target, stage, error.to_string()))
+                Err(SendError::new(&target.id, stage, error.to_string()))
             }
         }
     }
@@ -272,7 +197,7 @@ async fn unknown_token(
         Ok(Ok(permit)) => Ok(Some(permit)),
         Ok(Err(_)) | Err(_) => {
             let cause = "too many requests with tokens that no server has accepted yet";
-            Err(SendError::new(target, Stage::Overloaded, cause))
+            Err(SendError::new(&target.id, Stage::Overloaded, cause))
         }
     }
 }
@@ -291,64 +216,6 @@ fn stage(error: &PoolError) -> Stage {
         },
         PoolError::Hang(_) => Stage::Exchange,
     }
-}
-
-fn prepare(
-    request: &mut Request<Body>,
-    target: &Target,
-    identity: &Identity,
-    names: &RemoteHeaders,
-    http2: bool,
-) {
-    let origin = request.extensions().get::<Origin>().copied();
-    let client = request.extensions().get::<ConnectionInfo>().map(|info| info.remote().ip());
-    let insists = request.extensions().get::<Insists>().is_some();
-    let host = {
-        let headers = request.headers_mut();
-        headers::remove_hop_by_hop(headers);
-        identity.write(headers, names);
-        headers::add_provenance(headers, client);
-        // A request makes one hop: the header says that it did, also to a local server that would
-        // make another by itself.
-        if !target.local || origin == Some(Origin::Peer) {
-            headers.insert(PEER_PROXIED, HeaderValue::from_static("true"));
-        }
-        if insists {
-            headers.insert(INSISTS, HeaderValue::from_static("true"));
-        } else {
-            headers.remove(INSISTS);
-        }
-        headers::take_host(headers)
-    };
-    let authority = authority(request.uri(), host.as_ref(), target);
-    if http2 {
-        *request.version_mut() = Version::HTTP_2;
-        if let Some(authority) = authority {
-            let mut parts = std::mem::take(request.uri_mut()).into_parts();
-            parts.scheme = Some(Scheme::HTTPS);
-            parts.authority = Some(authority);
-            *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
-        }
-    } else {
-        *request.version_mut() = Version::HTTP_11;
-        let host = authority.and_then(|authority| HeaderValue::try_from(authority.as_str()).ok());
-        if let Some(host) = host {
-            request.headers_mut().insert(http::header::HOST, host);
-        }
-        let mut parts = std::mem::take(request.uri_mut()).into_parts();
-        parts.scheme = None;
-        parts.authority = None;
-        *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
-    }
-    request.extensions_mut().clear();
-}
-
-/// The name by which the client called us, or, where it gave none, the server's address.
-fn authority(uri: &Uri, host: Option<&HeaderValue>, target: &Target) -> Option<Authority> {
-    uri.authority()
-        .cloned()
-        .or_else(|| host.and_then(|host| Authority::try_from(host.as_bytes()).ok()))
-        .or_else(|| Authority::try_from(&*target.address).ok())
 }
 
 /// How a stream ended before its response began.
@@ -380,7 +247,10 @@ fn reset(error: &hyper::Error) -> Option<Reset> {
 
 #[cfg(test)]
 mod tests {
+    use mvp_core::member::MemberKind;
+
     use super::*;
+    use crate::upstream::{OutboundTls, server_name};
 
     fn outbound() -> OutboundTls {
         let key = rcgen::KeyPair::generate().unwrap();

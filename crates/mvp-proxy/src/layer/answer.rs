@@ -10,12 +10,13 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::upgrade::OnUpgrade;
 use mvp_core::discovery::Part;
-use mvp_core::discovery::negotiate::{Encoding, Form, Negotiated, Offer, negotiate};
+use mvp_core::discovery::negotiate::{Encoding, Form, Negotiated, NotAcceptable, Offer, negotiate};
 use mvp_core::member::Member;
 use mvp_core::request::DiscoveryPath;
 use mvp_core::snapshot::{Document, Encoded};
 
 use crate::body::Body;
+use crate::status;
 
 /// From this size on documents are sent packed to whoever takes that, as kube-apiserver does.
 const MIN_PACKED: usize = 128 << 10;
@@ -28,7 +29,7 @@ const PROBE_ACCEPT: HeaderValue = HeaderValue::from_static(
 const ENCODINGS: [Encoding; 3] = [Encoding::Json, Encoding::Yaml, Encoding::Protobuf];
 
 /// What a client accepts of a discovery path; nothing where only the local server can say.
-pub(crate) fn accepted(headers: &HeaderMap, path: &DiscoveryPath<'_>) -> Option<Negotiated> {
+pub(super) fn accepted(headers: &HeaderMap, path: &DiscoveryPath<'_>) -> Option<Negotiated> {
     let root = matches!(path, DiscoveryPath::Api | DiscoveryPath::Apis);
     let forms = if root { &FORMS[..] } else { &[Form::Legacy] };
     let negotiated = negotiate(accept(headers), Offer { forms, encodings: &ENCODINGS }).ok()?;
@@ -37,13 +38,13 @@ pub(crate) fn accepted(headers: &HeaderMap, path: &DiscoveryPath<'_>) -> Option<
 }
 
 /// What a client accepts.
-pub(crate) fn accept(headers: &HeaderMap) -> &str {
+pub(super) fn accept(headers: &HeaderMap) -> &str {
     headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default()
 }
 
 /// The request by which a server, mostly the local one, says whether the caller may have a
 /// discovery document: his own, in a form that costs least.
-pub(crate) fn discovery_probe(
+pub(super) fn discovery_probe(
     parts: &Parts,
     path: &DiscoveryPath<'_>,
     encoding: Encoding,
@@ -65,7 +66,7 @@ pub(crate) fn discovery_probe(
 }
 
 /// The request by which a server says whether the caller may have what he asks for.
-pub(crate) fn probe(
+pub(super) fn probe(
     parts: &Parts,
     accept: HeaderValue,
     etag: Option<HeaderValue>,
@@ -94,7 +95,7 @@ pub(crate) fn probe(
 
 /// Whether the local server's answer to a probe is consent. It checks the caller before it looks
 /// whether it has the path, so that its 404 of a peer's group is consent too.
-pub(crate) fn consents(status: StatusCode, path: &DiscoveryPath<'_>) -> bool {
+pub(super) fn consents(status: StatusCode, path: &DiscoveryPath<'_>) -> bool {
     let root = matches!(path, DiscoveryPath::Api | DiscoveryPath::Apis);
     status == StatusCode::OK
         || status == StatusCode::NOT_MODIFIED
@@ -102,7 +103,7 @@ pub(crate) fn consents(status: StatusCode, path: &DiscoveryPath<'_>) -> bool {
 }
 
 /// A discovery document as a response; nothing where it has no such encoding.
-pub(crate) fn answer(
+pub(super) fn answer(
     parts: &Parts,
     document: &Document,
     form: Form,
@@ -116,8 +117,14 @@ pub(crate) fn answer(
     Some(respond(parts, encoded, kept, content_type(form, encoding)))
 }
 
+/// A 406 that names what is offered of discovery.
+pub(super) fn not_acceptable() -> Response<Body> {
+    let offered = ENCODINGS.map(Encoding::media_type).to_vec();
+    status::not_acceptable(&NotAcceptable { offered })
+}
+
 /// How clients may keep what they are given.
-pub(crate) enum Kept<'a> {
+pub(super) enum Kept<'a> {
     /// Not at all.
     Not,
     /// They may ask whether it still stands.
@@ -130,7 +137,7 @@ pub(crate) enum Kept<'a> {
 }
 
 /// Bytes as a response, packed for whoever takes that.
-pub(crate) fn respond(
+pub(super) fn respond(
     parts: &Parts,
     encoded: &Encoded,
     kept: Kept<'_>,
@@ -208,7 +215,7 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
 }
 
 /// Asks the local server for itself alone, wherever the client accepts aggregated documents.
-pub(crate) fn add_nopeer(headers: &mut HeaderMap) {
+pub(super) fn add_nopeer(headers: &mut HeaderMap) {
     let Some(accept) = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()) else { return };
     let clauses: Vec<String> = accept
         .split(',')

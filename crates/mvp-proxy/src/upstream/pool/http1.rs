@@ -13,8 +13,9 @@ use tokio::time::{Instant, timeout};
 
 use super::{IDLE_TIMEOUT, Opened, PoolError, given_back, lock};
 use crate::body::Body;
-use crate::data::connect::{ConnectError, Endpoint};
-use crate::data::inspect::read_ahead;
+use crate::upstream::connect::Endpoint;
+use crate::upstream::connect_error::ConnectError;
+use crate::upstream::inspect::read_ahead;
 
 /// How long a request waits for one of the connections that there may be.
 const QUEUE_WAIT: Duration = Duration::from_secs(1);

@@ -6,14 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Buf, Bytes};
+use http::Request;
 use http::request::Parts;
-use http::{Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
 use super::lanes::Lasting;
 use crate::body::{Body, BodyError};
 use crate::identity::RemoteHeaders;
-use crate::status;
 
 /// The most of a body that is kept.
 const MAX_KEPT: usize = 128 << 10;
@@ -129,11 +128,6 @@ impl Sender {
     pub(crate) fn broke_off(&self) -> bool {
         lock(&self.0).broken
     }
-}
-
-/// The answer to a request that its own client broke off; mostly nobody is there to read it.
-pub(crate) fn broken_off() -> Response<Body> {
-    status::bad_request("the request's body cannot be read to its end")
 }
 
 /// One sending of the body: first what was kept, then what still comes.

@@ -2,6 +2,8 @@
 //! upstream connections that serve it alone, and the trouble that it caused. Entry item:
 //! [`Client::of`].
 
+mod sticky;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,8 +13,9 @@ use mvp_net::ConnectionInfo;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::data::Exclusive;
-use crate::peers::Sticky;
+pub(crate) use sticky::{Resource, Sticky};
+
+use super::lanes::Exclusive;
 
 /// Requests with tokens that no server has accepted yet, on their way to peers.
 const UNKNOWN_TOKENS: usize = 16;

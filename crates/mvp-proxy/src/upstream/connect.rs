@@ -8,19 +8,17 @@ use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
-use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::connect_error::{BUSY, ConnectError};
 use super::pulse::{Beat, Counted};
 
 /// A server that is silent for this long on every connection while one is being opened is dead:
 /// where a process was stopped, the kernel still accepts for it.
 const SILENCE: Duration = Duration::from_secs(2);
-/// A server that is heard on other connections is busy, and may take this long.
-const BUSY: Duration = Duration::from_secs(6);
 /// Without PINGs, a server that is silent for this long is probed with a new connection; checked at
 /// this interval. With [`SILENCE`] that is three seconds.
 const PROBE_AFTER: Duration = Duration::from_millis(750);
@@ -30,45 +28,6 @@ const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(15))
     .with_interval(Duration::from_secs(5))
     .with_retries(3);
-
-/// Why there is no connection.
-#[derive(Debug, Clone, Error)]
-pub(crate) enum ConnectError {
-    /// The server refuses, cannot be reached, is silent, or is not whom we trust.
-    #[error("{0}")]
-    Server(Arc<io::Error>),
-    /// The server is heard, but has no time for another connection.
-    #[error("no connection within {} s to a busy server", BUSY.as_secs())]
-    Busy,
-    /// This process has no descriptors or no memory: it says nothing about the server.
-    #[error("this gateway cannot open connections: {0}")]
-    Ours(Arc<io::Error>),
-}
-
-impl From<io::Error> for ConnectError {
-    fn from(error: io::Error) -> ConnectError {
-        match is_ours(&error) {
-            true => ConnectError::Ours(Arc::new(error)),
-            false => ConnectError::Server(Arc::new(error)),
-        }
-    }
-}
-
-impl ConnectError {
-    fn is_silence(&self) -> bool {
-        matches!(self, ConnectError::Server(error) if error.kind() == io::ErrorKind::TimedOut)
-    }
-}
-
-/// Whether an error of the system is about this process or host and not about the server: no
-/// descriptors, no memory, no buffers, no ports.
-fn is_ours(error: &io::Error) -> bool {
-    const ENFILE: i32 = 23;
-    const EMFILE: i32 = 24;
-    const ENOBUFS: i32 = 105;
-    matches!(error.kind(), io::ErrorKind::OutOfMemory | io::ErrorKind::AddrNotAvailable)
-        || matches!(error.raw_os_error(), Some(ENFILE | EMFILE | ENOBUFS))
-}
 
 /// Where and how to connect.
 #[derive(Debug, Clone)]
@@ -145,31 +104,10 @@ impl Endpoint {
     }
 }
 
-/// Something that one at a time does; a failure counts for all who waited for it.
-#[derive(Debug, Default)]
-pub(crate) struct SingleFlight(tokio::sync::Mutex<Option<(Instant, ConnectError)>>);
-
-impl SingleFlight {
-    /// Runs `step`, unless it failed for somebody else while this one waited.
-    pub(crate) async fn run<T, F>(&self, step: impl FnOnce() -> F) -> Result<T, ConnectError>
-    where
-        F: Future<Output = Result<T, ConnectError>>,
-    {
-        let came = Instant::now();
-        let mut failed = self.0.lock().await;
-        if let Some((_, error)) = failed.as_ref().filter(|(at, _)| *at >= came) {
-            return Err(error.clone());
-        }
-        let outcome = step().await;
-        *failed = outcome.as_ref().err().map(|error| (Instant::now(), error.clone()));
-        outcome
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::pulse::Pulses;
+    use crate::upstream::pulse::Pulses;
 
     fn endpoint(beat: Beat) -> Endpoint {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
@@ -178,7 +116,7 @@ mod tests {
             .with_no_client_auth();
         Endpoint {
             address: "127.0.0.1:1".into(),
-            server_name: crate::data::server_name(),
+            server_name: crate::upstream::server_name(),
             tls: Arc::new(tls),
             beat,
         }
@@ -217,36 +155,5 @@ mod tests {
         let began = Instant::now();
         assert!(matches!(busy.unless_silent(never()).await, Err(ConnectError::Busy)));
         assert_eq!(began.elapsed().as_secs(), BUSY.as_secs());
-    }
-
-    #[test]
-    fn our_own_limits_say_nothing_about_a_server() {
-        for number in [12, 23, 24, 99, 105] {
-            let error = io::Error::from_raw_os_error(number);
-            assert!(matches!(ConnectError::from(error), ConnectError::Ours(_)), "{number}");
-        }
-        let refused = io::Error::from_raw_os_error(111);
-        assert!(matches!(ConnectError::from(refused), ConnectError::Server(_)));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_failure_counts_for_all_who_waited_for_it() {
-        let flight = Arc::new(SingleFlight::default());
-        let runs = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-        let all = (0..5).map(|_| {
-            let (flight, runs) = (Arc::clone(&flight), Arc::clone(&runs));
-            async move {
-                flight
-                    .run(|| async {
-                        runs.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                        sleep(Duration::from_secs(1)).await;
-                        Err::<(), _>(ConnectError::Busy)
-                    })
-                    .await
-            }
-        });
-        let outcomes = futures_util::future::join_all(all).await;
-        assert!(outcomes.iter().all(Result::is_err));
-        assert_eq!(runs.load(std::sync::atomic::Ordering::Relaxed), 1);
     }
 }

@@ -19,9 +19,11 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::{IDLE_ROUNDS, Opened, PoolError, given_back, lock};
 use crate::body::Body;
-use crate::client::Blame;
-use crate::data::connect::{ConnectError, Endpoint, SingleFlight};
 use crate::metrics::Isolation;
+use crate::upstream::client::Blame;
+use crate::upstream::connect::Endpoint;
+use crate::upstream::connect_error::ConnectError;
+use crate::upstream::single_flight::SingleFlight;
 
 /// A stream window times the streams of a connection stays below the connection's window, so that
 /// slow readers of some streams cannot stall the others. h2 also ends a connection on which small

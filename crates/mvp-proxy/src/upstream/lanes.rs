@@ -22,13 +22,13 @@ use http::Extensions;
 use mvp_core::member::MemberKind;
 use mvp_net::ConnectionInfo;
 
+use super::client::Client;
 use super::connect::Endpoint;
-use super::forward::{OutboundTls, ReloadableOutbound, Target};
 use super::pool::{Http1Pool, Http2Pool, MAX_STREAMS, Pool};
 use super::pulse::Pulses;
+use super::target::{OutboundTls, ReloadableOutbound, Target};
 use super::tokens::TokenHash;
 use super::tunnel::SingleUse;
-use crate::client::Client;
 use crate::door::LargeHead;
 use crate::error::{SendError, Stage};
 use crate::identity::Identity;
@@ -265,7 +265,7 @@ impl Lanes {
     ) -> Result<Pool, SendError> {
         let tls = match key.credential {
             Credential::Vouched => current.vouched.as_ref().ok_or_else(|| {
-                SendError::new(target, Stage::Identity, "there is no proxy client certificate")
+                SendError::new(&target.id, Stage::Identity, "there is no proxy client certificate")
             })?,
             Credential::Token | Credential::Anonymous => &current.plain,
         };

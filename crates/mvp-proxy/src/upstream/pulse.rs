@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::connect::SingleFlight;
+use super::single_flight::SingleFlight;
 
 /// Counters of reads for each server.
 const COUNTERS: usize = 16;

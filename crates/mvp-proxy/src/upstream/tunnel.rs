@@ -12,17 +12,18 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use prometheus_client::metrics::gauge::Gauge;
 
-use super::connect::{ConnectError, Endpoint};
+use super::connect::Endpoint;
+use super::connect_error::ConnectError;
 use super::copy::copy_both_ways;
-use super::headers;
 use super::pool::{PoolError, given_back};
 use crate::body::Body;
+use crate::headers;
 
 /// As many as the gateway takes from a client.
 const MAX_HEADERS: usize = 1024;
 
 /// Whether a client asks for a tunnel: the right headers, over a connection that can become one.
-pub(crate) fn is_asked_for(parts: &Parts) -> bool {
+pub(crate) fn is_upgrade(parts: &Parts) -> bool {
     parts.extensions.get::<OnUpgrade>().is_some() && headers::upgrade(&parts.headers).is_some()
 }
 

@@ -1,0 +1,366 @@
+//! The data path of one request: decide → act → absorb, until it is served. Entry item:
+//! [`Exchange::serve`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{HeaderValue, Method, Response, StatusCode};
+use mvp_core::decide::{Action, Asked, Decision, Denial, LocalHealth, OnNotFound, Origin, Reason};
+use mvp_core::discovery::negotiate::{Form, asks_nopeer};
+use mvp_core::member::Member;
+use mvp_core::request::DiscoveryPath;
+use mvp_core::{RequestInfo, Snapshot, Timestamp, Verb, decide};
+
+use super::answer;
+use super::denied::Denied;
+use super::progress::{Attempt, Mark, Next, Outcome, Progress, Served, body_gone};
+use super::refuse::refuse;
+use crate::body::Body;
+use crate::control::{LocalState, SnapshotReader};
+use crate::error::{SendError, Stage};
+use crate::gateway::{INSISTS, mark_lost, mark_refused};
+use crate::identity::Identity;
+use crate::local::{Local, LocalSlot};
+use crate::metrics::{Metrics, Record, ServedBy};
+use crate::peers::Peers;
+use crate::status;
+use crate::upstream::{Delivery, Inspected, Lasting, Outgoing, Replay, inspect_not_found};
+
+/// How long a request waits for a refresh that may prove a 404 false.
+const REFRESH_WAIT: Duration = Duration::from_secs(1);
+
+/// What all requests of a layer share.
+#[derive(Debug, Clone)]
+pub(super) struct Shared {
+    pub(super) reader: SnapshotReader,
+    /// Without peers, the layer passes every request to the local server.
+    pub(super) peers: Option<Peers>,
+    pub(super) slot: LocalSlot,
+    /// Without one, the local server counts as ready.
+    pub(super) local_state: Option<LocalState>,
+    /// Tells peers which process responds.
+    pub(super) instance: Option<HeaderValue>,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+/// A request as it arrived.
+pub(super) struct Arrived {
+    pub(super) parts: Parts,
+    pub(super) body: Replay,
+    pub(super) identity: Identity,
+    pub(super) origin: Origin,
+    pub(super) at: Timestamp,
+}
+
+/// One request on its way.
+pub(super) struct Exchange<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) peers: &'a Peers,
+    pub(super) request: &'a Arrived,
+    pub(super) info: RequestInfo<'a>,
+    /// The client accepts only what the local server itself serves (`profile=nopeer`).
+    nopeer: bool,
+}
+
+/// Serves a request.
+pub(super) async fn serve(shared: &Shared, request: &Arrived, mut local: Local) -> Response<Body> {
+    let Arrived { parts, body, .. } = request;
+    let Some(peers) = &shared.peers else {
+        let outgoing = Outgoing { parts, body, lasting: None };
+        let sent = send_local(&mut local, &outgoing, false).await;
+        return sent.map_or_else(body_gone, |sent| sent.unwrap_or_else(no_response));
+    };
+    peers.note_request();
+    let info = RequestInfo::parse(parts.method.as_str(), parts.uri.path(), parts.uri.query());
+    let nopeer = accepts_only_local(parts, &info);
+    Exchange { shared, peers, request, info, nopeer }.serve(&mut local).await
+}
+
+impl Exchange<'_> {
+    /// The data path.
+    async fn serve(&self, local: &mut Local) -> Response<Body> {
+        let Exchange { shared, request: Arrived { parts, body, .. }, info, .. } = self;
+        let mut snapshot = shared.reader.load();
+        let lasting = lasting(info, &snapshot, body.is_empty());
+        let outgoing = Outgoing { parts, body, lasting };
+        let mut progress = Progress::new(info, parts);
+        loop {
+            let denials = progress.denied.as_denials();
+            let health = progress.local_health(self.local_health());
+            let decision = decide(info, &snapshot, self.asked(health, &denials));
+            let summary = decision.summary();
+            let round = Round { decision, snapshot: &snapshot, outgoing: &outgoing };
+            let lost = progress.local_lost;
+            let attempt = self.act(&round, &mut progress.delivery, lost, local).await;
+            drop(denials);
+            let budget = || self.peers.may_fail_over();
+            match progress.absorb(summary, attempt, shared.reader.now(), budget) {
+                Next::Done(served) => return self.finish(served),
+                Next::Again => {}
+                Next::Refresh => {
+                    let health = progress.local_health(self.local_health());
+                    snapshot = Box::pin(self.refresh(&progress.denied, health)).await;
+                }
+            }
+        }
+    }
+
+    /// Carries out a decision.
+    async fn act(
+        &self,
+        round: &Round<'_>,
+        delivery: &mut Delivery<'_>,
+        local_lost: Option<Stage>,
+        local: &mut Local,
+    ) -> Attempt {
+        let Round { decision, snapshot, outgoing } = round;
+        if decision.action.kind().sends() && !delivery.may_send() {
+            return Attempt::MustNotSend;
+        }
+        match decision.action {
+            Action::Local { nopeer } => self.ask_local(round, ServedBy::Local, nopeer, local).await,
+            Action::AskLocal => self.ask_local(round, ServedBy::AskedLocal, false, local).await,
+            Action::Peers(candidates) => {
+                let sent = self.peers.send(&candidates, &self.info, outgoing, delivery).await;
+                self.shared.metrics.failed_over(local_lost, sent.is_ok());
+                let unready = decision.reason == Reason::LocalNotReady;
+                match sent {
+                    Ok((member, response)) => {
+                        self.doubt(decision, ServedBy::Peer, Some(member), response).await
+                    }
+                    // An unready server may still answer where nobody else does.
+                    Err(_) if unready && delivery.may_send() => {
+                        self.ask_local(round, ServedBy::Local, false, local).await
+                    }
+                    Err(failed) => Attempt::Unanswered { tried: failed.tried },
+                }
+            }
+            Action::AskAny => match self.peers.send_any(snapshot, outgoing, delivery).await {
+                Ok((member, response)) => {
+                    self.doubt(decision, ServedBy::AnyMember, Some(member), response).await
+                }
+                Err(failed) => Attempt::Unanswered { tried: failed.tried },
+            },
+            Action::Answer => {
+                // In a box: it would make the future of every request larger.
+                let response = Box::pin(self.answer(snapshot, local)).await;
+                Attempt::Answered { by: ServedBy::Snapshot, member: None, response }
+            }
+            Action::PassNotFound => Attempt::Confirmed,
+            Action::Refuse => Attempt::Refused { named: self.at_fault(decision.reason, snapshot) },
+        }
+    }
+
+    /// Sends the request to the local server.
+    async fn ask_local(
+        &self,
+        round: &Round<'_>,
+        by: ServedBy,
+        nopeer: bool,
+        local: &mut Local,
+    ) -> Attempt {
+        let Some(sent) = send_local(local, round.outgoing, nopeer).await else {
+            return Attempt::BodyGone;
+        };
+        let member = local_id(round.snapshot);
+        match sent.or_else(SendError::into_response) {
+            Ok(response) if self.is_premature(round.outgoing, &response) => {
+                Attempt::Lost { member, stage: Stage::Refused, response }
+            }
+            Ok(response) => self.doubt(&round.decision, by, member, response).await,
+            Err(error) => {
+                self.local_failed(&error);
+                Attempt::Lost { member, stage: error.stage, response: no_response(error) }
+            }
+        }
+    }
+
+    /// Withholds a response if it is a 404 that the decision does not believe.
+    async fn doubt(
+        &self,
+        decision: &Decision<'_>,
+        by: ServedBy,
+        member: Option<Arc<str>>,
+        response: Response<Body>,
+    ) -> Attempt {
+        if response.status() != StatusCode::NOT_FOUND {
+            return Attempt::Answered { by, member, response };
+        }
+        let always = match decision.on_not_found {
+            OnNotFound::PassOn => return Attempt::Answered { by, member, response },
+            OnNotFound::Refresh => true,
+            // There is no body to tell by: the view must.
+            _ => self.request.parts.method == Method::HEAD && !decision.listed,
+        };
+        let Inspected { response, is_it: unrouted } = Box::pin(inspect_not_found(response)).await;
+        if always || unrouted {
+            Attempt::NotFound { by, member, response, unrouted }
+        } else {
+            Attempt::Answered { by, member, response }
+        }
+    }
+
+    /// Whether the local server forbids the request because it has only just started: until it has
+    /// read its rules, it forbids everything. It processed nothing.
+    fn is_premature(&self, outgoing: &Outgoing<'_>, response: &Response<Body>) -> bool {
+        response.status() == StatusCode::FORBIDDEN
+            // A backend can send a 403, too.
+            && outgoing.lasting != Some(Lasting::Relayed)
+            && matches!(self.info, RequestInfo::Resource(_))
+            && self.shared.local_state.as_ref().is_some_and(LocalState::is_starting)
+    }
+
+    /// Notes that the local server sent no response.
+    pub(super) fn local_failed(&self, error: &SendError) {
+        if let Some(state) = &self.shared.local_state {
+            state.failed(error.stage);
+        }
+    }
+
+    fn asked<'d>(&self, local: LocalHealth, denials: &'d [Denial<'d>]) -> Asked<'d> {
+        let Arrived { origin, at, .. } = *self.request;
+        Asked { origin, nopeer: self.nopeer, arrived: at, local, denials }
+    }
+
+    /// The health of the local server.
+    pub(super) fn local_health(&self) -> LocalHealth {
+        match self.shared.local_state.as_ref().map(LocalState::get) {
+            None => LocalHealth::Ready,
+            // A peer insists: nobody else serves the request.
+            Some(LocalHealth::Unready) if self.is_insistent() => LocalHealth::Ready,
+            Some(health) => health,
+        }
+    }
+
+    fn is_insistent(&self) -> bool {
+        self.request.origin == Origin::Peer && self.request.parts.headers.contains_key(INSISTS)
+    }
+
+    /// The members that a refusal names; `None` for those that denied the request.
+    fn at_fault(&self, reason: Reason, snapshot: &Snapshot) -> Option<Vec<String>> {
+        let ids = |members: &mut dyn Iterator<Item = &Member>| {
+            members.map(|member| member.id.to_string()).collect()
+        };
+        match reason {
+            Reason::Unconfirmed => {
+                let unconfirmed = snapshot.unconfirmed(self.info.part(), self.request.at);
+                Some(ids(&mut { unconfirmed }))
+            }
+            Reason::Recorded => Some(ids(&mut snapshot.recorded(&self.info))),
+            _ => None,
+        }
+    }
+
+    /// Refreshes the views of members until it is settled what to do, or the time is up.
+    async fn refresh(&self, denied: &Denied, health: LocalHealth) -> Arc<Snapshot> {
+        let settled = |snapshot: &Snapshot| {
+            let denials = denied.as_denials();
+            match decide(&self.info, snapshot, self.asked(health, &denials)).reason {
+                Reason::Unconfirmed | Reason::LocalViewUnknown | Reason::NobodyReachable => false,
+                // A member that denied what it lists must confirm its view first.
+                Reason::ViewSuspect => denied.confirmed_since(snapshot),
+                _ => true,
+            }
+        };
+        self.shared.reader.refresh(REFRESH_WAIT, settled).await
+    }
+
+    /// Records how the request ended, and makes its response.
+    fn finish(&self, served: Served) -> Response<Body> {
+        let Served { by, reason, member, outcome, mark } = served;
+        let Arrived { parts, body, identity, origin, at } = self.request;
+        body.release();
+        let mut response = match outcome {
+            Outcome::Response(response) => response,
+            Outcome::Refusal(named) => refuse(&self.info, reason, &named, identity),
+        };
+        let member = member.as_deref();
+        let status = response.status();
+        let record = Record { info: &self.info, by, reason, member, status, arrived: *at, parts };
+        self.shared.metrics.record(&record, self.shared.reader.now());
+        if *origin == Origin::Peer {
+            match mark {
+                Some(Mark::Refused) => mark_refused(&mut response, reason),
+                Some(Mark::Lost) => mark_lost(&mut response),
+                None => {}
+            }
+        }
+        response
+    }
+}
+
+/// A decision, and what it is carried out with.
+struct Round<'a> {
+    decision: Decision<'a>,
+    snapshot: &'a Snapshot,
+    outgoing: &'a Outgoing<'a>,
+}
+
+/// Sends a request to the local server; `None` if its body is gone. A server that is leaving may give
+/// a request back; a new connection may reach its successor.
+pub(super) async fn send_local(
+    local: &mut Local,
+    outgoing: &Outgoing<'_>,
+    nopeer: bool,
+) -> Option<Result<Response<Body>, SendError>> {
+    let request = || {
+        outgoing.attempt_with(|parts| {
+            if nopeer {
+                answer::add_nopeer(&mut parts.headers);
+            }
+        })
+    };
+    let sent = local.send(request()?).await;
+    match &sent {
+        Err(error) if error.stage == Stage::NotSent => match request() {
+            Some(request) => Some(local.send(request).await),
+            None => Some(sent),
+        },
+        _ => Some(sent),
+    }
+}
+
+/// The response to a request that the local server did not respond to.
+pub(super) fn no_response(error: SendError) -> Response<Body> {
+    let error = match error.into_response() {
+        Ok(response) => return response,
+        Err(error) => error,
+    };
+    status::unavailable(&format!("the API server {} sent no response", error.member))
+}
+
+/// Whether the local server's own document must be passed through. Its older lists are not: during
+/// version skew they are false, and the snapshot says better what it serves.
+fn accepts_only_local(parts: &Parts, info: &RequestInfo<'_>) -> bool {
+    match info {
+        RequestInfo::Discovery(path) => {
+            answer::accepted(&parts.headers, path).is_some_and(|accepted| {
+                accepted.nopeer && accepted.form != Form::Legacy && path.aggregated().is_none()
+            })
+        }
+        RequestInfo::OpenApi(_) => asks_nopeer(answer::accept(&parts.headers)),
+        _ => false,
+    }
+}
+
+/// Whether the response lasts, or does not come from the server itself.
+fn lasting(info: &RequestInfo<'_>, snapshot: &Snapshot, no_body: bool) -> Option<Lasting> {
+    let request = match info {
+        RequestInfo::Resource(request) => request,
+        RequestInfo::Discovery(DiscoveryPath::GroupVersion(group, version)) => {
+            return snapshot.is_extension(group, version).then_some(Lasting::Relayed);
+        }
+        _ => return None,
+    };
+    // Servers do not read the body of a read: its unread frames could end a shared connection.
+    let unread = request.is_read() && !no_body;
+    if unread || request.is_relayed() || snapshot.is_extension(&request.group, &request.version) {
+        return Some(Lasting::Relayed);
+    }
+    (request.verb == Verb::Watch).then_some(Lasting::Watch)
+}
+
+fn local_id(snapshot: &Snapshot) -> Option<Arc<str>> {
+    snapshot.local().map(|local| Arc::clone(&local.id))
+}

@@ -1,0 +1,151 @@
+//! The layer: a tower service in front of an API server. [`exchange`] is the data path; the other
+//! modules are its parts.
+//!
+//! - [`progress`]: all state of one request, without I/O
+//! - [`consent`], [`discovery`], [`openapi`]: documents that are answered for the whole cluster
+//! - [`answer`], [`refuse`]: responses of our own
+
+mod answer;
+mod consent;
+mod denied;
+mod discovery;
+mod exchange;
+mod openapi;
+mod progress;
+mod refuse;
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body as HttpBody;
+use mvp_core::decide::Origin;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::body::{Body, BodyError};
+use crate::control::{LocalState, SnapshotReader};
+use crate::gateway::{INSTANCE, Instance};
+use crate::identity::{Identity, Screened};
+use crate::local::{Local, LocalSlot};
+use crate::metrics::Metrics;
+use crate::peers::Peers;
+use crate::status;
+use crate::upstream::{Forwarder, Remote, Replay, Target};
+use exchange::{Arrived, Shared};
+
+/// A layer that makes an API server a member of a cluster of mixed versions.
+///
+/// It expects two extensions of every request, which [`AuthenticateLayer`] sets:
+/// - [`Identity`]: who the caller is. A request without one gets a 500 and goes nowhere.
+/// - [`Origin`]: whether a client or a peer sent it. Without one, it is a client's.
+///
+/// It also reads [`mvp_net::ConnectionInfo`], if a listener of `mvp-net` set it: then each client
+/// connection stays with one peer, and the client's address is forwarded.
+///
+/// [`AuthenticateLayer`]: crate::identity::AuthenticateLayer
+#[derive(Debug, Clone)]
+pub struct MixedVersionLayer {
+    shared: Arc<Shared>,
+}
+
+impl MixedVersionLayer {
+    /// A layer that decides by these snapshots and sends to these peers. Without peers, every
+    /// request goes to the local server.
+    pub fn new(
+        reader: SnapshotReader,
+        peers: Option<Peers>,
+        slot: LocalSlot,
+        metrics: Arc<Metrics>,
+    ) -> MixedVersionLayer {
+        let (local_state, instance) = (None, None);
+        let shared = Shared { reader, peers, slot, local_state, instance, metrics };
+        MixedVersionLayer { shared: Arc::new(shared) }
+    }
+
+    /// Tells peers which process this is, so that a member that reaches itself notices.
+    #[must_use]
+    pub fn with_instance(self, instance: &Instance) -> MixedVersionLayer {
+        let shared =
+            Shared { instance: Some(instance.header()), ..Arc::unwrap_or_clone(self.shared) };
+        MixedVersionLayer { shared: Arc::new(shared) }
+    }
+
+    /// Uses the health of the local server. Without it the server counts as ready, as one in the
+    /// same process is.
+    #[must_use]
+    pub fn with_local_state(self, state: LocalState) -> MixedVersionLayer {
+        let shared = Shared { local_state: Some(state), ..Arc::unwrap_or_clone(self.shared) };
+        MixedVersionLayer { shared: Arc::new(shared) }
+    }
+
+    /// The layer in front of a server behind a connection, as a gateway has it.
+    pub fn in_front_of(&self, forwarder: Arc<Forwarder>, target: Arc<Target>) -> MixedVersion {
+        self.before(Local::new(Remote::new(forwarder, target)))
+    }
+
+    fn before(&self, local: Local) -> MixedVersion {
+        self.shared.slot.fill(&local);
+        MixedVersion { shared: Arc::clone(&self.shared), local }
+    }
+}
+
+impl<S, R> Layer<S> for MixedVersionLayer
+where
+    S: Service<Request<Body>, Response = Response<R>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+    R: HttpBody<Data = Bytes> + Send + 'static,
+    R::Error: Into<BodyError>,
+{
+    type Service = MixedVersion;
+
+    fn layer(&self, inner: S) -> MixedVersion {
+        self.before(Local::service(inner))
+    }
+}
+
+/// An API server that is a member of a cluster of mixed versions. It is always ready; each request
+/// waits for the server's own readiness.
+#[derive(Debug, Clone)]
+pub struct MixedVersion {
+    shared: Arc<Shared>,
+    local: Local,
+}
+
+impl<B> Service<Request<B>> for MixedVersion
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BodyError>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (shared, local) = (Arc::clone(&self.shared), self.local.clone());
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let Some(identity) = parts.extensions.get::<Identity>().cloned() else {
+                return Ok(status::internal("the request was not authenticated"));
+            };
+            let reserved = parts.extensions.get::<Screened>().cloned().unwrap_or_default().0;
+            let origin = parts.extensions.get::<Origin>().copied().unwrap_or(Origin::Client);
+            let body = Replay::new(Body::new(body), reserved);
+            let at = shared.reader.now();
+            let arrived = Arrived { parts, body, identity, origin, at };
+            let mut response = exchange::serve(&shared, &arrived, local).await;
+            if let (Origin::Peer, Some(instance)) = (origin, &shared.instance) {
+                response.headers_mut().insert(INSTANCE, instance.clone());
+            }
+            Ok(response)
+        })
+    }
+}

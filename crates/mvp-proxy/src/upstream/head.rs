@@ -1,0 +1,76 @@
+//! The head of a request as it is sent to one server: identity, provenance, hop-by-hop headers, and
+//! the authority in the form of its HTTP version.
+
+use http::uri::{Authority, Scheme};
+use http::{HeaderValue, Request, Uri, Version};
+use mvp_core::decide::Origin;
+use mvp_net::ConnectionInfo;
+
+use super::target::Target;
+use crate::body::Body;
+use crate::gateway::{INSISTS, Insists, PEER_PROXIED};
+use crate::headers;
+use crate::identity::{Identity, RemoteHeaders, Screened};
+
+/// Writes the head of `request` for `target`, and removes all extensions.
+pub(super) fn prepare(
+    request: &mut Request<Body>,
+    target: &Target,
+    identity: &Identity,
+    names: &RemoteHeaders,
+    http2: bool,
+) {
+    let origin = request.extensions().get::<Origin>().copied();
+    let client = request.extensions().get::<ConnectionInfo>().map(|info| info.remote().ip());
+    let insists = request.extensions().get::<Insists>().is_some();
+    let screened = request.extensions().get::<Screened>().is_some();
+    let host = {
+        let headers = request.headers_mut();
+        // Whoever called: no header of the caller may look like one of ours.
+        if !screened {
+            names.remove_reserved(headers);
+        }
+        headers::remove_hop_by_hop(headers);
+        identity.write(headers, names);
+        headers::add_provenance(headers, client);
+        // A request makes one hop. The local server would make another one without this header.
+        if !target.local || origin == Some(Origin::Peer) {
+            headers.insert(PEER_PROXIED, HeaderValue::from_static("true"));
+        }
+        if insists {
+            headers.insert(INSISTS, HeaderValue::from_static("true"));
+        } else {
+            headers.remove(INSISTS);
+        }
+        headers::take_host(headers)
+    };
+    let authority = authority(request.uri(), host.as_ref(), target);
+    if http2 {
+        *request.version_mut() = Version::HTTP_2;
+        if let Some(authority) = authority {
+            let mut parts = std::mem::take(request.uri_mut()).into_parts();
+            parts.scheme = Some(Scheme::HTTPS);
+            parts.authority = Some(authority);
+            *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
+        }
+    } else {
+        *request.version_mut() = Version::HTTP_11;
+        let host = authority.and_then(|authority| HeaderValue::try_from(authority.as_str()).ok());
+        if let Some(host) = host {
+            request.headers_mut().insert(http::header::HOST, host);
+        }
+        let mut parts = std::mem::take(request.uri_mut()).into_parts();
+        parts.scheme = None;
+        parts.authority = None;
+        *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
+    }
+    request.extensions_mut().clear();
+}
+
+/// The authority that the client used, or the server's address if it sent none.
+fn authority(uri: &Uri, host: Option<&HeaderValue>, target: &Target) -> Option<Authority> {
+    uri.authority()
+        .cloned()
+        .or_else(|| host.and_then(|host| Authority::try_from(host.as_bytes()).ok()))
+        .or_else(|| Authority::try_from(&*target.address).ok())
+}

@@ -1,0 +1,31 @@
+//! Requests to servers: which connection they use, what is written into them, and what comes back.
+//! Entry items: [`Forwarder::send`], [`Delivery`].
+
+pub(crate) mod client;
+mod connect;
+mod connect_error;
+mod copy;
+mod delivery;
+mod forward;
+mod head;
+mod inspect;
+mod lanes;
+mod pool;
+mod pulse;
+mod remote;
+mod replay;
+mod schemas;
+mod single_flight;
+mod target;
+mod tokens;
+pub(crate) mod tunnel;
+
+pub(crate) use delivery::Delivery;
+pub use forward::{Forwarder, Upstream};
+pub(crate) use inspect::{Inspected, inspect_not_found};
+pub(crate) use lanes::Lasting;
+pub(crate) use pool::Opened;
+pub(crate) use remote::Remote;
+pub(crate) use replay::{Outgoing, Replay};
+pub(crate) use schemas::{Schema, Schemas, content_type as v2_media_type};
+pub use target::{OutboundTls, ReloadableOutbound, Target, server_name};

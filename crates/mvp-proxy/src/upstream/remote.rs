@@ -1,0 +1,50 @@
+//! The local server of a gateway: a server behind a connection.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use http::Request;
+
+use super::forward::Forwarder;
+use super::target::Target;
+use crate::body::Body;
+use crate::local::{Sending, Serve};
+
+/// A local server behind a connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Remote {
+    forwarder: Arc<Forwarder>,
+    target: Arc<Target>,
+    /// Whether the last request got no response: logged when that changes, not for each request.
+    down: Arc<AtomicBool>,
+}
+
+impl Remote {
+    pub(crate) fn new(forwarder: Arc<Forwarder>, target: Arc<Target>) -> Remote {
+        Remote { forwarder, target, down: Arc::default() }
+    }
+}
+
+impl Serve for Remote {
+    fn send(&mut self, request: Request<Body>) -> Sending {
+        let Remote { forwarder, target, down } = self.clone();
+        Box::pin(async move {
+            let sent = forwarder.send(&target, request).await;
+            if let Err(error) = &sent
+                && !error.stage.is_of_server()
+            {
+                return sent;
+            }
+            match (&sent, down.swap(sent.is_err(), Ordering::Relaxed)) {
+                (Err(error), false) => tracing::warn!(%error, "local server sends no response"),
+                (Ok(_), true) => tracing::info!("local server responds again"),
+                _ => {}
+            }
+            sent
+        })
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Serve> {
+        Box::new(self.clone())
+    }
+}
