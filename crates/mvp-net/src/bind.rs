@@ -1,4 +1,4 @@
-//! Opens listening sockets. Entries: [`bind`], and [`bind_workers`] for one socket a worker.
+//! Opens listening sockets. Entries: [`bind`], and [`bind_workers`] for one socket per worker.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -7,21 +7,21 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 const BACKLOG: i32 = 1024;
 
-/// One listening socket, ready for tokio (non-blocking). `[::]` takes IPv4 as well.
+/// Opens one non-blocking listening socket. `[::]` accepts IPv4, too.
 ///
 /// With `reuse_port` several sockets can share the port, and the kernel spreads connections over
-/// them; another process of the same user can join them unseen: see [`bind_workers`].
+/// them. Another process of the same user can share it unnoticed: see [`bind_workers`].
 pub fn bind(address: SocketAddr, reuse_port: bool) -> io::Result<TcpListener> {
     let socket = open(address, reuse_port)?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
 
-/// One listening socket for each of `workers` (at least one), all on one address.
+/// Opens one listening socket for each of `workers` (at least one), all on one address.
 ///
-/// Fails when the port is in use, by whomever: that is tried first without sharing. With `shared`
-/// it is not tried: a process that was bound so, and this one, then have the port together, which
-/// is how a new one takes over from an old one. With port 0 the kernel picks one port for all.
+/// Fails if any process uses the port: this is tested first, without sharing. With `shared` it is not
+/// tested: this process then shares the port with another one that also used `shared`, so that a new
+/// process can take over from an old one. With port 0 the kernel picks one port for all.
 pub fn bind_workers(
     mut address: SocketAddr,
     workers: usize,
@@ -44,7 +44,7 @@ pub fn bind_workers(
 
 fn open(address: SocketAddr, reuse_port: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // A restart must not wait for the connections of the last run to leave TIME_WAIT.
+    // Otherwise a restart must wait until the connections of the last run leave TIME_WAIT.
     socket.set_reuse_address(true)?;
     if reuse_port {
         socket.set_reuse_port(true)?;

@@ -9,17 +9,17 @@ use crate::pem::{certificates, pair_error, private_key, roots};
 use crate::provider::provider;
 use crate::{ServerTls, TlsError};
 
-/// Whom the gateway believes, and whom it says it is, when it calls a server.
+/// The CAs and the client certificate for connections to servers.
 ///
-/// The server name to verify is the caller's choice at each connection.
+/// The caller chooses the server name to verify for each connection.
 #[derive(Clone, Debug)]
 pub struct ClientTls {
     config: ClientConfig,
 }
 
 impl ClientTls {
-    /// `roots_pem`: the CA bundle that must vouch for servers. `identity`: certificate chain and
-    /// key, both PEM, to present when a server asks; none: no certificate is ever presented.
+    /// `roots_pem` is the CA bundle that must have signed server certificates. `identity` is the
+    /// client certificate chain and its key, both PEM; without it, no certificate is presented.
     pub fn new(roots_pem: &[u8], identity: Option<(&[u8], &[u8])>) -> Result<Self, TlsError> {
         let builder = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(ServerTls::VERSIONS)
@@ -34,10 +34,10 @@ impl ClientTls {
         Ok(Self { config })
     }
 
-    /// The configuration that offers `alpn`, best first.
+    /// The configuration that offers the protocols `alpn`, preferred first.
     ///
-    /// Each call has a session cache of its own: sessions are kept by server name, and members of
-    /// a cluster share one name.
+    /// Each call creates its own session cache: sessions are kept by server name, which the members
+    /// of a cluster share.
     pub fn config(&self, alpn: &[&[u8]]) -> Arc<ClientConfig> {
         let mut config = self.config.clone();
         config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();

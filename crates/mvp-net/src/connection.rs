@@ -1,4 +1,4 @@
-//! What every request knows of its connection. Entry: [`ConnectionInfo`].
+//! The connection of a request. Entry: [`ConnectionInfo`].
 
 use std::any::Any;
 use std::net::SocketAddr;
@@ -9,8 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Judgement;
 
-/// The extension on every request that [`serve`](crate::serve()) hands to its service. Cheap to
-/// clone.
+/// The connection of a request, in the extensions of every request of [`serve`](crate::serve()).
+///
+/// It is cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ConnectionInfo {
     inner: Arc<Inner>,
@@ -27,7 +28,7 @@ struct Inner {
 }
 
 impl ConnectionInfo {
-    /// Of an HTTP/1.1 connection: see [`over_http2`](Self::over_http2).
+    /// An HTTP/1.1 connection. For HTTP/2 see [`over_http2`](Self::over_http2).
     pub fn new(
         remote: SocketAddr,
         certificates: Vec<CertificateDer<'static>>,
@@ -37,7 +38,7 @@ impl ConnectionInfo {
         Self { inner: Arc::new(Inner { remote, certificates, judgement, http2: false, end, note }) }
     }
 
-    /// The same connection, which ends when `end` is cancelled.
+    /// The same connection, which ends if `end` is cancelled.
     pub(crate) fn ended_by(self, end: CancellationToken) -> Self {
         let inner = Inner { end, ..Arc::unwrap_or_clone(self.inner) };
         Self { inner: Arc::new(inner) }
@@ -49,7 +50,7 @@ impl ConnectionInfo {
         Self { inner: Arc::new(inner) }
     }
 
-    /// The same connection, judged anew.
+    /// The same connection with another judgement.
     pub(crate) fn with_judgement(self, judgement: Judgement) -> Self {
         let inner = Inner { judgement, ..Arc::unwrap_or_clone(self.inner) };
         Self { inner: Arc::new(inner) }
@@ -60,12 +61,12 @@ impl ConnectionInfo {
         self.inner.remote
     }
 
-    /// The chain that the client showed, leaf first; empty without a certificate.
+    /// The client's certificate chain, leaf first; empty without a certificate.
     pub fn certificates(&self) -> &[CertificateDer<'static>] {
         &self.inner.certificates
     }
 
-    /// What that chain proves.
+    /// The judgement of that chain.
     pub fn judgement(&self) -> &Judgement {
         &self.inner.judgement
     }
@@ -75,7 +76,7 @@ impl ConnectionInfo {
         self.inner.http2
     }
 
-    /// Ends the connection after the requests that it has: GOAWAY over HTTP/2, `Connection: close`
+    /// Ends the connection after its requests in flight: GOAWAY over HTTP/2, `Connection: close`
     /// over HTTP/1.1.
     pub fn end(&self) {
         self.inner.end.cancel();
@@ -86,8 +87,8 @@ impl ConnectionInfo {
         self.inner.end.is_cancelled()
     }
 
-    /// What the service behind the listener remembers of this connection, for as long as it lasts:
-    /// made when first asked for, of one type. Nothing for another type.
+    /// A value that the service keeps for the lifetime of this connection. The first call creates it
+    /// and decides its type; calls with another type return `None`.
     pub fn note<T: Any + Default + Send + Sync>(&self) -> Option<&T> {
         self.inner.note.get_or_init(|| Box::new(T::default())).downcast_ref()
     }
@@ -108,7 +109,7 @@ mod tests {
             info.note::<AtomicUsize>().unwrap().fetch_add(1, Ordering::Relaxed)
         };
         assert_eq!((count(&first), count(&first)), (0, 1));
-        // Judged anew, it is the same connection.
+        // With another judgement it is still the same connection.
         assert_eq!(count(&first.clone().with_judgement(Judgement::default())), 2);
         assert_eq!(count(&second), 0);
         assert!(first.note::<String>().is_none());

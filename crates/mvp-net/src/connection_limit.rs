@@ -1,8 +1,8 @@
-//! How many connections clients may have open. Entry: [`ConnectionLimit`].
+//! The limit of open client connections. Entry: [`ConnectionLimit`].
 //!
-//! A connection counts from accept to the end of its stream, also after an upgrade. Where there is
-//! no room, the oldest connection that never had a request is cut, or else one that has been idle
-//! for a while: connections that are only kept open take no room from those in use.
+//! A connection counts from accept to the end of its stream, also after an upgrade. At the limit, the
+//! oldest connection that never had a request is cut, or else one that has been idle for a while, so
+//! that unused connections do not keep new clients out.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -14,15 +14,15 @@ use tokio::time::Instant;
 
 use crate::serve::Activity;
 
-/// A connection may be cut to make room only after it had this long to send a request.
+/// The age from which a connection may be cut to make room.
 const LEAST_AGE: Duration = Duration::from_secs(1);
-/// How many connections are looked at to find one that is idle.
-const LOOKED_AT: usize = 64;
+/// The most connections that are examined to find an idle one.
+const EXAMINED: usize = 64;
 
-/// A bound on open client connections, and counters of what it did. Clones share both: give the
-/// same one to all listeners of a process.
+/// A limit of open client connections, with counters. Clones share both: use one for all listeners of
+/// a process.
 ///
-/// The default has no bound.
+/// The default is no limit.
 #[derive(Clone, Debug)]
 pub struct ConnectionLimit {
     shared: Arc<Shared>,
@@ -42,9 +42,9 @@ struct State {
     refused: u64,
     evicted: u64,
     addresses: HashMap<IpAddr, usize>,
-    /// By age, the oldest first. Those that turn out to have had a request become `used`.
+    /// Connections by age, the oldest first. Those that had a request are moved to `used` later.
     unused: BTreeMap<u64, Candidate>,
-    /// Connections that had a request, looked at in turn.
+    /// Connections that had a request, examined in turn.
     used: BTreeMap<u64, Candidate>,
     next: u64,
 }
@@ -52,42 +52,42 @@ struct State {
 /// A connection that may be cut to make room.
 #[derive(Debug)]
 struct Candidate {
-    /// Since when nothing has happened on it, as far as is known.
+    /// The last time that it was known to be in use.
     since: Instant,
-    /// The requests that it had by then.
+    /// The number of requests at that time.
     started: usize,
     activity: Arc<Activity>,
-    /// None until its task has started.
+    /// The task that serves it; `None` until it is spawned.
     task: Option<AbortHandle>,
 }
 
 impl ConnectionLimit {
-    /// At most `total` open connections, and at most `per_address` from one IP address.
+    /// Allows `total` open connections, and `per_address` from one IP address.
     ///
-    /// Over the total, the oldest connection that never had a request and is older than a second is
-    /// cut, or else one that was seen to be idle for a second; if there is none, the new connection
-    /// is closed at once. Over the bound of its address, a new connection is closed at once.
+    /// At the total limit, the oldest connection that never had a request and is older than a second
+    /// is cut, or else one that was idle for a second. If there is none, the new connection is
+    /// refused. At the limit of its address, a new connection is refused.
     pub fn new(total: usize, per_address: Option<usize>) -> Self {
         let shared = Shared { total, per_address, state: Mutex::default() };
         Self { shared: Arc::new(shared) }
     }
 
-    /// Connections that are open.
+    /// The number of open connections.
     pub fn open(&self) -> usize {
         self.shared.state().open
     }
 
-    /// Connections that were closed at once.
+    /// The number of connections that were refused.
     pub fn refused(&self) -> u64 {
         self.shared.state().refused
     }
 
-    /// Connections that were cut to make room for others.
+    /// The number of connections that were cut to make room for others.
     pub fn evicted(&self) -> u64 {
         self.shared.state().evicted
     }
 
-    /// A new connection from this address; nothing if there is no room for it.
+    /// Admits a new connection from this address; `None` if it is refused.
     pub(crate) fn admit(&self, address: IpAddr, activity: &Arc<Activity>) -> Option<Permit> {
         let address = address.to_canonical();
         let Shared { total, per_address, .. } = *self.shared;
@@ -110,7 +110,7 @@ impl ConnectionLimit {
         Some(Permit { shared: Arc::clone(&self.shared), number, address })
     }
 
-    /// The task that serves the connection of this number.
+    /// Sets the task that serves a connection.
     pub(crate) fn is_served_by(&self, number: u64, task: AbortHandle) {
         // It may have ended already.
         if let Some(unused) = self.shared.state().unused.get_mut(&number) {
@@ -118,7 +118,7 @@ impl ConnectionLimit {
         }
     }
 
-    /// Makes room for up to `number` descriptors. Whether there was anything to cut.
+    /// Cuts up to `number` connections to free descriptors. Returns whether any was cut.
     pub(crate) fn make_room(&self, number: usize) -> bool {
         let state = &mut *self.shared.state();
         (0..number).take_while(|_| state.evict()).count() > 0
@@ -138,7 +138,7 @@ impl Shared {
 }
 
 impl State {
-    /// Cuts a connection. It still counts as open until its stream is gone.
+    /// Cuts a connection. It counts as open until its stream is dropped.
     fn evict(&mut self) -> bool {
         let evicted = self.evict_unused() || self.evict_idle();
         self.evicted += u64::from(evicted);
@@ -164,10 +164,10 @@ impl State {
         false
     }
 
-    /// Cuts a connection on which nothing has happened since it was last looked at, a while ago.
+    /// Cuts a connection that was idle since it was last examined, at least `LEAST_AGE` ago.
     fn evict_idle(&mut self) -> bool {
         let in_turn = self.used.range(self.next..).chain(self.used.range(..self.next));
-        let in_turn: Vec<u64> = in_turn.take(LOOKED_AT).map(|(number, _)| *number).collect();
+        let in_turn: Vec<u64> = in_turn.take(EXAMINED).map(|(number, _)| *number).collect();
         for number in in_turn {
             self.next = number + 1;
             let Some(used) = self.used.get_mut(&number) else { continue };
@@ -183,7 +183,7 @@ impl State {
 }
 
 impl Candidate {
-    /// Whether it has no request, and had none since it was last looked at.
+    /// Whether it has no request, and had none since it was last examined.
     fn is_idle(&self) -> bool {
         let activity = &self.activity;
         activity.counts() == (self.started, 0) && !activity.upgraded()
@@ -194,7 +194,7 @@ impl Candidate {
     }
 }
 
-/// Room for one connection, until it is dropped.
+/// The permit of one connection, returned when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
     shared: Arc<Shared>,
@@ -269,7 +269,7 @@ mod tests {
         tokio::time::advance(LEAST_AGE).await;
         assert!(limit.make_room(5));
         has_open(&limit, 1).await;
-        assert!(!limit.make_room(5), "what has a request is never cut");
+        assert!(!limit.make_room(5), "a connection with a request is never cut");
         assert_eq!(limit.evicted(), 3);
 
         drop(busy);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_has_a_bound_of_its_own() {
+    async fn connections_are_limited_per_address() {
         let limit = ConnectionLimit::new(usize::MAX, Some(2));
         let activity = Arc::default();
         let mapped = "::ffff:127.0.0.1".parse().unwrap();

@@ -1,17 +1,17 @@
 //! The sockets and TLS of the gateway: everything between the kernel and one HTTP request.
 //!
-//! Knows nothing of Kubernetes routing. In the order in which a connection meets it:
+//! This crate knows nothing about Kubernetes routing. In the order of a connection:
 //!
 //! 1. [`bind()`] opens the listening sockets.
-//! 2. [`serve()`] accepts, ends TLS with a [`ReloadableTls`], speaks HTTP/1.1 or HTTP/2 as ALPN
-//!    chose, and drains when it is told to end.
-//! 3. [`ClientTrust`] judges the certificate that the client showed; every request carries the
-//!    outcome in its [`ConnectionInfo`].
+//! 2. [`serve()`] accepts, terminates TLS with a [`ReloadableTls`], serves HTTP/1.1 or HTTP/2 by
+//!    ALPN, and drains at shutdown.
+//! 3. [`ClientTrust`] judges the client's certificate; every request has the result in its
+//!    [`ConnectionInfo`].
 //!
-//! [`ClientTls`] is the other direction: the TLS of the connections that the gateway opens.
+//! [`ClientTls`] is the TLS of the connections that the gateway opens.
 //!
-//! The cryptography is aws-lc-rs, named explicitly wherever rustls asks: no process-wide default
-//! is installed or needed.
+//! The cryptography is aws-lc-rs, given to rustls explicitly: no process-wide default is installed or
+//! needed.
 
 mod bind;
 mod client_tls;
@@ -35,5 +35,5 @@ pub use serve::{Drained, serve};
 pub use server_tls::{ReloadableTls, ServerTls, server_config};
 pub use trust::{BadName, CertificateUser, ClientTrust, Judgement};
 
-/// TLS's own words, for callers that name them.
+/// Types of rustls in the interface of this crate.
 pub use rustls_pki_types::{CertificateDer, UnixTime};

@@ -1,4 +1,4 @@
-//! How much a client may ask of the listener, in time and in memory. Entry: [`Limits`].
+//! Limits of time and memory for clients of a listener. Entry: [`Limits`].
 
 use std::time::Duration;
 
@@ -6,35 +6,35 @@ use tokio::time::Instant;
 
 use crate::ConnectionLimit;
 
-/// Bounds of [`serve`](crate::serve()). The defaults are kube-apiserver's where it has one.
+/// The limits of [`serve`](crate::serve()). The defaults are kube-apiserver's where it has them.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// From accept to the end of the TLS handshake.
+    /// The time from accept to the end of the TLS handshake.
     pub handshake_timeout: Duration,
-    /// HTTP/1.1: from the end of the handshake, later from the first byte of a request, to the end
-    /// of its head. HTTP/2: from the end of the handshake to the end of the preface.
+    /// HTTP/1.1: the time from the end of the handshake, later from the first byte of a request, to
+    /// the end of its head. HTTP/2: the time from the end of the handshake to the end of the preface.
     pub header_read_timeout: Duration,
-    /// A connection without a request for this long (at most twice this long) is closed.
+    /// The time without a request after which a connection is closed; at most twice this long.
     pub idle_timeout: Duration,
-    /// Request line and headers together; some slack for framing comes on top, as in Go. HTTP/1.1
-    /// also buffers up to this much of a response to a slow reader.
+    /// The largest request line and headers together; some slack for framing is added, as in Go.
+    /// HTTP/1.1 also buffers up to this much of a response for a slow reader.
     pub max_header_bytes: u32,
-    /// How many headers an HTTP/1.1 request may have.
+    /// The most headers of an HTTP/1.1 request.
     pub max_headers: usize,
-    /// Open HTTP/2 streams a connection.
+    /// The most open HTTP/2 streams of a connection.
     pub max_concurrent_streams: u32,
-    /// What a client may send on an HTTP/2 stream before it is read. The window of the connection
-    /// is this times the streams, so that slow streams never stall the others.
+    /// The flow-control window of an HTTP/2 stream. The window of the connection is this times the
+    /// streams, so that slow streams never stall the others.
     pub stream_window: u32,
-    /// What is buffered of a response on an HTTP/2 stream.
+    /// The most bytes of a response that are buffered for an HTTP/2 stream.
     pub max_send_buffer: usize,
-    /// HTTP/2 PING this often; none: never.
+    /// The interval of HTTP/2 PINGs; none if `None`.
     pub ping_interval: Option<Duration>,
-    /// A PING unanswered for this long ends the connection.
+    /// The time after which an unanswered PING ends the connection.
     pub ping_timeout: Duration,
-    /// How many connections clients may have open.
+    /// The limit of client connections.
     pub connections: ConnectionLimit,
-    /// After the call to end: how long requests may go on before they are cut.
+    /// The longest time of the drain, after which requests are cut.
     pub grace: Duration,
 }
 
@@ -58,13 +58,13 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What a head of exactly `max_header_bytes` may have around it.
+    /// The framing around a head of exactly `max_header_bytes`.
     const HEADER_SLACK: u32 = 4096;
 
-    /// HTTP/1.1's buffer has a least size, below which hyper panics.
+    /// The smallest buffer for HTTP/1.1; hyper panics below it.
     const LEAST_BUFFER: usize = 8192;
 
-    /// RFC 9113: windows are below 2^31.
+    /// The largest window of RFC 9113.
     const GREATEST_WINDOW: u32 = (1 << 31) - 1;
 
     pub(crate) fn head_bytes(&self) -> u32 {
@@ -84,7 +84,7 @@ impl Limits {
     }
 }
 
-/// The moment after `pause`, which may be as long as one likes: "never" is a year from now.
+/// The time after `pause`, at most a year from now.
 pub(crate) fn deadline(pause: Duration) -> Instant {
     const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
     Instant::now() + pause.min(YEAR)

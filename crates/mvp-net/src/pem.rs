@@ -1,4 +1,4 @@
-//! From PEM to certificates, keys and trust anchors. Entries: [`certificates`], [`private_key`],
+//! Certificates, keys and trust anchors from PEM. Entries: [`certificates`], [`private_key`],
 //! [`roots`].
 
 use rustls::RootCertStore;
@@ -7,7 +7,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::TlsError;
 
-/// Every certificate of `pem`, in its order; at least one.
+/// The certificates of `pem`, in order; at least one.
 pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let certificates = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
@@ -36,7 +36,7 @@ pub(crate) fn roots(pem: &[u8]) -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
-/// Sorts rustls' complaint about a certificate and its key to the one at fault.
+/// Maps an error of rustls to the certificate or to the key.
 pub(crate) fn pair_error(error: rustls::Error) -> TlsError {
     use rustls::Error;
     match error {

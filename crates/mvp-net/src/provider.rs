@@ -1,4 +1,4 @@
-//! The one source of cryptography, handed to rustls explicitly. Entry: [`provider`].
+//! The cryptography provider of all TLS configurations. Entry: [`provider`].
 
 use std::sync::{Arc, LazyLock};
 
@@ -7,7 +7,7 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 static PROVIDER: LazyLock<Arc<CryptoProvider>> =
     LazyLock::new(|| Arc::new(aws_lc_rs::default_provider()));
 
-/// aws-lc-rs, the same value for every configuration.
+/// The provider aws-lc-rs, shared by all configurations.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::clone(&PROVIDER)
 }

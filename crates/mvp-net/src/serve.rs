@@ -1,11 +1,12 @@
-//! Accepts connections, serves each on a task of its own, and drains. Entry: [`serve`].
+//! Accepts connections, serves each on its own task, and drains. Entry: [`serve`].
 //!
-//! Beneath it: `connection` takes one socket from handshake to end, `request` hands each request
-//! to the service, `head` bounds how long a request may take to arrive, `target` refuses request
-//! targets that would be cut off, `tracked` knows who still has a connection.
+//! Submodules: `connection` takes one socket from the handshake to its end, `request` passes each
+//! request to the service, `head` limits the time for a request head to arrive, `target` refuses
+//! request targets with a `#`, `tracked` counts the streams that are open.
 
 mod accept;
 mod connection;
+mod delegate;
 mod head;
 mod request;
 mod target;
@@ -36,25 +37,28 @@ pub(crate) use self::request::Guard;
 use self::tracked::Streams;
 use crate::{Limits, ReloadableTls};
 
-/// How long a connection whose first packet came may take to stand: some round trips.
+/// The time for a connection whose first packet has arrived to be established: some round trips.
 const LAST_CALL: Duration = Duration::from_millis(200);
 
-/// How a drain ended.
+/// The outcome of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
-    /// Connections that were still busy when the grace was over, upgraded ones too, and were cut.
+    /// Connections that were still busy at the end of the grace period, upgraded ones included, and
+    /// were cut.
     pub cut: usize,
 }
 
 /// Serves `listener` until `shutdown`, then drains and returns.
 ///
-/// ALPN chooses between HTTP/2 and HTTP/1.1 (also without ALPN). Every request carries a
-/// [`ConnectionInfo`](crate::ConnectionInfo). A failure of one connection ends that one alone.
-/// Draining: nobody new comes, who is half way in is let in, the listener is closed; connections
-/// are told to end (GOAWAY, `Connection: close`) and end after the requests they have, and what is
-/// left after `limits.grace` is cut. An upgraded connection belongs to the service, whose tasks end
-/// it; but the drain waits for it as for others, and when the grace is over, its reads and writes
-/// fail. Nobody has to register anything for that.
+/// ALPN chooses between HTTP/2 and HTTP/1.1; without ALPN it is HTTP/1.1. Every request has a
+/// [`ConnectionInfo`](crate::ConnectionInfo) in its extensions. The failure of one connection ends
+/// that connection only.
+///
+/// The drain accepts connections whose handshake has begun, then closes the listener. Connections are
+/// told to end (GOAWAY, `Connection: close`) and end after their requests in flight; those that are
+/// left after `limits.grace` are cut. An upgraded connection belongs to the service, but the drain
+/// waits for it, too: at the end of the grace period its reads and writes fail. The service need not
+/// register anything for that.
 pub async fn serve<S, B>(
     listener: TcpListener,
     tls: ReloadableTls,
@@ -71,11 +75,11 @@ where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    // A token of our own: every wake-up of a connection looks at it, and workers must not meet
-    // at one lock.
+    // A separate token for each listener: every wake-up of a connection checks it, and workers must
+    // not contend for one lock.
     let cut = CancellationToken::new();
     let streams = Streams::new(cut.clone());
-    // However this ends, no stream outlives it.
+    // However this function ends, no stream outlives it.
     let _cut = cut.drop_guard();
     let shared = Arc::new(Shared { tls, limits, shutdown: CancellationToken::new(), streams });
     let mut acceptor = Acceptor::new(listener, shared.limits.connections.clone());
@@ -86,7 +90,7 @@ where
             let limit = &shared.limits.connections;
             let activity = Arc::new(Activity::default());
             let Some(permit) = limit.admit(remote.ip(), &activity) else {
-                tracing::debug!(%remote, "connection refused: too many are open");
+                tracing::debug!(client = %remote, reason = "connection-limit", "connection refused");
                 return;
             };
             let number = permit.number();
@@ -114,7 +118,7 @@ where
     for accepted in acceptor.last() {
         begin(&mut connections, accepted);
     }
-    // Only now: whoever is told to end comes back at once, and must not come to this listener.
+    // Only now: clients that are told to end reconnect at once, and must not reach this listener.
     shared.shutdown.cancel();
     drain(connections, &shared).await
 }
@@ -131,9 +135,9 @@ async fn drain(mut connections: JoinSet<()>, shared: &Shared) -> Drained {
     }
     let busy = connections.len();
     connections.shutdown().await;
-    // Those that are left were upgraded: they fail when `serve` ends.
+    // The streams that are left were upgraded: they fail when `serve` returns.
     let tunnels = shared.streams.open();
-    tracing::warn!(connections = busy, tunnels, "the grace is over: cut what was still busy");
+    tracing::warn!(connections = busy, tunnels, "grace period over, busy connections cut");
     Drained { cut: busy + tunnels }
 }
 
@@ -141,6 +145,6 @@ fn report(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
     {
-        tracing::error!(%error, "the task of a connection panicked");
+        tracing::error!(%error, "connection task panicked");
     }
 }

@@ -1,8 +1,8 @@
-//! The TLS of the listener, and how it is replaced while connections live. Entry: [`ServerTls`].
+//! The TLS of the listener, which can be replaced at any time. Entry: [`ServerTls`].
 //!
-//! The handshake asks for a client certificate, proves that the client holds its key, and accepts
-//! whatever chain it shows: [`ClientTrust`] judges it afterwards, so that an untrusted client gets
-//! an HTTP answer and not a broken connection.
+//! The handshake requests a client certificate, verifies that the client holds its key, and accepts
+//! any chain. [`ClientTrust`] judges the chain afterwards, so that an untrusted client gets an HTTP
+//! response, not a failed handshake.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ use crate::pem::{certificates, pair_error, private_key};
 use crate::provider::provider;
 use crate::{ClientTrust, TlsError};
 
-/// The server's certificate and the clients' CAs: one value, so that no connection sees the new
-/// one of the one with the old one of the other.
+/// The serving certificate and the CAs of clients, as one value: no connection sees a new certificate
+/// with old CAs, or the reverse.
 #[derive(Clone, Debug)]
 pub struct ServerTls {
     config: Arc<ServerConfig>,
@@ -32,7 +32,7 @@ impl ServerTls {
     pub(crate) const VERSIONS: &'static [&'static SupportedProtocolVersion] =
         &[&version::TLS13, &version::TLS12];
 
-    /// Certificate chain and key as PEM; a key that does not fit is refused.
+    /// Certificate chain and key are PEM. A key that does not match is an error.
     pub fn new(
         certificate_pem: &[u8],
         key_pem: &[u8],
@@ -42,12 +42,12 @@ impl ServerTls {
         Ok(Self { config, trust: Arc::new(trust) })
     }
 
-    /// What the handshake uses.
+    /// The configuration of the handshake.
     pub fn config(&self) -> &Arc<ServerConfig> {
         &self.config
     }
 
-    /// What judges the client's certificate after the handshake.
+    /// The trust in client certificates, for the judgement after the handshake.
     pub fn trust(&self) -> &Arc<ClientTrust> {
         &self.trust
     }
@@ -55,8 +55,8 @@ impl ServerTls {
 
 /// A [`ServerTls`] that can be replaced at any time; clones share it.
 ///
-/// New connections use the new certificate. Connections that live on keep theirs, but what their
-/// client's certificate proves is judged anew: a CA that was taken away vouches for nobody.
+/// New connections use the new certificate. Existing connections keep theirs, but their clients are
+/// judged again: a CA that was removed is no longer trusted.
 #[derive(Clone, Debug)]
 pub struct ReloadableTls {
     current: Arc<ArcSwap<ServerTls>>,
@@ -68,19 +68,19 @@ impl ReloadableTls {
         Self { current: Arc::new(ArcSwap::from_pointee(tls)) }
     }
 
-    /// From now on `tls`.
+    /// Replaces the current value.
     pub fn replace(&self, tls: ServerTls) {
         self.current.store(Arc::new(tls));
     }
 
-    /// The one in force.
+    /// The current value.
     pub fn current(&self) -> Arc<ServerTls> {
         self.current.load_full()
     }
 }
 
-/// TLS 1.2 and 1.3, ALPN `h2` and `http/1.1`, stateless session tickets; asks for a client
-/// certificate, never demands one, and names the CAs of `trust` as hints.
+/// A configuration with TLS 1.2 and 1.3, ALPN `h2` and `http/1.1`, and stateless session tickets. It
+/// requests a client certificate but does not require one, and sends the CAs of `trust` as hints.
 pub fn server_config(
     certificate_pem: &[u8],
     key_pem: &[u8],
@@ -95,13 +95,13 @@ pub fn server_config(
         .with_single_cert(certificates(certificate_pem)?, private_key(key_pem)?)
         .map_err(pair_error)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    // A resumed session carries the client's certificates, and they are judged again: resumption
-    // gives nobody more than a full handshake.
+    // A resumed session carries the client's certificates, which are judged again: resumption gives
+    // no more rights than a full handshake.
     config.ticketer = aws_lc_rs::Ticketer::new().map_err(TlsError::Setup)?;
     Ok(Arc::new(config))
 }
 
-/// Accepts any chain, and only with proof that the client holds the leaf's key.
+/// Accepts any chain, but requires proof that the client holds the key of the leaf.
 #[derive(Debug)]
 struct AnyCertificate {
     hints: Vec<DistinguishedName>,

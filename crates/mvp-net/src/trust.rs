@@ -16,8 +16,8 @@ use crate::TlsError;
 use crate::pem::roots;
 use crate::provider::provider;
 
-/// Whose certificates count, and for what: the client CA names users, the request-header CA names
-/// front proxies, which may speak for any user.
+/// The trusted CAs of client certificates: the client CA identifies users, the request-header CA
+/// identifies front proxies, which may act for any user.
 #[derive(Debug)]
 pub struct ClientTrust {
     client: Option<Arc<dyn ClientCertVerifier>>,
@@ -26,29 +26,29 @@ pub struct ClientTrust {
     subjects: Vec<DistinguishedName>,
 }
 
-/// What a client's certificate proves.
+/// The result of judging a client's certificate.
 ///
-/// The default is that of a client which showed none.
+/// The default is that of a client without a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Judgement {
-    /// Whether the client showed a certificate at all.
+    /// Whether the client presented a certificate.
     pub presented: bool,
-    /// The certificate is from the client CA, whatever its name, or that of a front proxy.
+    /// Whether the client CA signed the certificate, or it is that of a front proxy.
     pub trusted: bool,
-    /// The certificate is from the request-header CA and its name is allowed: a front proxy or a
-    /// peer, which may say who the user is.
+    /// Whether the request-header CA signed the certificate and its name is allowed: a front proxy or
+    /// a peer, which may name the user.
     pub front_proxy: bool,
-    /// The certificate is from the client CA: the user that it names, or why that name cannot be
-    /// used. None also when the certificate has no common name.
+    /// The user of a certificate that the client CA signed, or why its name cannot be used. `None`
+    /// also if the certificate has no common name.
     pub user: Option<Result<CertificateUser, BadName>>,
-    /// From this moment on the judgement no longer holds: a certificate of the chain expires or
-    /// becomes valid. [`serve`](crate::serve()) judges again by itself.
+    /// The time at which the judgement must be repeated, because a certificate of the chain expires
+    /// or becomes valid. [`serve`](crate::serve()) does so.
     pub valid_until: Option<UnixTime>,
 }
 
 impl ClientTrust {
-    /// Both CAs as PEM bundles, each optional. `allowed_names`: the common names of front
-    /// proxies; empty: any, which is refused when the two CAs have a certificate in common.
+    /// Both CAs are optional PEM bundles. `allowed_names` are the common names of front proxies; empty
+    /// allows any, which is an error if the two CAs share a certificate.
     pub fn new(
         client_ca: Option<&[u8]>,
         request_header_ca: Option<&[u8]>,
@@ -76,19 +76,19 @@ impl ClientTrust {
         })
     }
 
-    /// What `chain`, leaf first, proves at `now`. That the client holds the leaf's key was shown
-    /// in the handshake.
+    /// Judges `chain`, leaf first, at `now`. The handshake has verified that the client holds the key
+    /// of the leaf.
     pub fn judge(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Judgement {
         let Some((leaf, intermediates)) = chain.split_first() else {
             return Judgement::default();
         };
-        let vouches = |verifier: &Option<Arc<dyn ClientCertVerifier>>| {
+        let verifies = |verifier: &Option<Arc<dyn ClientCertVerifier>>| {
             verifier.as_ref().is_some_and(|verifier| {
                 verifier.verify_client_cert(leaf, intermediates, now).is_ok()
             })
         };
-        let front_proxy = vouches(&self.request_header) && self.allows(leaf);
-        let client = vouches(&self.client);
+        let front_proxy = verifies(&self.request_header) && self.allows(leaf);
+        let client = verifies(&self.client);
         Judgement {
             presented: true,
             trusted: front_proxy || client,
@@ -103,7 +103,7 @@ impl ClientTrust {
         }
     }
 
-    /// The subjects of both CAs, each once: hints to clients that hold several certificates.
+    /// The subjects of both CAs, without duplicates: hints for clients with several certificates.
     pub(crate) fn subjects(&self) -> Vec<DistinguishedName> {
         self.subjects.clone()
     }
@@ -121,8 +121,8 @@ fn verifier(roots: RootCertStore) -> Result<Arc<dyn ClientCertVerifier>, TlsErro
         .map_err(|error| TlsError::Setup(rustls::Error::General(error.to_string())))
 }
 
-/// By subject and key and not by bytes: a CA certificate that was renewed with its old key vouches
-/// for the same leaves.
+/// Whether both stores have a CA in common, by subject and key: a CA certificate that was renewed with
+/// its old key verifies the same leaves.
 fn share_an_anchor(one: &RootCertStore, other: &RootCertStore) -> bool {
     one.roots.iter().any(|anchor| {
         other.roots.iter().any(|candidate| {

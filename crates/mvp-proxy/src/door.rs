@@ -7,6 +7,7 @@
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::SocketAddr;
 
 use http::header::HOST;
 use http::{HeaderName, Method, Request, Response, StatusCode, Uri};
@@ -87,22 +88,24 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// The answer to the request.
-    pub(crate) fn response(self) -> Response<Body> {
+    /// The response to the request, which `client` sent.
+    pub(crate) fn response(self, client: Option<SocketAddr>) -> Response<Body> {
+        let client = client.map(tracing::field::display);
         match self {
-            Refusal::Malformed(why) => {
-                tracing::debug!(why, "malformed request refused");
-                status::bad_request(why)
+            Refusal::Malformed(reason) => {
+                tracing::debug!(client, code = 400, reason, "request refused");
+                status::bad_request(reason)
             }
             Refusal::HeadTooLarge { bytes, limit } => {
-                tracing::debug!(bytes, limit, "large head refused");
+                let reason = "head too large";
+                tracing::debug!(client, code = 431, reason, bytes, limit, "request refused");
                 let message = format!(
                     "the request line and headers have {bytes} bytes, the limit is {limit}"
                 );
                 status::head_too_large(&message)
             }
-            Refusal::Unauthorized(why) => {
-                tracing::debug!(why, "caller not authenticated");
+            Refusal::Unauthorized(reason) => {
+                tracing::debug!(client, code = 401, reason, "request refused");
                 status::unauthorized()
             }
         }

@@ -152,7 +152,8 @@ where
                 ResponseFuture { answer: Answer::Inner { answer }, end }
             }
             Err(refusal) => {
-                let response = Some(refusal.response());
+                let client = connection.as_ref().map(ConnectionInfo::remote);
+                let response = Some(refusal.response(client));
                 ResponseFuture { answer: Answer::Refused { response }, end }
             }
         }

@@ -1,7 +1,7 @@
-//! The admin endpoint: health, metrics and a look inside, over plain HTTP, on loopback by default.
+//! The admin endpoint: health, metrics and debugging, over plain HTTP, on loopback by default.
 //!
-//! [`serve`] runs [`router`], which asks what it is given for the truth at each request and keeps no state of its own.
-//! Health answers look as kube-apiserver's do, so that the same probes and eyes can read them.
+//! [`serve`] runs [`router`], which keeps no state: it calls the functions of [`Admin`] for each
+//! request. Health responses have the format of kube-apiserver's.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -19,8 +19,9 @@ use axum::serve::IncomingStream;
 use tokio::net::TcpListener;
 
 use crate::descriptors::AdminListener;
+use crate::mistake::Problem;
 
-/// Answers on a listener until `shutdown` resolves; requests under way are finished.
+/// Serves until `shutdown` resolves, then finishes requests in flight.
 pub(crate) async fn serve(
     listener: TcpListener,
     admin: Admin,
@@ -45,22 +46,22 @@ pub(crate) fn router(admin: Admin) -> Router {
         .with_state(admin)
 }
 
-/// Where the answers come from. Each is asked once a request.
+/// The functions behind the routes. Each is called once per request.
 #[derive(Clone)]
 pub(crate) struct Admin {
-    /// All checks of readiness; ready when none has a problem.
+    /// The checks of readiness; ready if none has a problem.
     pub readiness: Arc<dyn Fn() -> Vec<Check> + Send + Sync>,
-    /// All checks of liveness; alive when none has a problem.
+    /// The checks of liveness; alive if none has a problem.
     pub liveness: Arc<dyn Fn() -> Vec<Check> + Send + Sync>,
     /// Writes the metrics as OpenMetrics text.
     pub metrics: Arc<dyn Fn(&mut String) + Send + Sync>,
-    /// What the current snapshot holds.
+    /// The current snapshot as JSON.
     pub snapshot: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
-    /// Ends the memory of a member that left, or says why not.
+    /// Forgets a member that left.
     pub forget: Arc<Forget>,
 }
 
-/// The two ends of a connection.
+/// The IP addresses of both ends of a connection.
 #[derive(Debug, Clone, Copy)]
 struct Ends {
     remote: IpAddr,
@@ -76,15 +77,16 @@ impl Connected<IncomingStream<'_, AdminListener>> for Ends {
 }
 
 impl Ends {
-    /// Whether both are this host.
+    /// Whether both ends are this host.
     fn is_one_host(self) -> bool {
         self.remote.is_loopback() || self.own == Some(self.remote)
     }
 }
 
-/// Whether a request names the host as somebody does who means it: a page in a browser that found out
-/// our address by a name of its own says that name.
-fn is_meant(request: &Request) -> bool {
+/// Whether the `Host` header is an IP address or `localhost`.
+///
+/// This prevents DNS rebinding: a web page that resolves its own name to our address sends that name.
+fn has_local_host_header(request: &Request) -> bool {
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
     host.is_some_and(|host| {
         let is_ip = host.parse::<SocketAddr>().is_ok() || host.parse::<IpAddr>().is_ok();
@@ -92,31 +94,31 @@ fn is_meant(request: &Request) -> bool {
     })
 }
 
-/// Ends the memory of the member of that ID.
-pub(crate) type Forget = dyn Fn(&str) -> Result<(), String> + Send + Sync;
+/// Forgets the member with that ID, or returns why that is refused.
+pub(crate) type Forget = dyn Fn(&str) -> Result<(), Problem> + Send + Sync;
 
-/// A page in a browser cannot send it to a host that does not ask for it.
+/// A header that a web page cannot send to another host without its consent (CORS).
 pub(crate) const ADMIN_HEADER: &str = "x-mvp-admin";
 
-/// One check of readiness.
+/// One check of readiness or liveness.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Check {
     /// Its name, as in `[+]name ok`.
     pub name: String,
-    /// Why it fails; nothing when it passes.
+    /// Why it fails; none if it passes.
     pub problem: Option<String>,
-    /// What should be known even so.
+    /// A remark on a check that passes.
     pub remark: Option<String>,
 }
 
 const INDEX: &str = "mvp, the Mixed Version Proxy for Kubernetes
 
 /livez             ok while every thread makes progress; ?verbose lists every check
-/readyz            ok when it may get traffic; ?verbose lists every check
+/readyz            ok when mvp can receive traffic; ?verbose lists every check
 /metrics           OpenMetrics
-/debug/snapshot    members, what each serves, and who goes by another's ID, as JSON
+/debug/snapshot    members, what each serves, and conflicting IDs, as JSON
 
-mvp forget ID      ends the memory of a member that left
+mvp forget ID      forgets a member that left
 ";
 
 async fn index() -> Response {
@@ -131,7 +133,7 @@ async fn readyz(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Respon
     health("readyz", &(admin.readiness)(), query.as_deref())
 }
 
-/// A failure lists the checks even if not asked to, as kube-apiserver does: who asks wants the reason.
+/// Lists all checks if one fails, even without `?verbose`, as kube-apiserver does.
 fn health(name: &str, checks: &[Check], query: Option<&str>) -> Response {
     let ready = checks.iter().all(|check| check.problem.is_none());
     if ready && !asks_verbose(query) {
@@ -177,9 +179,8 @@ async fn forget(
     RawQuery(query): RawQuery,
     request: Request,
 ) -> Response {
-    if !ends.is_one_host() || !is_meant(&request) {
-        let problem =
-            "members are forgotten from the gateway's own host alone: use mvp forget ID\n";
+    if !ends.is_one_host() || !has_local_host_header(&request) {
+        let problem = "forbidden: run mvp forget ID on the host of this gateway\n";
         return text(StatusCode::FORBIDDEN, problem);
     }
     let id = query.as_deref().and_then(|query| query.strip_prefix("id=")).unwrap_or_default();
@@ -193,11 +194,11 @@ async fn forget(
 }
 
 async fn not_found() -> Response {
-    text(StatusCode::NOT_FOUND, "not found; see / for what is here\n")
+    text(StatusCode::NOT_FOUND, "not found; see / for all paths\n")
 }
 
 async fn method_not_allowed() -> Response {
-    text(StatusCode::METHOD_NOT_ALLOWED, "not answered with this method; see / for what is here\n")
+    text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed; see / for all paths\n")
 }
 
 fn text(status: StatusCode, body: impl Into<String>) -> Response {
@@ -245,15 +246,14 @@ mod tests {
             snapshot: Arc::new(|| json!({"members": ["a"]})),
             forget: Arc::new(|id| match id {
                 "gone" => Ok(()),
-                other => Err(format!("there is no member {other}")),
+                other => Err(format!("there is no member {other}").into()),
             }),
         }
     }
 
     #[tokio::test]
-    async fn members_are_forgotten_by_hand_alone() {
-        let elsewhere =
-            "members are forgotten from the gateway's own host alone: use mvp forget ID\n";
+    async fn forget_needs_the_same_host_and_the_header() {
+        let elsewhere = "forbidden: run mvp forget ID on the host of this gateway\n";
         let here = (["127.0.0.1", "127.0.0.1"], "127.0.0.1:9");
         for (id, header, (ends, host), code, said) in [
             ("?id=gone", true, here, 200, "gone is forgotten\n"),
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_index_names_all_that_is_here() {
+    async fn the_index_lists_all_paths() {
         let (code, _, text) = ask(admin(None), Method::GET, "/").await;
         assert_eq!(code, StatusCode::OK);
         let named = text.lines().filter_map(|line| line.split(' ').next());
@@ -350,13 +350,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_here_and_what_is_not_done() {
+    async fn unknown_paths_and_methods() {
         let (code, _, text) = ask(admin(None), Method::GET, "/healthz/").await;
-        assert_eq!((code.as_u16(), text.as_str()), (404, "not found; see / for what is here\n"));
+        assert_eq!((code.as_u16(), text.as_str()), (404, "not found; see / for all paths\n"));
         let (code, response, text) = ask(admin(None), Method::POST, "/livez").await;
         assert_eq!(
             (code.as_u16(), text.as_str()),
-            (405, "not answered with this method; see / for what is here\n")
+            (405, "method not allowed; see / for all paths\n")
         );
         assert_eq!(response.headers()["allow"], "GET,HEAD");
         let (code, _, text) = ask(admin(None), Method::HEAD, "/readyz").await;

@@ -1,8 +1,8 @@
 //! The command line: argv, the environment and the config file in, one typed [`Invocation`] out.
 //!
-//! [`parse`] is the first stage of `raw → checked → run`. Each setting is defined once, in
-//! [`ServeArgs`]: a key of the config file becomes the flag of the same name, unless the command
-//! line or the environment has it, and clap reads all of it again.
+//! [`parse`] is the first stage of `raw → validated → running`. Each setting is defined once, in
+//! [`ServeArgs`]. A key of the config file becomes the flag of the same name, unless the command
+//! line or the environment sets it; then clap parses all of it again.
 
 mod file;
 mod sentence;
@@ -24,7 +24,7 @@ pub(crate) use values::{FeatureGate, MAX_WORKERS, MembershipSource, server_id, s
 use crate::mistake::Mistake;
 use file::ConfigFile;
 
-/// Reads a command line, and the config file that it names.
+/// Parses a command line, and the config file that it names.
 pub(crate) fn parse(argv: Vec<OsString>) -> Result<Invocation, Stop> {
     let mut command = Cli::command();
     let no_file = Origins::default();
@@ -39,7 +39,7 @@ pub(crate) fn parse(argv: Vec<OsString>) -> Result<Invocation, Stop> {
         let file = ConfigFile::read(path).map_err(Stop::Mistake)?;
         let (arguments, from) = file.arguments(serve, given).map_err(Stop::Mistake)?;
         origins = from;
-        // After `mvp serve`, before what follows, which may end in `--`.
+        // Directly after `mvp serve`: the rest may end in `--`.
         let (before, after) = argv.split_at(argv.len().min(2));
         let all = before.iter().chain(&arguments).chain(after);
         matches = Cli::command()
@@ -55,10 +55,10 @@ pub(crate) fn parse(argv: Vec<OsString>) -> Result<Invocation, Stop> {
     })
 }
 
-/// What to run.
+/// A command to run.
 #[derive(Debug)]
 pub(crate) enum Invocation {
-    /// `mvp serve`, and where its settings came from.
+    /// `mvp serve`, and the origins of its settings.
     Serve(Box<ServeArgs>, Origins),
     /// `mvp demo`.
     Demo(DemoArgs),
@@ -68,12 +68,12 @@ pub(crate) enum Invocation {
     Version,
 }
 
-/// Why nothing is to be run.
+/// The reason why no command runs.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// Help or the version was asked for, or nothing was asked at all: a page to print.
+    /// A help page or the version to print.
     Page(clap::Error),
-    /// One sentence to print.
+    /// An error to print.
     Mistake(Mistake),
 }
 
@@ -88,7 +88,7 @@ impl Stop {
     }
 }
 
-/// Mixed Version Proxy for Kubernetes: any API server answers for every API of its cluster.
+/// Mixed Version Proxy for Kubernetes: every API server answers for all APIs of its cluster.
 #[derive(Debug, Parser)]
 #[command(name = "mvp", version, max_term_width = 100, subcommand_required = true)]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
@@ -99,12 +99,12 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve beside an API server: what it serves itself, and through its peers all the rest.
+    /// Run a gateway beside an API server, or a load balancer in front of all of them.
     Serve(Box<ServeArgs>),
-    /// Run a small cluster of API servers in one process, to try it in a minute.
+    /// Run a small cluster of API servers in one process, to try mvp.
     Demo(DemoArgs),
-    /// End the memory of a member that left, at the gateway of this host: what only it served is 404
-    /// then, not 503.
+    /// Make the gateway on this host forget a member that left: requests for APIs that only it
+    /// served get 404 instead of 503.
     Forget(ForgetArgs),
     /// Print the version.
     Version,
@@ -116,7 +116,7 @@ pub(crate) struct ForgetArgs {
     /// The ID of the member.
     #[arg(value_name = "ID")]
     pub id: String,
-    /// Where the gateway has its --admin-bind-address.
+    /// The --admin-bind-address of the gateway.
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:6480")]
     #[arg(value_parser = values::socket_address)]
     pub admin_address: SocketAddr,
@@ -125,18 +125,18 @@ pub(crate) struct ForgetArgs {
 /// The flags of `mvp demo`.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub(crate) struct DemoArgs {
-    /// Check every promise, one line each, and end with exit code 0 if all are kept.
+    /// Check every promise, one line each; exit code 0 if all are kept.
     #[arg(long)]
     pub check: bool,
-    /// How to print.
+    /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Output,
-    /// First of the ports to listen on, the others follow it; 0 takes any free ones.
+    /// First port to listen on; the other servers use the next ones. 0 takes free ports.
     #[arg(long, value_name = "PORT", default_value = "7443", value_parser = values::port_base)]
     pub port_base: u16,
 }
 
-/// How `mvp demo` prints.
+/// The output format of `mvp demo`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     Text,

@@ -1,4 +1,4 @@
-//! The client connections of all workers, as metrics. Entry item: [`ConnectionMetrics`].
+//! Metrics of the client connections of all workers. Entry: [`ConnectionMetrics`].
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// Asks the limit for its counts each time metrics are written.
+/// A collector that reads the counts of the limit whenever metrics are written.
 #[derive(Debug)]
 pub(crate) struct ConnectionMetrics(pub(crate) ConnectionLimit);
 
@@ -22,12 +22,12 @@ impl Collector for ConnectionMetrics {
         let counts = [
             (
                 "mvp_client_connections_refused",
-                "Client connections closed at once because of a limit.",
+                "Client connections that were refused because of a limit.",
                 self.0.refused(),
             ),
             (
                 "mvp_client_connections_evicted",
-                "Idle client connections that were closed to make room.",
+                "Idle client connections that were closed to make room for new ones.",
                 self.0.evicted(),
             ),
         ];

@@ -1,5 +1,5 @@
-//! File descriptors: how many there are, how many clients may use, and some kept for the admin
-//! endpoint. Entries: [`raise_limit`], [`max_client_connections`], [`AdminListener`].
+//! File descriptors: their limit, the share of clients, and a reserve for the admin endpoint.
+//! Entries: [`raise_limit`], [`max_client_connections`], [`AdminListener`].
 
 use std::fs::File;
 use std::io;
@@ -15,19 +15,19 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::mistake::Mistake;
 
-/// Descriptors that client connections and their upstream connections leave alone: for the admin
-/// endpoint, listeners, files, peers and reload. A quarter of the limit where that is less.
+/// Descriptors that are not used for client connections and their upstream connections, but for the
+/// admin endpoint, listeners, files, peers and reload. A quarter of the limit if that is less.
 const RESERVE: u64 = 128;
-/// The least default of `--max-client-connections`.
+/// The smallest default of `--max-client-connections`.
 const LEAST_CONNECTIONS: u64 = 16;
-/// Descriptors that are held open for the admin endpoint.
+/// Descriptors that are reserved for the admin endpoint.
 const ADMIN_RESERVE: usize = 8;
-/// How long the admin endpoint waits when even those are in use.
+/// The delay of the admin endpoint while even those are in use.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Raises the soft limit of open files to the hard one. Gives the limit in force.
+/// Raises the soft limit of open files to the hard limit. Returns the limit in force.
 ///
-/// Each client is a connection; the usual soft limit is for programs that use `select`.
+/// The usual soft limit is meant for programs that use `select`, and is too low for many clients.
 pub(crate) fn raise_limit() -> u64 {
     if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
         tracing::warn!(%error, "cannot raise the limit of open files");
@@ -35,14 +35,14 @@ pub(crate) fn raise_limit() -> u64 {
     match rlimit::Resource::NOFILE.get() {
         Ok((soft, _)) => soft,
         Err(error) => {
-            tracing::warn!(%error, "the limit of open files is unknown");
+            tracing::warn!(%error, "cannot read the limit of open files");
             u64::MAX
         }
     }
 }
 
-/// How many client connections there may be with this many descriptors. Each may need another one
-/// to a server.
+/// The limit of client connections with this many descriptors. Each client connection may need a
+/// second descriptor, for its connection to a server.
 pub(crate) fn max_client_connections(limit: u64, asked: Option<usize>) -> Result<usize, Mistake> {
     let reserve = RESERVE.min(limit / 4);
     let most = ((limit - reserve) / 2).max(LEAST_CONNECTIONS);
@@ -64,8 +64,8 @@ pub(crate) fn max_client_connections(limit: u64, asked: Option<usize>) -> Result
     }
 }
 
-/// A listener that can accept when the process has no descriptor left: it holds some open, and
-/// closes one to make room for a connection.
+/// A listener that can accept when the process has no descriptors left: it holds a reserve open, and
+/// closes one of it to make room for a connection.
 pub(crate) struct AdminListener {
     listener: TcpListener,
     reserve: Reserve,
@@ -92,7 +92,7 @@ impl Listener for AdminListener {
                 }
                 Err(error) if is_exhaustion(&error) && self.reserve.release() => {}
                 Err(error) => {
-                    tracing::debug!(%error, "the admin endpoint cannot accept a connection");
+                    tracing::debug!(%error, "cannot accept admin connection");
                     tokio::time::sleep(RETRY_INTERVAL).await;
                     self.reserve.refill();
                 }
@@ -105,12 +105,12 @@ impl Listener for AdminListener {
     }
 }
 
-/// EMFILE and ENFILE.
+/// Whether the error is EMFILE or ENFILE.
 fn is_exhaustion(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(24 | 23))
 }
 
-/// Descriptors of nothing.
+/// Open descriptors of `/dev/null`.
 #[derive(Clone, Default)]
 struct Reserve(Arc<Mutex<Vec<File>>>);
 
@@ -124,13 +124,13 @@ impl Reserve {
         }
     }
 
-    /// Closes one, if one is left.
+    /// Closes one. Returns whether one was left.
     fn release(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().is_some()
     }
 }
 
-/// Takes descriptors back into the reserve when it is dropped.
+/// Refills the reserve when it is dropped.
 struct Refills(Reserve);
 
 impl Drop for Refills {
@@ -139,7 +139,7 @@ impl Drop for Refills {
     }
 }
 
-/// A connection to the admin endpoint; its descriptor may be one of the reserve.
+/// A connection to the admin endpoint; its descriptor may come from the reserve.
 pub(crate) struct AdminStream {
     stream: TcpStream,
     // After the stream: fields are dropped in this order.
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn client_connections_leave_descriptors_for_servers_and_for_us() {
+    fn client_connections_leave_a_reserve_of_descriptors() {
         for (limit, most) in
             [(1024, 448), (4096, 1984), (1 << 20, 524_224), (256, 96), (64, 24), (8, 16), (0, 16)]
         {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_reserve_is_full_again_when_its_connections_are_gone() {
+    async fn a_closed_admin_connection_refills_the_reserve() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let mut listener = AdminListener::new(listener);

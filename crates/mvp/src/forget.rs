@@ -1,4 +1,4 @@
-//! `mvp forget`: one request to the admin endpoint of a gateway that runs. Entry: [`run`].
+//! `mvp forget`: one request to the admin endpoint of a running gateway. Entry: [`run`].
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -12,17 +12,18 @@ use crate::mistake::Mistake;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Has a gateway forget a member.
+/// Makes a gateway forget a member.
 pub(crate) fn run(args: &ForgetArgs) -> anyhow::Result<()> {
-    let id = server_id_at(&args.id).map_err(Mistake::Usage)?;
+    let id = server_id_at(&args.id).map_err(|problem| Mistake::usage("mvp forget", problem))?;
     let at = args.admin_address;
-    let answer =
-        ask(at, &id).with_context(|| format!("no gateway answers at {at}; see --admin-address"))?;
+    let answer = ask(at, &id).with_context(|| {
+        format!("no gateway answers at {at}; give its --admin-bind-address as --admin-address")
+    })?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
     let is_ours = head.starts_with("HTTP/1.1 ") && !body.trim().is_empty();
     anyhow::ensure!(
         is_ours,
-        "what answers at {at} is no admin endpoint of mvp; see --admin-address"
+        "{at} is not the admin endpoint of mvp; give its --admin-bind-address as --admin-address"
     );
     anyhow::ensure!(head.starts_with("HTTP/1.1 200 "), "{}", body.trim());
     write!(io::stdout(), "{body}")?;

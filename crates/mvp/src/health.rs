@@ -1,9 +1,9 @@
-//! Health on the API port, for load balancers that see nothing else. Entry: [`HealthLayer`].
+//! Health on the API port, for load balancers. Entry: [`HealthLayer`].
 //!
-//! It stands before authentication. `/mvp/readyz` and `/mvp/livez` report the gateway alone: once it
-//! was ready it stays so, whatever becomes of its server, since peers take the server's place;
-//! `/readyz` is the server's until the gateway shuts down, and fails from then on. Everything else
-//! passes. Callers may be anybody, so failing checks are named without their reasons.
+//! It runs before authentication. `/mvp/readyz` and `/mvp/livez` report on the gateway alone: once it
+//! is ready, it stays ready even if its server fails, because peers take the server's place.
+//! `/readyz` is the server's until the gateway shuts down, and fails from then on. All other requests
+//! pass. Callers are not authenticated, so failing checks are listed without their reasons.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -25,20 +25,20 @@ use tower_layer::Layer;
 use crate::admin::Check;
 use crate::heartbeat::{self, Heartbeats, STUCK_AFTER};
 
-/// All checks of readiness.
+/// Returns the checks of readiness.
 pub(crate) type Readiness = dyn Fn() -> Vec<Check> + Send + Sync;
 
-/// What is asked for health, on the API port and on the admin endpoint.
+/// The health of the gateway, for the API port and the admin endpoint.
 pub(crate) struct Probes {
     leaving: CancellationToken,
     heartbeats: Heartbeats,
-    /// How long ago the control loop published.
+    /// The time since the control loop last published.
     published: Box<dyn Fn() -> Duration + Send + Sync>,
-    /// How often it does.
+    /// The interval at which it publishes.
     interval: Duration,
-    /// Known when the control loop starts.
+    /// Set when the control loop starts.
     readiness: OnceLock<Arc<Readiness>>,
-    /// All checks of readiness have passed once.
+    /// Whether all checks of readiness have passed once.
     started: AtomicBool,
 }
 
@@ -53,30 +53,30 @@ impl Probes {
         Probes { leaving, heartbeats, published, interval, readiness, started }
     }
 
-    /// Who is expected to give signs of life.
+    /// The heartbeats of all runtimes.
     pub(crate) fn heartbeats(&self) -> &Heartbeats {
         &self.heartbeats
     }
 
-    /// From now on these are asked for readiness.
+    /// Sets the checks of readiness.
     pub(crate) fn ready_when(&self, readiness: Arc<Readiness>) {
-        // There is one control loop.
+        // There is only one control loop, so this is called once.
         let _ = self.readiness.set(readiness);
     }
 
-    /// All checks of readiness; ready when none has a problem.
+    /// The checks of readiness; ready if none has a problem.
     pub(crate) fn readiness(&self) -> Vec<Check> {
         match self.readiness.get() {
             Some(readiness) => readiness(),
             None => vec![Check {
                 name: "start".to_owned(),
-                problem: Some("the control loop was not started yet".to_owned()),
+                problem: Some("the control loop has not started yet".to_owned()),
                 remark: None,
             }],
         }
     }
 
-    /// All checks of liveness: every runtime, and the control loop.
+    /// The checks of liveness: every runtime, and the control loop.
     pub(crate) fn liveness(&self) -> Vec<Check> {
         let mut checks = self.heartbeats.checks();
         let (age, bound) = ((self.published)(), STUCK_AFTER + self.interval);
@@ -84,7 +84,7 @@ impl Probes {
         checks
     }
 
-    /// Whether the gateway itself can serve: it started, is not leaving, and nothing stands still.
+    /// The checks of the gateway itself: it has started, is not shutting down, and makes progress.
     fn gateway(&self) -> Vec<Check> {
         if self.leaving.is_cancelled() {
             return vec![crate::inside::shutdown(true)];
@@ -137,7 +137,7 @@ fn response(name: &str, checks: &[Check], is_head: bool) -> Response<Body> {
     response
 }
 
-/// Answers health probes, and passes everything else.
+/// A layer that answers health probes, and passes all other requests.
 #[derive(Clone)]
 pub(crate) struct HealthLayer(pub(crate) Arc<Probes>);
 
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_gateway_alone_is_reported() {
+    async fn mvp_readyz_reports_the_gateway_alone() {
         let probes = Arc::new(probes());
         let not_started = "[-]start failed: reason withheld\nreadyz check failed\n";
         assert_eq!(ask(&probes, Method::GET, "/mvp/readyz").await, (503, not_started.to_owned()));
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(ask(&probes, Method::HEAD, "/mvp/readyz").await, (503, String::new()));
         ready.store(true, Ordering::Relaxed);
         assert_eq!(ask(&probes, Method::GET, "/mvp/readyz").await, (200, "ok".to_owned()));
-        // From now on peers take the place of a server that is down.
+        // It stays ready: peers take the place of a server that is down.
         ready.store(false, Ordering::Relaxed);
         assert_eq!(ask(&probes, Method::GET, "/mvp/readyz").await, (200, "ok".to_owned()));
         assert_eq!(ask(&probes, Method::HEAD, "/mvp/livez").await, (200, String::new()));
@@ -237,7 +237,7 @@ mod tests {
         let probes = Probes {
             heartbeats: Heartbeats::new({
                 let calls = std::sync::atomic::AtomicU64::new(0);
-                // A minute passes with each look.
+                // A minute passes with each call.
                 move || Duration::from_mins(calls.fetch_add(1, Ordering::Relaxed))
             }),
             ..probes()
@@ -253,7 +253,7 @@ mod tests {
     #[tokio::test]
     async fn a_control_loop_that_publishes_nothing_is_named() {
         let failed = "[-]control-loop failed: reason withheld\nlivez check failed\n";
-        // It may rest for the interval.
+        // It may be idle for the interval.
         for (age, expected) in [(0, (200, "ok")), (11, (200, "ok")), (12, (503, failed))] {
             let published = move || Duration::from_secs(age);
             let probes = Probes::new(CancellationToken::new(), published, Duration::from_secs(1));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn everything_else_is_the_servers_until_the_end() {
+    async fn other_paths_pass_and_readyz_fails_during_shutdown() {
         let probes = Arc::new(probes());
         let shutdown = "[-]mvp-shutdown failed: reason withheld\nreadyz check failed\n";
         let passes = [

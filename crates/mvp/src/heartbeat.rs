@@ -1,7 +1,7 @@
-//! Whether every runtime still runs. Entry: [`Heartbeats`].
+//! Detects runtimes that are stuck. Entry: [`Heartbeats`].
 //!
-//! A task on each runtime stores the time every second. A runtime that is blocked, by an endless
-//! loop or a lock, stores nothing, and `/livez` says so. Requests do nothing for it.
+//! A task on each runtime stores the time every second. If a runtime is blocked, by an endless loop
+//! or a lock, the time becomes old and `/livez` fails. Requests do no work for this.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 
 use crate::admin::Check;
 
-/// A runtime that gave no sign for this long is stuck.
+/// The age of the last heartbeat above which a runtime is stuck.
 pub(crate) const STUCK_AFTER: Duration = Duration::from_secs(10);
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The last sign of each runtime. Clones share them.
+/// The last heartbeat of each runtime. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Heartbeats {
-    /// Time since any fixed moment.
+    /// A clock: the time since any fixed moment.
     now: Arc<dyn Fn() -> Duration + Send + Sync>,
-    /// Milliseconds of that time, by the names of runtimes.
+    /// The last heartbeats in milliseconds of that clock, by the names of runtimes.
     last: Arc<Mutex<BTreeMap<String, Arc<AtomicU64>>>>,
 }
 
@@ -31,12 +31,12 @@ impl Default for Heartbeats {
 }
 
 impl Heartbeats {
-    /// By this clock.
+    /// No heartbeats, with this clock.
     pub(crate) fn new(now: impl Fn() -> Duration + Send + Sync + 'static) -> Heartbeats {
         Heartbeats { now: Arc::new(now), last: Arc::default() }
     }
 
-    /// The heartbeat of one runtime, expected from now on until it is dropped.
+    /// Adds the heartbeat of one runtime, which is expected until it is dropped.
     pub(crate) fn add(&self, name: impl Into<String>) -> Heartbeat {
         let (name, last) = (name.into(), Arc::new(AtomicU64::new(0)));
         let heartbeat =
@@ -60,7 +60,7 @@ impl Heartbeats {
     }
 }
 
-/// Fails when the last sign of `name` is older than that.
+/// A check that fails if `age` is above `bound`.
 pub(crate) fn check(name: &str, age: Duration, bound: Duration) -> Check {
     let problem = (age > bound).then(|| format!("no progress for {} s", age.as_secs()));
     Check { name: name.to_owned(), problem, remark: None }
@@ -74,7 +74,7 @@ pub(crate) struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Beats for as long as the runtime polls it.
+    /// Stores the time every second, as long as the runtime polls it.
     pub(crate) async fn run(self) {
         loop {
             self.beat();
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runtime_without_a_sign_is_named() {
+    fn a_runtime_without_a_heartbeat_fails_its_check() {
         let time = Arc::new(AtomicU64::new(100));
         let clock = Arc::clone(&time);
         let heartbeats =

@@ -1,4 +1,4 @@
-//! A look inside for operators: readiness by reason, and the snapshot as JSON.
+//! The state of the gateway for operators: checks of readiness, and the snapshot as JSON.
 
 use std::time::Duration;
 
@@ -13,22 +13,22 @@ use mvp_proxy::control::{LocalState, SnapshotReader};
 
 use crate::admin::Check;
 
-/// Fails from the signal to end on, whatever else there is to say.
+/// The check that fails during shutdown.
 pub(crate) fn shutdown(leaving: bool) -> Check {
     let problem = leaving.then(|| "the process is shutting down".to_owned());
     Check { name: "shutdown".to_owned(), problem, remark: None }
 }
 
-/// Whether no member has to be seen for the first time any more.
+/// Whether the start is over: every member that blocks it was seen.
 pub(crate) fn is_settled(snapshot: &Snapshot) -> bool {
     Part::ALL.into_iter().all(|part| !snapshot.is_incomplete_start(part))
 }
 
-/// More of them are counted, not named.
+/// The most members that are listed by name.
 const MAX_NAMED: usize = 10;
 
-/// Ready when the local server and every member that is alive were seen once, and the local server
-/// is well: while it is not, others can serve its clients without a detour.
+/// The checks of readiness: the local server and every live member were seen once, and the local
+/// server is ready. While it is not, a load balancer should prefer other gateways.
 pub(crate) fn readiness(reader: &SnapshotReader, state: &LocalState) -> Vec<Check> {
     let snapshot = reader.load();
     let beside = snapshot.local().is_some();
@@ -36,14 +36,14 @@ pub(crate) fn readiness(reader: &SnapshotReader, state: &LocalState) -> Vec<Chec
     let local = snapshot.local().and_then(|local| {
         let unseen = Part::ALL.into_iter().find(|part| local.view.part(*part).is_none())?;
         let why = because(&local.id);
-        Some(format!("{} of the local server was not seen yet{why}", unseen.path()))
+        Some(format!("{} of the local server was not fetched yet{why}", unseen.path()))
     });
     let local = match (snapshot.local(), state.get()) {
-        // A load balancer needs anybody.
+        // A load balancer needs one server, whichever it is.
         (None, _) => {
             let seen = |member: &Member| Part::ALL.iter().all(|p| member.view.part(*p).is_some());
             let nobody = !snapshot.members().any(seen);
-            nobody.then(|| "no server was seen yet".to_owned())
+            nobody.then(|| "no discovery of any server was fetched yet".to_owned())
         }
         (_, LocalHealth::Unreachable) => {
             Some(format!("the local server cannot be reached ({})", state.trouble()))
@@ -53,7 +53,7 @@ pub(crate) fn readiness(reader: &SnapshotReader, state: &LocalState) -> Vec<Chec
         }
         (Some(_), LocalHealth::Ready) => local,
     };
-    // Only at the start: later, whoever can announce members could make every gateway unready.
+    // Only at the start: otherwise anyone who can announce members could make every gateway unready.
     let unseen: Vec<String> = Part::ALL
         .into_iter()
         .filter(|part| snapshot.is_incomplete_start(*part))
@@ -80,7 +80,7 @@ pub(crate) fn readiness(reader: &SnapshotReader, state: &LocalState) -> Vec<Chec
     let remark = match never.len() {
         0 => None,
         1..=MAX_NAMED => Some(format!("never seen: {}", never.join(", "))),
-        count => Some(format!("{count} were never seen; see /debug/snapshot")),
+        count => Some(format!("{count} members were never seen; see /debug/snapshot")),
     };
     let local_name = if beside { "local-server" } else { "servers" };
     vec![
@@ -89,7 +89,7 @@ pub(crate) fn readiness(reader: &SnapshotReader, state: &LocalState) -> Vec<Chec
     ]
 }
 
-/// The snapshot, for people who want to know why.
+/// The snapshot as JSON, for debugging.
 pub(crate) fn described(reader: &SnapshotReader, conflicts: &[Conflict]) -> Value {
     let (snapshot, now) = (reader.load(), reader.now());
     let members: Vec<Value> = snapshot

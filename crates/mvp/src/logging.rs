@@ -1,8 +1,7 @@
-//! Logs: one line an event on standard error, as text for people or as JSON for machines.
+//! Logs: one line per event on standard error, as text or as JSON. Entry: [`init`].
 //!
-//! [`init`] is called once, by `main`, before anything is served. Times are UTC. Colour is used
-//! only where a person looks at a terminal and has not set `NO_COLOR`. Lines go through a bounded
-//! queue to a thread that writes them: see [`queue`].
+//! Times are UTC. Colour is used on a terminal only, and not if `NO_COLOR` is set. Lines go through a
+//! bounded queue to a thread that writes them: see [`queue`].
 
 mod queue;
 
@@ -22,7 +21,9 @@ use tracing_subscriber::{Layer, fmt};
 
 pub(crate) use queue::{FlushGuard, LogQueue};
 
-/// Starts logging for the whole process, panics too.
+use crate::mistake::Problem;
+
+/// Starts logging for the whole process, panics included. `main` calls it once.
 pub(crate) fn init(format: LogFormat, filter: &LogFilter) -> anyhow::Result<LogQueue> {
     // The writer thread must not wait for its own queue.
     let direct = Dispatch::new(subscriber(format, filter, io::stderr));
@@ -31,7 +32,7 @@ pub(crate) fn init(format: LogFormat, filter: &LogFilter) -> anyhow::Result<LogQ
     };
     let queue = LogQueue::start(io::stderr(), report).context("cannot start the log thread")?;
     tracing::subscriber::set_global_default(subscriber(format, filter, queue.clone()))?;
-    // The hook of the standard library writes to standard error itself, and so may block.
+    // The default hook writes to standard error directly, which may block.
     panic::set_hook(Box::new(log_panic));
     Ok(queue)
 }
@@ -78,7 +79,7 @@ fn log_panic(info: &PanicHookInfo<'_>) {
     );
 }
 
-/// How a log line is written.
+/// The format of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum LogFormat {
     /// One compact line.
@@ -87,24 +88,24 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Which events are logged: a level, and other levels for some targets.
+/// The log level, and levels for single targets.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LogFilter(Targets);
 
 impl FromStr for LogFilter {
-    type Err = String;
+    type Err = Problem;
 
     /// `LEVEL`, or `LEVEL,TARGET=LEVEL,…`.
     ///
-    /// The parser of `Targets` itself takes a misspelt level for the name of a target.
-    fn from_str(text: &str) -> Result<Self, String> {
+    /// The parser of `Targets` would treat a misspelt level as the name of a target.
+    fn from_str(text: &str) -> Result<Self, Problem> {
         let mut targets = Targets::new().with_default(LevelFilter::INFO);
         for directive in text.split(',').map(str::trim) {
             targets = match directive.split_once('=') {
                 Some((target, name)) if !target.trim().is_empty() => {
                     targets.with_target(target.trim(), level(name)?)
                 }
-                Some(_) => return Err(format!("{directive:?} names no target; {FIX}")),
+                Some(_) => return Err(format!("{directive:?} names no target; {FIX}").into()),
                 None => targets.with_default(level(directive)?),
             };
         }
@@ -112,9 +113,9 @@ impl FromStr for LogFilter {
     }
 }
 
-const FIX: &str = "use off, error, warn, info, debug or trace, and TARGET=LEVEL for some targets";
+const FIX: &str = "use off, error, warn, info, debug or trace, or TARGET=LEVEL for one target";
 
-fn level(name: &str) -> Result<LevelFilter, String> {
+fn level(name: &str) -> Result<LevelFilter, Problem> {
     const LEVELS: [(&str, LevelFilter); 6] = [
         ("off", LevelFilter::OFF),
         ("error", LevelFilter::ERROR),
@@ -127,7 +128,7 @@ fn level(name: &str) -> Result<LevelFilter, String> {
         .into_iter()
         .find(|(known, _)| name.trim().eq_ignore_ascii_case(known))
         .map(|(_, level)| level)
-        .ok_or_else(|| format!("{name:?} is not a log level; {FIX}"))
+        .ok_or_else(|| format!("{name:?} is not a log level; {FIX}").into())
 }
 
 #[cfg(test)]
@@ -149,7 +150,7 @@ mod tests {
     #[test]
     fn a_misspelt_level_is_not_a_target() {
         for text in ["inof", "", "info,=debug", "info,mvp=loud", "info,"] {
-            let error = text.parse::<LogFilter>().unwrap_err();
+            let error = text.parse::<LogFilter>().unwrap_err().to_string();
             assert!(error.ends_with(FIX), "{text:?}: {error}");
         }
     }

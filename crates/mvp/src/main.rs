@@ -1,8 +1,8 @@
 //! `mvp`, the Mixed Version Proxy for Kubernetes: the binary.
 //!
-//! The one place that reads argv, the environment and files: [`cli`] (raw) → [`config`] (checked)
-//! → [`serve`] or [`demo`] (running). Whatever is wrong is said in one sentence on standard error
-//! before anything is served: exit code 2 for usage, 1 for the rest.
+//! Only this crate reads argv, the environment and files: [`cli`] (raw) → [`config`] (validated) →
+//! [`mod@serve`] or [`demo`] (running). An error is one sentence on standard error before anything is
+//! served: exit code 2 for usage, 1 for the rest.
 
 mod admin;
 mod cli;
@@ -35,7 +35,7 @@ use crate::config::ServeConfig;
 use crate::logging::FlushGuard;
 use crate::mistake::{Mistake, OneLine};
 
-/// Fewer page faults and less contention than the system's.
+/// It has fewer page faults and less contention than the system allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         Err(Stop::Page(page)) => return print_page(&page),
         Err(Stop::Mistake(mistake)) => return fail(&mistake, mistake.exit_code()),
     };
-    // Fails only where one is installed already.
+    // Fails only if one is installed already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let outcome = match invocation {
         Invocation::Serve(args, origins) => {
@@ -67,7 +67,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// From here on nothing waits for standard error: also what ends the process goes to the queue.
+/// Runs `mvp serve`. From here on nothing blocks on standard error: a fatal error goes through the log
+/// queue, too.
 fn serve(config: ServeConfig) -> ExitCode {
     let log = match logging::init(config.log_format, &config.log_filter) {
         Ok(log) => FlushGuard(log),
@@ -82,7 +83,7 @@ fn serve(config: ServeConfig) -> ExitCode {
     code
 }
 
-/// What to tell the operator, and the exit code.
+/// The sentence for the operator, and the exit code.
 fn described(error: &anyhow::Error) -> (String, ExitCode) {
     match error.downcast_ref::<Mistake>() {
         Some(mistake) => (mistake.to_string(), mistake.exit_code()),
@@ -95,14 +96,14 @@ fn version() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Help and version go to standard output; help that nobody asked for goes to standard error.
+/// Prints help or the version to standard output; help for a missing command to standard error.
 fn print_page(page: &clap::Error) -> ExitCode {
-    // Nobody may be reading any more, as in `mvp serve --help | head -1`.
+    // The reader may have closed the pipe, as in `mvp serve --help | head -1`.
     let _ = page.print();
     if page.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }
 }
 
-/// Whoever read our standard output has seen enough; that is no failure of ours.
+/// Ignores a broken pipe on standard output: the reader has read enough.
 fn forgive_broken_pipe(outcome: anyhow::Result<()>) -> anyhow::Result<()> {
     outcome.or_else(|error| match error.downcast_ref::<io::Error>() {
         Some(reason) if reason.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -110,7 +111,7 @@ fn forgive_broken_pipe(outcome: anyhow::Result<()>) -> anyhow::Result<()> {
     })
 }
 
-/// One line; where even that cannot be written, the exit code must do.
+/// Prints an error as one line. If that fails, the exit code still tells.
 fn fail(sentence: impl fmt::Display, code: ExitCode) -> ExitCode {
     let _ = writeln!(io::stderr(), "error: {}", OneLine(&sentence.to_string()));
     code

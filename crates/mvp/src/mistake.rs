@@ -1,35 +1,35 @@
-//! What went wrong before anything was served, as one sentence for the operator.
+//! Errors of the command line and the configuration, as one sentence for the operator.
 //!
 //! [`Mistake`] is the only error of the command line, the config file and the checks of
 //! [`crate::config`]. Its sentence names the flag (or the key, the file and the line), then what is
-//! wrong, then what to do.
+//! wrong, then what to do. [`Problem`] is the same without the name of the flag.
 
 use std::fmt;
 use std::process::ExitCode;
 
-/// A mistake, its sentence and its exit code.
+/// An error that ends `mvp` with one sentence and an exit code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Mistake {
-    /// What was asked for is wrong: a flag, a value, a key, or a combination. Exit code 2.
+    /// A wrong flag, value, key or combination of them. Exit code 2.
     #[error("{}", OneLine(.0))]
     Usage(String),
-    /// What was asked for is right, but cannot be had: a file, a host name. Exit code 1.
+    /// The flags are correct, but what they name cannot be used: a file, a host name. Exit code 1.
     #[error("{}", OneLine(.0))]
     Trouble(String),
 }
 
 impl Mistake {
-    /// A usage mistake about one setting.
+    /// A usage error of one setting.
     pub(crate) fn usage(setting: impl fmt::Display, sentence: impl fmt::Display) -> Self {
         Self::Usage(format!("{setting}: {sentence}"))
     }
 
-    /// Trouble with what one setting names.
+    /// An error of what one setting names.
     pub(crate) fn trouble(setting: impl fmt::Display, sentence: impl fmt::Display) -> Self {
         Self::Trouble(format!("{setting}: {sentence}"))
     }
 
-    /// The code that the process ends with.
+    /// The exit code of the process.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Usage(_) => ExitCode::from(2),
@@ -38,7 +38,25 @@ impl Mistake {
     }
 }
 
-/// Keeps text on one line of a terminal: paths and values come from outside and may hold anything.
+/// What is wrong with one value or file, and what to do. The caller knows the flag.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Problem(String);
+
+impl From<String> for Problem {
+    fn from(sentence: String) -> Self {
+        Self(sentence)
+    }
+}
+
+impl From<&str> for Problem {
+    fn from(sentence: &str) -> Self {
+        Self(sentence.to_owned())
+    }
+}
+
+/// Text on one line of a terminal: paths and values come from outside and may hold control
+/// characters.
 pub(crate) struct OneLine<'a>(pub &'a str);
 
 impl fmt::Display for OneLine<'_> {
@@ -59,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hostile_path_stays_on_one_line() {
+    fn control_characters_in_a_path_are_escaped() {
         let mistake = Mistake::trouble("--config", "a\nb\u{1b}[31m does not exist");
         assert_eq!(mistake.to_string(), "--config: a\\nb\\u{1b}[31m does not exist");
     }

@@ -1,13 +1,13 @@
-//! Certificates, keys, CAs and the peers file, read again when they change. Entry: [`Reloader`].
+//! Reloads certificates, keys, CAs and the peers file when they change. Entry: [`Reloader`].
 //!
-//! A thread of its own reads all of them every second and compares bytes. Notifications of the
-//! kernel would need a watch on each directory of each path, fail silently on some mounts, and
-//! would still need this as a fall-back; a dozen small files cost less than a millisecond. A mount
-//! that hangs holds up nothing but this thread.
+//! A separate thread reads all files every second and compares their bytes. Kernel notifications
+//! would need a watch on each directory of each path, fail silently on some mounts, and still need
+//! polling as a fallback; reading a dozen small files takes less than a millisecond. A mount that
+//! hangs blocks only this thread.
 //!
-//! What changed must look the same twice before it is used, so that a file that is being written is
-//! left in peace. What is then broken, or does not fit, changes nothing: the old one stays in use,
-//! which is said once and counted, and it is tried again every second.
+//! A change is used after two reads in a row saw the same bytes, so that a file that is being written
+//! is not used. If the new contents are invalid or do not fit together, the old ones stay in use. This
+//! is logged once and counted, and the reload is retried every second.
 
 mod expiry;
 mod in_use;
@@ -33,7 +33,7 @@ use tokio::sync::watch;
 use crate::config::pem::{Files, Read};
 use crate::config::{Peer, Peers, PeersFile, ServeConfig, peers_file};
 use crate::files;
-use crate::mistake::Mistake;
+use crate::mistake::{Mistake, Problem};
 use crate::supervise::Restarts;
 use crate::tls;
 use expiry::Expiry;
@@ -42,49 +42,49 @@ use report::Report;
 
 pub(crate) use report::ReloadMetrics;
 
-/// How often the files are looked at.
+/// The interval between two reads of the files.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How soon again after a change, to see whether it was the last.
+/// The delay before a changed file is read again, to see whether it still changes.
 const SETTLING: Duration = Duration::from_millis(200);
 
-/// What is in force, and can be replaced.
+/// The parts of a running gateway that a reload replaces.
 #[derive(Clone)]
 pub(crate) struct InForce {
     pub(crate) tls: ReloadableTls,
     pub(crate) outbound_local: ReloadableOutbound,
     pub(crate) outbound_peers: Option<ReloadableOutbound>,
-    /// Those that flags and the peers file name.
+    /// The members of `--peer` and the peers file.
     pub(crate) members: watch::Sender<Claims>,
-    /// What there is to connect to etcd with.
+    /// The TLS for connections to etcd.
     pub(crate) etcd: watch::Sender<Option<Arc<ClientConfig>>>,
 }
 
-/// Looks at the files, and replaces what is in force.
+/// The thread that reads the files and replaces what changed.
 pub(crate) struct Reloader {
-    /// The files in it are those in use.
+    /// The configuration in use, with the files in use.
     config: ServeConfig,
     in_force: InForce,
-    /// What the files held at the last look, and when something was last made of them.
+    /// The contents of the files at the last read, and at the last reload.
     seen: Seen,
     used: Seen,
     report: Report,
     expiry: Expiry,
-    /// The configuration before a reload that is not finished.
+    /// The configuration before the current reload, to restore it after a panic.
     before: Option<Box<ServeConfig>>,
-    /// A reload panicked, and must be done again.
+    /// Whether the last reload panicked and must be repeated.
     interrupted: bool,
     #[cfg(test)]
     panics: bool,
 }
 
-/// What the files held, or why they could not be read.
-type Seen = BTreeMap<PathBuf, Result<Vec<u8>, String>>;
+/// The contents of each file, or why it cannot be read.
+type Seen = BTreeMap<PathBuf, Result<Vec<u8>, Problem>>;
 
-/// What a file gave: something new, or nothing.
+/// The new contents of a file; `None` if they did not change.
 type Loaded<T> = Result<Option<T>, Mistake>;
 
 impl Reloader {
-    /// `config` is what is in force now.
+    /// `config` is the configuration in use.
     pub(crate) fn new(
         config: ServeConfig,
         in_force: InForce,
@@ -110,7 +110,7 @@ impl Reloader {
         }
     }
 
-    /// Looks until nobody can wake it any more; at once when it is woken.
+    /// Runs until all senders of `wake` are dropped. A message triggers a read at once.
     pub(crate) fn run(mut self, wake: &mpsc::Receiver<()>, mut restarts: Restarts) {
         loop {
             let pause = self.look_again(SystemTime::now(), &mut restarts);
@@ -120,7 +120,7 @@ impl Reloader {
         }
     }
 
-    /// The same as [`Reloader::look`], but survives a panic: what was half done is done again.
+    /// Calls [`Reloader::look`]. After a panic it restores the configuration and repeats the reload.
     fn look_again(&mut self, now: SystemTime, restarts: &mut Restarts) -> Duration {
         catch_unwind(AssertUnwindSafe(|| self.look(now))).unwrap_or_else(|_| {
             if let Some(before) = self.before.take() {
@@ -131,7 +131,7 @@ impl Reloader {
         })
     }
 
-    /// Looks once. Gives how long to wait for the next time.
+    /// Reads all files once. Returns the time until the next read.
     fn look(&mut self, now: SystemTime) -> Duration {
         let seen: Seen = self.used.keys().map(|path| (path.clone(), files::read(path))).collect();
         let settled = seen == self.seen;
@@ -149,7 +149,7 @@ impl Reloader {
         INTERVAL
     }
 
-    /// Puts to use whatever is new and good.
+    /// Uses whatever changed and is valid.
     fn reload(&mut self, now: SystemTime) {
         let (origins, seen) = (self.config.origins.clone(), self.seen.clone());
         let read = move |path: &Path| match seen.get(path) {
@@ -164,7 +164,7 @@ impl Reloader {
         self.reload_peers(&read);
     }
 
-    /// What clients see of us. Connections that there are keep what they saw.
+    /// Reloads the serving certificate. It applies to new connections.
     fn reload_serving(&mut self, files: &mut Files<'_>) {
         let key = self.config.serving.chain.key;
         let loaded = new_pair(files, &self.config.serving);
@@ -175,7 +175,7 @@ impl Reloader {
         }
     }
 
-    /// Whom of the clients we know. Also those that are connected are judged anew.
+    /// Reloads the CAs of clients. They apply to existing connections, too.
     fn reload_clients(&mut self, files: &mut Files<'_>) {
         let config = &mut self.config;
         let old = (config.client_ca.clone(), config.request_header.ca.clone());
@@ -189,7 +189,8 @@ impl Reloader {
         if keys.is_empty() {
             return;
         }
-        // Beside a new proxy certificate it may do: that comes next, and this is tried again.
+        // It may be valid together with a new proxy certificate, which is loaded next; then this is
+        // retried.
         let replaced = match tls::check_proxy_is_no_user(&self.config) {
             Ok(()) => self.replace_server(&keys),
             Err(error) => {
@@ -202,7 +203,7 @@ impl Reloader {
         }
     }
 
-    /// Whether it could be done.
+    /// Replaces the TLS of the listener. Returns whether that succeeded.
     fn replace_server(&mut self, keys: &[&'static str]) -> bool {
         #[cfg(test)]
         assert!(!self.panics, "a bug");
@@ -219,8 +220,8 @@ impl Reloader {
         }
     }
 
-    /// What servers see of us, and whom of them we believe: all of it at once, because a new
-    /// certificate may need the new CA. Requests that are under way stay where they are.
+    /// Reloads the proxy client certificate and the CAs of servers, together: a new certificate may
+    /// need the new CA. Requests in flight stay on their connections.
     fn reload_outbound(&mut self, files: &mut Files<'_>) {
         let config = &mut self.config;
         let local_ca = config.local.as_ref().map(|local| local.ca.clone());
@@ -234,7 +235,7 @@ impl Reloader {
             }
         }
         keys.extend(self.load_proxy(files));
-        // One file may be both.
+        // One file may be used for both flags.
         keys.dedup();
         if keys.is_empty() {
             return;
@@ -261,8 +262,10 @@ impl Reloader {
         }
     }
 
-    /// Takes over a new proxy certificate, and names its setting. One by which nobody would know us
-    /// is refused; so it is said of the one in use, if it came to that by a change of the CAs.
+    /// Uses a new proxy client certificate and returns its flag.
+    ///
+    /// A certificate that no server would trust is refused. If a change of the CAs makes the one in
+    /// use untrusted, that is reported, too.
     fn load_proxy(&mut self, files: &mut Files<'_>) -> Option<&'static str> {
         let in_use = self.config.proxy_client.clone()?;
         let key = in_use.chain.key;
@@ -291,7 +294,7 @@ impl Reloader {
         }
     }
 
-    /// What etcd sees of us, and which we believe. There is a new connection at once.
+    /// Reloads the TLS files of etcd. A new connection is opened at once.
     fn reload_etcd(&mut self, files: &mut Files<'_>) {
         let Some(etcd) = &mut self.config.peers.etcd else { return };
         let old = (etcd.ca.clone(), etcd.client.clone());
@@ -323,7 +326,7 @@ impl Reloader {
         }
     }
 
-    /// Who the other members are.
+    /// Reloads the peers file.
     fn reload_peers(&mut self, read: &Read) {
         let Peers { file, named, .. } = &self.config.peers;
         let Some(file) = file else { return };
@@ -341,7 +344,7 @@ impl Reloader {
     }
 }
 
-/// The members that flags and the peers file name; nobody where nothing is sent to peers.
+/// The members of `--peer`, `--servers` and the peers file; none if nothing is sent to peers.
 pub(crate) fn members(config: &ServeConfig) -> Claims {
     if !config.serves_peers() {
         return Claims { read: true, ..Claims::default() };
@@ -356,7 +359,7 @@ pub(crate) fn members(config: &ServeConfig) -> Claims {
         since: Timestamp::default(),
         seniority: Arc::default(),
     };
-    // Who names no ID means whoever is there.
+    // `--servers` has no IDs: whichever server answers there is the member.
     let before = config.peers.servers.iter().map(|url| Claim {
         id: None,
         address: Some(url.authority().into()),

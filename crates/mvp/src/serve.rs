@@ -1,7 +1,7 @@
-//! `mvp serve`: from a checked configuration to a running gateway.
+//! `mvp serve`: from a validated configuration to a running gateway. Entry: [`run`].
 //!
-//! One thread runs the control loop and the admin endpoint. Each worker is a thread with a runtime,
-//! a listener and connections of its own: nothing is shared on the request path but the snapshot.
+//! One thread runs the control loop and the admin endpoint. Each worker is a thread with its own
+//! runtime, listener and connections; on the request path, workers share only the snapshot.
 
 mod control;
 
@@ -41,18 +41,18 @@ use crate::signals::Signals;
 use crate::supervise::Supervisor;
 use crate::tls;
 
-/// How long clients may wait for a process that takes over from another.
+/// The longest time that clients wait for a process that takes over from another.
 const SETTLES_WITHIN: Duration = Duration::from_secs(3);
-/// How often connections are let go that nobody needs.
+/// The interval at which unused connections are closed.
 const LET_GO_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Serves until told to stop.
+/// Serves until a signal ends it.
 pub(crate) fn run(config: ServeConfig, log: &LogQueue) -> anyhow::Result<()> {
     let descriptors = descriptors::raise_limit();
     let asked = config.client_limits.connections;
     let max_connections = descriptors::max_client_connections(descriptors, asked)?;
     let gateway = Arc::new(Gateway::new(&config, max_connections, log)?);
-    // Before anybody can know that we are there: a signal that is not heard ends the process.
+    // Before the listeners: a signal without a handler ends the process.
     let runtime = runtime()?;
     let signals = {
         let _entered = runtime.enter();
@@ -64,7 +64,7 @@ pub(crate) fn run(config: ServeConfig, log: &LogQueue) -> anyhow::Result<()> {
         })?;
     let admin_listener = bind(config.admin, config.share_port)
         .map_err(|error| cannot_listen(config.admin, "--admin-bind-address", &error))?;
-    // With port 0 the system chose.
+    // With port 0, the system chose the port.
     let listen = listeners.first().map_or(Ok(config.listen), TcpListener::local_addr)?;
     let admin = admin_listener.local_addr()?;
     let standing = Standing::new(&config, listen, gateway.in_force.etcd.subscribe());
@@ -90,7 +90,7 @@ pub(crate) fn run(config: ServeConfig, log: &LogQueue) -> anyhow::Result<()> {
     tracing::info!(
         descriptors,
         max_client_connections = max_connections,
-        max_client_connections_per_address = limits.connections_per_address,
+        max_client_connections_per_address = limits.connections_per_address.unwrap_or(0),
         max_request_header_bytes = limits.request_header_bytes,
         goaway_chance = limits.goaway_chance,
         "limits"
@@ -99,22 +99,22 @@ pub(crate) fn run(config: ServeConfig, log: &LogQueue) -> anyhow::Result<()> {
     runtime.block_on(gateway.control(standing, admin_listener, signals, reload, workers))
 }
 
-/// All that workers and the control loop are made of.
+/// The shared parts of workers and the control loop.
 struct Gateway {
     in_force: InForce,
     client_limits: ClientLimits,
-    /// Client connections of all workers together.
+    /// The limit of client connections of all workers together.
     connections: ConnectionLimit,
     headers: RemoteHeaders,
     local: Option<Target>,
     settings: ControlSettings,
     metrics: Arc<Metrics>,
-    /// What the forwarders of all workers know together.
+    /// The state that the forwarders of all workers share.
     upstream: Upstream,
     reload_metrics: ReloadMetrics,
-    /// What this crate counts.
+    /// The metrics of this crate.
     registry: Arc<Registry>,
-    /// How peers do, and the local server.
+    /// The health of peers.
     health: Health,
     local_state: LocalState,
     reader: SnapshotReader,
@@ -202,7 +202,7 @@ impl Gateway {
         })
     }
 
-    /// Looks at the files for as long as the process lives; sooner when it is woken.
+    /// Starts the reload thread. A message on the returned channel triggers a reload.
     fn spawn_reloader(&self, config: ServeConfig) -> anyhow::Result<mpsc::Sender<()>> {
         let (wake, woken) = mpsc::channel();
         let (in_force, metrics) = (self.in_force.clone(), self.reload_metrics.clone());
@@ -215,7 +215,7 @@ impl Gateway {
         Ok(wake)
     }
 
-    /// A worker: its own thread, runtime, listener and connections.
+    /// Starts a worker with its own thread, runtime, listener and connections.
     fn spawn_worker(
         self: &Arc<Gateway>,
         index: usize,
@@ -225,7 +225,7 @@ impl Gateway {
         let name = format!("worker-{index}");
         let heartbeat = self.probes.heartbeats().add(name.clone());
         let worker = move || {
-            // However it ends, the others end too.
+            // However this worker ends, the others end, too.
             let stop = gateway.shutdown.stop.clone();
             let _stop = stop.clone().drop_guard();
             let outcome = runtime().and_then(|runtime| {
@@ -252,15 +252,17 @@ impl Gateway {
                 })
             });
             if let Err(error) = &outcome {
-                tracing::error!(worker = index, "{error:#}");
+                tracing::error!(worker = index, error = format!("{error:#}"), "worker failed");
             }
             outcome.is_ok()
         };
         thread::Builder::new().name(name).spawn(worker).context("cannot start a worker thread")
     }
 
-    /// Who takes over from another has clients from its first moment: they may wait for a little,
-    /// in the queue of the listener, where the old one would have had an answer for them.
+    /// Waits until all members were seen, for a bounded time.
+    ///
+    /// A process that takes over from another has clients at once. They wait in the queue of the
+    /// listener, instead of getting a 503 that the old process would not have given.
     async fn settles(&self) {
         if self.in_force.outbound_peers.is_none() {
             return;
@@ -272,7 +274,7 @@ impl Gateway {
         }
     }
 
-    /// Connections, and the layer that sends over them.
+    /// A forwarder, and the layer that uses it.
     fn layer(&self, slot: LocalSlot) -> (Arc<Forwarder>, MixedVersionLayer) {
         let InForce { outbound_local: local, outbound_peers: peers, .. } = &self.in_force;
         let forwarder = Forwarder::new(local.clone(), peers.as_ref().unwrap_or(local).clone());
@@ -294,7 +296,7 @@ impl Gateway {
         Peers::new(Arc::clone(forwarder), self.health.clone(), Arc::clone(&self.metrics))
     }
 
-    /// Lets go of connections that nobody needs, for as long as the runtime lives.
+    /// Closes unused connections in the background.
     fn spawn_let_go(&self, forwarder: &Arc<Forwarder>) {
         let (forwarder, reader) = (Arc::clone(forwarder), self.reader.clone());
         let start = move || let_go(Arc::clone(&forwarder), reader.clone());
@@ -310,7 +312,7 @@ impl Gateway {
     }
 }
 
-/// Lets go of connections to addresses that no member has any more, and of those from before a reload.
+/// Closes connections to addresses that no member has any more, and connections from before a reload.
 async fn let_go(forwarder: Arc<Forwarder>, reader: SnapshotReader) {
     loop {
         tokio::time::sleep(LET_GO_INTERVAL).await;
@@ -324,7 +326,9 @@ fn cannot_listen(address: SocketAddr, flags: &str, error: &io::Error) -> anyhow:
     let hint = match error.kind() {
         io::ErrorKind::AddrInUse => "stop what listens there, or choose another port",
         io::ErrorKind::AddrNotAvailable => "choose an address that this host has",
-        io::ErrorKind::PermissionDenied => "choose a port from 1024 on, or run with the privilege",
+        io::ErrorKind::PermissionDenied => {
+            "choose a port above 1023, or run with CAP_NET_BIND_SERVICE"
+        }
         _ => "choose another address or port",
     };
     anyhow::anyhow!("cannot listen on {address} ({flags}): {error}; {hint}")

@@ -1,5 +1,4 @@
-//! The end, step by step: fail readiness, serve on for a while, drain, be gone. Entry:
-//! [`Shutdown::run`].
+//! Shutdown: fail readiness, serve for the delay, drain, exit. Entry: [`Shutdown::run`].
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -10,15 +9,15 @@ use crate::config::ServeConfig;
 use crate::logging::LogQueue;
 use crate::signals::{Asked, Signals};
 
-/// How far the end has come.
+/// The state of the shutdown.
 pub(crate) struct Shutdown {
-    /// Set first: we are about to leave. Whoever chooses between members should choose another.
+    /// Cancelled first: readiness fails, and other members should not choose this one.
     pub(crate) leaving: CancellationToken,
-    /// Set after the delay: workers take no more connections and drain. Also set by a worker that
-    /// ends by itself.
+    /// Cancelled after the delay: workers accept no more connections and drain. A worker that ends
+    /// by itself cancels it, too.
     pub(crate) stop: CancellationToken,
     delay: Duration,
-    /// How long a drain may take.
+    /// The longest time of the drain.
     pub(crate) grace: Duration,
     log: LogQueue,
 }
@@ -34,19 +33,18 @@ impl Shutdown {
         }
     }
 
-    /// Waits for the signal to end, and until it is time to stop. SIGHUP wakes the reloader, also
-    /// afterwards.
+    /// Waits for SIGTERM or SIGINT, and then for the delay. SIGHUP wakes the reloader at any time.
     pub(crate) async fn run(&self, mut signals: Signals, reload: &mpsc::Sender<()>) {
         let name = tokio::select! {
             () = self.stop.cancelled() => return,
-            name = end(&mut signals, reload) => name,
+            name = shutdown_signal(&mut signals, reload) => name,
         };
         self.leaving.cancel();
-        let (delay, grace) = (self.delay.as_secs_f64(), self.grace.as_secs_f64());
-        tracing::info!(delay, grace, "{name} received, draining; a second one ends it at once");
+        let (delay_seconds, grace_seconds) = (self.delay.as_secs_f64(), self.grace.as_secs_f64());
+        tracing::info!(signal = name, delay_seconds, grace_seconds, "shutting down");
         let (reload, log) = (reload.clone(), self.log.clone());
         tokio::spawn(async move {
-            end(&mut signals, &reload).await;
+            shutdown_signal(&mut signals, &reload).await;
             log.flush();
             std::process::exit(1);
         });
@@ -57,12 +55,12 @@ impl Shutdown {
     }
 }
 
-/// The name of the next signal to end; those before it to reload wake the reloader.
-async fn end(signals: &mut Signals, reload: &mpsc::Sender<()>) -> &'static str {
+/// The name of the next SIGTERM or SIGINT. Each SIGHUP before it wakes the reloader.
+async fn shutdown_signal(signals: &mut Signals, reload: &mpsc::Sender<()>) -> &'static str {
     loop {
         match signals.next().await {
-            Asked::End(name) => return name,
-            // The reloader never ends before us.
+            Asked::Shutdown(name) => return name,
+            // The reloader does not end before us.
             Asked::Reload => drop(reload.send(())),
         }
     }

@@ -1,39 +1,39 @@
-//! The signals that ask something of us, heard from the moment this is made.
+//! SIGTERM, SIGINT and SIGHUP. Entry: [`Signals`].
 
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Hears signals; without it, each would end the process.
+/// Handles signals from its creation on; before that, each of them ends the process.
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
 }
 
-/// What a signal asks for.
+/// The meaning of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// To end; the name of the signal.
-    End(&'static str),
-    /// To look at the files again.
+    /// Shut down; the name of the signal.
+    Shutdown(&'static str),
+    /// Reload the files.
     Reload,
 }
 
 impl Signals {
     pub(crate) fn new() -> anyhow::Result<Signals> {
-        let heard = |kind| signal(kind).context("cannot listen for signals");
+        let listen = |kind| signal(kind).context("cannot listen for signals");
         Ok(Signals {
-            terminate: heard(SignalKind::terminate())?,
-            interrupt: heard(SignalKind::interrupt())?,
-            hangup: heard(SignalKind::hangup())?,
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hangup: listen(SignalKind::hangup())?,
         })
     }
 
-    /// What the next one asks for.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) -> Asked {
         tokio::select! {
-            _ = self.terminate.recv() => Asked::End("SIGTERM"),
-            _ = self.interrupt.recv() => Asked::End("SIGINT"),
+            _ = self.terminate.recv() => Asked::Shutdown("SIGTERM"),
+            _ = self.interrupt.recv() => Asked::Shutdown("SIGINT"),
             _ = self.hangup.recv() => Asked::Reload,
         }
     }

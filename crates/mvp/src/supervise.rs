@@ -1,7 +1,7 @@
-//! Background tasks that outlive their panics. Entry: [`Supervisor::run`].
+//! Restarts background tasks that panic. Entry: [`Supervisor::run`].
 //!
-//! A panic is a bug, but one in a task that looks after something must not end that for good: the
-//! task is started again after a pause, which is logged and counted.
+//! A panic is a bug, but it must not end a background task for good. The task is restarted after a
+//! pause; each restart is logged and counted.
 
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-/// The pause after a first panic; it doubles with each that follows soon.
+/// The pause after the first panic. It doubles with each panic that follows soon.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// After this long without a panic the pause is short again.
+/// The time without a panic after which the pause is reset.
 const STABLE_AFTER: Duration = Duration::from_mins(1);
 
-/// Restarts tasks, and counts that. Clones share the counters.
+/// Restarts tasks and counts the restarts. Clones share the counters.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Supervisor {
     restarts: Family<TaskLabels, Counter>,
@@ -39,7 +39,7 @@ impl Supervisor {
         );
     }
 
-    /// Runs a task until it returns; starts another one whenever it panics.
+    /// Runs a task until it returns. Starts it again whenever it panics.
     pub(crate) async fn run<F, T>(self, task: &'static str, start: F)
     where
         F: Fn() -> T,
@@ -51,7 +51,7 @@ impl Supervisor {
         }
     }
 
-    /// The restarts of a task that catches its panics itself.
+    /// The restarts of a task that catches its own panics.
     pub(crate) fn watch(&self, task: &'static str) -> Restarts {
         let count = self.restarts.get_or_create_owned(&TaskLabels { task });
         Restarts { task, count, pause: FIRST_PAUSE, started: Instant::now() }
@@ -68,7 +68,7 @@ pub(crate) struct Restarts {
 }
 
 impl Restarts {
-    /// Counts and logs a panic. Gives how long to wait before the next start.
+    /// Counts and logs a panic. Returns the pause before the next start.
     pub(crate) fn pause(&mut self) -> Duration {
         self.count.inc();
         if self.started.elapsed() >= STABLE_AFTER {
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pause_grows_up_to_a_bound() {
+    fn the_pause_doubles_up_to_a_limit() {
         let mut restarts = Supervisor::default().watch("broken");
         let pauses: Vec<u64> =
             (0..9).map(|_| u64::try_from(restarts.pause().as_millis()).unwrap()).collect();

@@ -1,4 +1,4 @@
-//! From files that were checked to TLS that runs, at the start and at each reload.
+//! TLS of the running gateway from the validated files, at start and at each reload.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use rustls::ClientConfig;
 use crate::config::{CertificateFile, EtcdConfig, KeyPair, ServeConfig, not_everyone};
 use crate::mistake::Mistake;
 
-/// What clients see of us, and whom of them we know.
+/// The TLS of the listener, with the trust in client certificates.
 pub(crate) fn server(config: &ServeConfig) -> anyhow::Result<ServerTls> {
     let trust = client_trust(config)?;
     ServerTls::new(&config.serving.chain.pem, &config.serving.key.pem, trust)
         .context("--tls-cert-file and --tls-private-key-file")
 }
 
-/// Whom we know by certificate.
+/// The trust in client certificates.
 fn client_trust(config: &ServeConfig) -> anyhow::Result<ClientTrust> {
     let request_header = &config.request_header;
     not_everyone(config.client_ca.as_ref(), request_header, &config.origins)?;
@@ -29,14 +29,14 @@ fn client_trust(config: &ServeConfig) -> anyhow::Result<ClientTrust> {
     .context("--client-ca-file and --requestheader-client-ca-file")
 }
 
-/// The same of the local server; of its peers where there is none.
+/// The TLS towards the local server; towards peers if there is no local server.
 pub(crate) fn outbound_local(config: &ServeConfig) -> anyhow::Result<OutboundTls> {
     let local = config.local.as_ref().map(|local| &local.ca);
     let authorities = local.or(config.peers.ca.as_ref()).context("--local-ca-file")?;
     outbound(config, authorities)
 }
 
-/// What servers see of us, and whom of them we believe: those of this CA.
+/// The TLS towards servers whose certificates these CAs signed.
 pub(crate) fn outbound(
     config: &ServeConfig,
     authorities: &CertificateFile,
@@ -48,12 +48,12 @@ pub(crate) fn outbound(
         .with_context(|| format!("--{key} and --proxy-client-cert-file"))
 }
 
-/// The same of etcd; nothing where it is reached without, or not at all.
+/// The TLS towards etcd; `None` for plain HTTP, or without etcd.
 pub(crate) fn etcd(config: &ServeConfig) -> anyhow::Result<Option<Arc<ClientConfig>>> {
     config.peers.etcd.as_ref().map_or(Ok(None), EtcdConfig::tls)
 }
 
-/// Whether the proxy certificate is a front proxy's, and nothing else.
+/// Checks that the proxy client certificate is a valid front-proxy certificate, and no user's.
 pub(crate) fn check_proxy_identity(config: &ServeConfig) -> anyhow::Result<()> {
     check_proxy_is_no_user(config)?;
     let Some(proxy) = &config.proxy_client else { return Ok(()) };
@@ -61,17 +61,18 @@ pub(crate) fn check_proxy_identity(config: &ServeConfig) -> anyhow::Result<()> {
         return Ok(());
     }
     let sentence = format!(
-        "{} is not of --requestheader-client-ca-file, its name is not among \
-         --requestheader-allowed-names, or it is not valid now: nobody would believe it; give the \
-         one that the servers trust to speak for users, as kubeadm's front-proxy-client.crt",
+        "servers would not trust {}: no CA of --requestheader-client-ca-file signed it, its name is \
+         not in --requestheader-allowed-names, or it is not valid now; give the front-proxy client \
+         certificate of the servers, such as kubeadm's front-proxy-client.crt",
         proxy.chain.path.display()
     );
     Err(Mistake::trouble("--proxy-client-cert-file", sentence).into())
 }
 
-/// Refuses a proxy certificate that proves a user. A server that receives such a certificate with
-/// an anonymous request authenticates the request as that user; a valid front-proxy certificate is
-/// no exception.
+/// Checks that the proxy client certificate does not authenticate a user.
+///
+/// A server that receives such a certificate with an anonymous request treats the request as that
+/// user's, even if it is also a valid front-proxy certificate.
 pub(crate) fn check_proxy_is_no_user(config: &ServeConfig) -> anyhow::Result<()> {
     let (Some(proxy), Some(client_ca)) = (&config.proxy_client, &config.client_ca) else {
         return Ok(());
@@ -82,9 +83,9 @@ pub(crate) fn check_proxy_is_no_user(config: &ServeConfig) -> anyhow::Result<()>
         Some(Err(_)) => "a user".to_owned(),
     };
     let sentence = format!(
-        "{} proves {name} under --client-ca-file {}: anonymous requests over it would be that \
-         user's; sign the proxy client certificate with a CA of its own, as kubeadm's \
-         front-proxy-ca, and give that CA as --requestheader-client-ca-file",
+        "{} authenticates {name} under --client-ca-file {}, so that anonymous requests would get \
+         the rights of that user; sign the proxy client certificate with a separate CA, such as \
+         kubeadm's front-proxy-ca, and give that CA as --requestheader-client-ca-file",
         proxy.chain.path.display(),
         client_ca.path.display()
     );

@@ -1,10 +1,8 @@
-//! Accepts until it is told to end: no error of the system stops it or makes it spin. Entry:
-//! [`Acceptor::accept`].
+//! Accepts connections; no system error stops it or makes it spin. Entry: [`Acceptor::accept`].
 //!
-//! The end has to be done with care. A listener that is closed resets whoever waits in its queue,
-//! also where another process has the port too: the kernel has chosen the listener when the first
-//! packet came. So first [`Acceptor::turn_away`], then accept what is under way, then
-//! [`Acceptor::last`].
+//! Closing a listener resets the connections in its queue, even if another process shares the port:
+//! the kernel assigned them to this listener when their first packet arrived. So the end is done in
+//! three steps: [`Acceptor::turn_away`], then accept what is under way, then [`Acceptor::last`].
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,10 +16,10 @@ use crate::ConnectionLimit;
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// How many idle connections are cut at once when there are no descriptors left.
+/// The number of idle connections that are cut at once when no descriptors are left.
 const ROOM: usize = 8;
 
-/// Where connections come from; a test has another source than a socket.
+/// A source of connections: a listener, or a test double.
 pub(crate) trait Source {
     type Stream;
 
@@ -36,12 +34,12 @@ impl Source for TcpListener {
     }
 }
 
-/// A source, and how long it must rest.
+/// A source of connections with a backoff after errors.
 pub(crate) struct Acceptor<L> {
     source: L,
     limit: ConnectionLimit,
     pause: Duration,
-    /// Kept here and not in the future: `accept` may be dropped and called again at any time.
+    /// The end of the backoff. Not in the future: `accept` may be dropped and called again.
     resume: Option<Instant>,
 }
 
@@ -50,7 +48,7 @@ impl<L: Source> Acceptor<L> {
         Self { source, limit, pause: FIRST_PAUSE, resume: None }
     }
 
-    /// The next connection. Can be dropped without loss.
+    /// The next connection. Cancel safe.
     pub(crate) async fn accept(&mut self) -> (L::Stream, SocketAddr) {
         loop {
             if let Some(resume) = self.resume {
@@ -64,9 +62,10 @@ impl<L: Source> Acceptor<L> {
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
-                    // No descriptors or no memory: it will fail again at once, until some
-                    // connection ends.
-                    tracing::warn!(%error, pause = ?self.pause, "cannot accept connections");
+                    // No descriptors or no memory: it fails again at once, until some connection
+                    // ends.
+                    let pause_seconds = self.pause.as_secs_f64();
+                    tracing::warn!(%error, pause_seconds, "cannot accept connections");
                     if self.limit.make_room(ROOM) {
                         self.pause = FIRST_PAUSE;
                     }
@@ -79,23 +78,23 @@ impl<L: Source> Acceptor<L> {
 }
 
 impl Acceptor<TcpListener> {
-    /// From now on nobody new comes; who is in the queue, or half way, still does.
+    /// Turns new connections away. Those in the queue, or in their handshake, are still accepted.
     ///
-    /// The first packet of a connection is passed over in silence. The client repeats it after a
-    /// second, and then meets whoever has the port by then, or is refused if nobody has. (Who is let
-    /// in from now on inherits the filter, to which it has nothing more to show.)
+    /// The kernel drops the first packet of a new connection. The client repeats it after a second
+    /// and reaches the process that has the port by then, or is refused if there is none. (Accepted
+    /// connections inherit the filter, which never matches their packets.)
     pub(crate) fn turn_away(&self) {
         #[cfg(target_os = "linux")]
         if let Err(error) = socket2::SockRef::from(&self.source).attach_filter(&no_new_connection())
         {
-            tracing::debug!(%error, "new connections cannot be turned away before the end");
+            tracing::debug!(%error, "cannot turn new connections away before the listener closes");
         }
     }
 
-    /// Closes it. Gives who came at the last moment.
+    /// Closes the listener. Returns the connections that are left in its queue.
     pub(crate) fn last(self) -> Vec<(TcpStream, SocketAddr)> {
         let mut last = Vec::new();
-        // Not by tokio, which asks the kernel only after it was told that there is something.
+        // Not through tokio, which calls the kernel only after a readiness event.
         if let Ok(listener) = self.source.into_std() {
             while let Ok((stream, remote)) = listener.accept() {
                 let stream =
@@ -107,7 +106,7 @@ impl Acceptor<TcpListener> {
     }
 }
 
-/// A filter, in the kernel's terms: drops packets with SYN but without ACK, lets all others pass.
+/// A BPF filter that drops packets with SYN but without ACK, and passes all others.
 #[cfg(target_os = "linux")]
 fn no_new_connection() -> [socket2::SockFilter; 5] {
     use socket2::SockFilter;
@@ -127,6 +126,7 @@ fn no_new_connection() -> [socket2::SockFilter; 5] {
     ]
 }
 
+/// Whether the error is about one connection, not about the listener.
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn exhaustion_is_waited_out_ever_longer() {
+    async fn the_pause_doubles_while_descriptors_are_exhausted() {
         let no_descriptors = || io::Error::from_raw_os_error(24);
         let mut acceptor = failing(10, no_descriptors);
         let start = Instant::now();
@@ -188,14 +188,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_gave_up_costs_no_time() {
+    async fn an_aborted_connection_causes_no_pause() {
         let mut acceptor = failing(100, || io::ErrorKind::ConnectionAborted.into());
         let start = Instant::now();
         acceptor.accept().await;
         assert_eq!(start.elapsed(), Duration::ZERO);
     }
 
-    /// Has no descriptors until a connection was cut.
+    /// Has no descriptors until a connection is cut.
     struct Full(ConnectionLimit);
 
     impl Source for Full {

@@ -1,4 +1,4 @@
-//! One connection, from the handshake to its end. Entry: [`serve_connection`].
+//! One connection, from the TLS handshake to its end. Entry: [`serve_connection`].
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -31,22 +31,22 @@ use crate::ReloadableTls;
 use crate::connection_limit::Permit;
 use crate::limits::{Limits, deadline};
 
-/// A client that vanished without a word is noticed even where HTTP has nothing to say: an idle
-/// watch over HTTP/1.1, a quiet tunnel.
+/// Detects a client that vanished where HTTP sends nothing: an idle watch over HTTP/1.1, a quiet
+/// tunnel.
 const TCP_KEEPALIVE: TcpKeepalive =
     TcpKeepalive::new().with_time(Duration::from_secs(30)).with_interval(Duration::from_secs(15));
 
-/// Once all is to end: how long a client that has just come may take to say what it wants.
+/// The time for a new client to send a request once the listener shuts down.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
-/// What a front proxy or a peer may send on all its streams before it is read.
+/// The HTTP/2 connection window of a front proxy or a peer.
 const FRONT_PROXY_WINDOW: u32 = 256 << 20;
-/// How many streams it may reset before they are looked at.
+/// The pending resets that a front proxy or a peer may have.
 const FRONT_PROXY_RESETS: usize = 1000;
 
 type Stream = TokioIo<Tracked<HeadTimeout<TargetGuard<TlsStream<TcpStream>>>>>;
 
-/// What all connections of a listener have in common.
+/// The state that all connections of a listener share.
 pub(crate) struct Shared {
     pub(crate) tls: ReloadableTls,
     pub(crate) limits: Limits,
@@ -54,7 +54,7 @@ pub(crate) struct Shared {
     pub(crate) streams: Streams,
 }
 
-/// Ends when the connection does; a drain ends it after the requests it has.
+/// Serves one connection until it ends. A drain ends it after its requests in flight.
 pub(crate) async fn serve_connection<S, B>(
     stream: TcpStream,
     remote: SocketAddr,
@@ -72,7 +72,7 @@ pub(crate) async fn serve_connection<S, B>(
 {
     let limits = &shared.limits;
     if let Err(error) = prepare(&stream) {
-        tracing::debug!(%remote, %error, "cannot set up the connection");
+        tracing::debug!(client = %remote, %error, "cannot set socket options");
         return;
     }
     let tls = shared.tls.current();
@@ -87,11 +87,12 @@ pub(crate) async fn serve_connection<S, B>(
         outcome = timeout(limits.handshake_timeout, handshake) => match outcome {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
-                tracing::debug!(%remote, %error, "the TLS handshake failed");
+                tracing::debug!(client = %remote, %error, "TLS handshake failed");
                 return;
             }
             Err(_) => {
-                tracing::debug!(%remote, "the TLS handshake took too long");
+                let error = "timed out";
+                tracing::debug!(client = %remote, error, "TLS handshake failed");
                 return;
             }
         },
@@ -100,7 +101,7 @@ pub(crate) async fn serve_connection<S, B>(
     let (_, session) = stream.get_ref();
     let http2 = session.alpn_protocol() == Some(b"h2");
     let certificates = session.peer_certificates().unwrap_or_default().to_vec();
-    // Cancelled by the listener's shutdown, or by the service that ends this connection alone.
+    // Cancelled when the listener shuts down, or by the service to end this connection only.
     let end = shared.shutdown.child_token();
     if !http2 {
         activity.ends_with(&end);
@@ -120,7 +121,8 @@ pub(crate) async fn serve_connection<S, B>(
         drive(connection.with_upgrades(), false, &activity, &shared.limits, &end).await
     };
     if let Err(error) = outcome {
-        tracing::debug!(%remote, error = &error as &dyn Error, "the connection failed");
+        // Also a 400 or 431 that hyper answers by itself, to a head that it cannot parse.
+        tracing::debug!(client = %remote, error = &error as &dyn Error, "connection failed");
     }
 }
 
@@ -133,13 +135,12 @@ fn http1_builder(limits: &Limits) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        // hyper's would also close connections that merely rest: see `HeadTimeout`.
+        // hyper's own timeout would close idle connections, too: see `HeadTimeout`.
         .header_read_timeout(None)
         .max_buf_size(limits.http1_buffer())
         .max_header_size(limits.http1_buffer())
         .max_headers(limits.max_headers);
-    // `half_close` stays off, as in Go: the end of the client's stream is how the end of a watch
-    // is noticed.
+    // `half_close` stays off, as in Go: the end of the client's stream ends its watch.
     builder
 }
 
@@ -155,9 +156,9 @@ fn http2_builder(limits: &Limits, front_proxy: bool) -> http2::Builder<TokioExec
         .keep_alive_interval(limits.ping_interval)
         .keep_alive_timeout(limits.ping_timeout);
     if front_proxy {
-        // Many users' resets arrive on it: none of them may end it. A client's own resets end its
-        // own connection, by the defaults.
-        // h2 also ends a connection with many small unread frames; how many depends on the window.
+        // It carries the resets of many users, none of whom may end it. With the defaults, the
+        // resets of a client end the client's own connection.
+        // h2 also ends a connection with many small unread frames; their number depends on the window.
         builder
             .initial_connection_window_size(FRONT_PROXY_WINDOW)
             .max_pending_accept_reset_streams(FRONT_PROXY_RESETS)
@@ -166,11 +167,11 @@ fn http2_builder(limits: &Limits, front_proxy: bool) -> http2::Builder<TokioExec
     builder
 }
 
-/// Polls `connection` to its end, which comes early by a drain or by long idleness.
+/// Polls `connection` to its end, or ends it early after a drain or the idle timeout.
 ///
-/// A drain tells an HTTP/2 client by GOAWAY, which leaves nothing open. HTTP/1.1 has but the header
-/// of a response for it, and a connection that is closed between two requests may be closed on a
-/// request that is on its way: so a client may come with one more.
+/// An HTTP/2 client is told by GOAWAY. An HTTP/1.1 client can only be told in a response header, and
+/// closing the connection between two requests could lose a request that is on its way. So the client
+/// may send one more request.
 async fn drive<C: Graceful>(
     connection: C,
     http2: bool,
@@ -192,8 +193,8 @@ async fn drive<C: Graceful>(
             () = timer.as_mut() => Some(activity.counts() == before && activity.in_flight() == 0),
         };
         if ending && idle == Some(true) {
-            // It was told to end and has nothing to do: the client does not answer, or never
-            // sent a preface.
+            // It was told to end and has no requests: the client does not respond, or never sent a
+            // preface.
             return Ok(());
         }
         if idle.is_none() {
@@ -213,7 +214,7 @@ async fn drive<C: Graceful>(
     }
 }
 
-/// A connection that can be told to end after the requests it has.
+/// A connection that can be told to end after its requests in flight.
 trait Graceful: Future<Output = Result<(), hyper::Error>> {
     fn graceful_shutdown(self: Pin<&mut Self>);
 }

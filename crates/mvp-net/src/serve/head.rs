@@ -1,9 +1,8 @@
-//! Bounds how long a client may take to say what it wants. Entry: [`HeadTimeout`].
+//! Limits the time for the head of a request to arrive. Entry: [`HeadTimeout`].
 //!
-//! A connection may rest between requests, but once a request has begun its head must arrive in
-//! time. hyper's own timeout makes no such difference: it would close every resting connection.
-//! (A head that begins in the same read as the end of the request before it has the time of a
-//! resting connection.)
+//! A connection may be idle between requests, but once a request has begun, its head must arrive in
+//! time. hyper's own timeout would close every idle connection. (A head that begins in the same read
+//! as the end of the previous request has the time of an idle connection.)
 
 use std::io;
 use std::pin::Pin;
@@ -14,30 +13,31 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::delegate::delegate_write;
 use super::request::Activity;
 use crate::limits::deadline;
 
-/// What an HTTP/2 client says first: `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n`.
+/// The length of the HTTP/2 preface, `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n`.
 const PREFACE_LENGTH: usize = 24;
 
-/// A stream whose reads fail when the head of a request, or the HTTP/2 preface, takes too long.
+/// A stream whose reads fail if the head of a request, or the HTTP/2 preface, takes too long.
 ///
-/// The clock starts at once: a client that opens a connection has something to ask.
+/// The time starts with the connection: a client that opens one should send a request.
 pub(crate) struct HeadTimeout<T> {
     stream: T,
     limit: Duration,
     activity: Arc<Activity>,
     waiting: Option<Waiting>,
-    /// Kept to be used again. Made only when a read has to wait, which a head in one piece spares.
+    /// Reused. Created only when a read must wait: a head in one piece needs none.
     timer: Option<Pin<Box<Sleep>>>,
-    /// HTTP/2: how much of the preface is missing.
+    /// HTTP/2: the bytes of the preface that are missing.
     preface: Option<usize>,
 }
 
-/// For a head, since when.
+/// The wait for a head.
 struct Waiting {
     deadline: Instant,
-    /// How many requests there had been: one more, and the head is here.
+    /// The number of requests before: one more means that the head has arrived.
     started: usize,
 }
 
@@ -48,31 +48,31 @@ impl<T> HeadTimeout<T> {
         Self { stream, limit, activity, waiting, timer: None, preface }
     }
 
-    /// Bytes came, at least one.
+    /// Notes that at least one byte arrived.
     fn heard(&mut self, bytes: usize) {
         if let Some(missing) = &mut self.preface {
-            // From the preface on, HTTP/2 has frames that are no requests: PING watches over it.
+            // After the preface, HTTP/2 sends frames that are not requests; PING detects a dead client.
             *missing = missing.saturating_sub(bytes);
             if *missing == 0 {
                 self.waiting = None;
             }
             return;
         }
-        self.forget_what_came();
+        self.clear_if_arrived();
         if self.waiting.is_none() && self.activity.in_flight() == 0 && !self.activity.upgraded() {
             let started = self.activity.started();
             self.waiting = Some(Waiting { deadline: deadline(self.limit), started });
         }
     }
 
-    fn forget_what_came(&mut self) {
+    fn clear_if_arrived(&mut self) {
         let started = self.activity.started();
         self.waiting.take_if(|waiting| waiting.started != started);
     }
 
-    /// Nothing came: whether it is too late.
-    fn poll_too_late(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.forget_what_came();
+    /// Nothing arrived: ready once the deadline has passed.
+    fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.clear_if_arrived();
         let Some(waiting) = &self.waiting else {
             return Poll::Pending;
         };
@@ -101,43 +101,15 @@ impl<T: AsyncRead + Unpin> AsyncRead for HeadTimeout<T> {
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => {
-                ready!(self.poll_too_late(context));
-                let message = "the head of the request took too long";
+                ready!(self.poll_deadline(context));
+                let message = "timed out waiting for the head of a request";
                 Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, message)))
             }
         }
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for HeadTimeout<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-}
+delegate_write!(HeadTimeout);
 
 #[cfg(test)]
 mod tests {
@@ -156,7 +128,7 @@ mod tests {
         (client, HeadTimeout::new(server, http2, LIMIT, Arc::clone(&activity)), activity)
     }
 
-    /// Reads until it fails by being too late, and says when.
+    /// Reads until it times out. Returns after how long.
     async fn cut(stream: &mut HeadTimeout<DuplexStream>) -> Duration {
         let start = Instant::now();
         let mut buffer = [0; 64];
@@ -169,7 +141,7 @@ mod tests {
     }
 
     /// Reads for an hour, and nothing happens.
-    async fn rests(stream: &mut HeadTimeout<DuplexStream>) {
+    async fn stays_idle(stream: &mut HeadTimeout<DuplexStream>) {
         let mut buffer = [0; 64];
         assert!(timeout(HOUR, stream.read(&mut buffer)).await.is_err(), "nothing to read");
     }
@@ -184,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn silence_after_the_handshake_is_cut() {
+    async fn silence_after_the_handshake_times_out() {
         for http2 in [false, true] {
             let (_client, mut stream, _) = pair(http2);
             assert!(is_about_the_limit(cut(&mut stream).await));
@@ -192,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn dripping_bytes_win_no_time() {
+    async fn single_bytes_do_not_extend_the_deadline() {
         let (mut client, mut stream, _) = pair(false);
         tokio::spawn(async move {
             while client.write_all(b"x").await.is_ok() {
@@ -203,21 +175,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_may_rest_between_requests_but_not_within_a_head() {
+    async fn a_connection_may_be_idle_between_requests_but_not_within_a_head() {
         let (mut client, mut stream, activity) = pair(false);
         hear(&mut client, &mut stream, b"GET").await;
         let request = Guard::new(Arc::clone(&activity));
-        rests(&mut stream).await;
+        stays_idle(&mut stream).await;
         hear(&mut client, &mut stream, b"of its body").await;
-        rests(&mut stream).await;
+        stays_idle(&mut stream).await;
         drop(request);
-        rests(&mut stream).await;
+        stays_idle(&mut stream).await;
         hear(&mut client, &mut stream, b"GET").await;
         assert!(is_about_the_limit(cut(&mut stream).await));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_tunnel_is_left_alone() {
+    async fn a_tunnel_has_no_deadline() {
         let (mut client, mut stream, activity) = pair(false);
         hear(&mut client, &mut stream, b"GET").await;
         let request = Guard::new(activity);
@@ -225,18 +197,18 @@ mod tests {
         drop(request);
         for _ in 0..2 {
             hear(&mut client, &mut stream, b"anything").await;
-            rests(&mut stream).await;
+            stays_idle(&mut stream).await;
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn http2_is_left_alone_after_its_preface() {
+    async fn http2_has_no_deadline_after_its_preface() {
         let (mut client, mut stream, _) = pair(true);
         hear(&mut client, &mut stream, &[0; PREFACE_LENGTH - 1]).await;
         assert!(timeout(LIMIT / 2, stream.read(&mut [0])).await.is_err());
         hear(&mut client, &mut stream, &[0]).await;
         for _ in 0..2 {
-            rests(&mut stream).await;
+            stays_idle(&mut stream).await;
             hear(&mut client, &mut stream, b"PING").await;
         }
     }

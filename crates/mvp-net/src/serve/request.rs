@@ -1,7 +1,7 @@
-//! Hands each request of a connection to the service. Entry: [`RequestService`].
+//! Passes each request of a connection to the service. Entry: [`RequestService`].
 //!
-//! It adds the [`ConnectionInfo`], judging the client anew where the last judgement no longer
-//! holds, and counts requests from their head to the end of their response.
+//! It adds the [`ConnectionInfo`], judges the client again if the last judgement no longer holds, and
+//! counts requests from their head to the end of their response.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -52,7 +52,7 @@ where
     }
 }
 
-/// Who is at the other end, and what was last judged of it.
+/// The client of a connection, and its last judgement.
 pub(crate) struct Client {
     tls: ReloadableTls,
     last: ArcSwap<Judged>,
@@ -64,7 +64,7 @@ struct Judged {
 }
 
 impl Client {
-    /// `tls` is the one of this connection's handshake, `reloadable` will say what came after it.
+    /// `tls` was used for the handshake; `reloadable` has the current one.
     pub(crate) fn new(
         remote: SocketAddr,
         certificates: Vec<CertificateDer<'static>>,
@@ -80,12 +80,12 @@ impl Client {
         Self { tls: reloadable, last: ArcSwap::from_pointee(judged) }
     }
 
-    /// Whether it is a front proxy or a peer, as it was last judged.
+    /// Whether the last judgement was a front proxy or a peer.
     pub(crate) fn is_front_proxy(&self) -> bool {
         self.last.load().info.judgement().front_proxy
     }
 
-    /// Judged with the CAs in force, at `now`.
+    /// The connection info, judged with the current CAs at `now`.
     fn info(&self, now: UnixTime) -> ConnectionInfo {
         let last = self.last.load();
         if last.info.certificates().is_empty() {
@@ -104,44 +104,45 @@ impl Client {
     }
 }
 
-/// What a connection is doing.
+/// The activity of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     started: AtomicUsize,
     answered: AtomicUsize,
     in_flight: AtomicUsize,
     upgraded: AtomicBool,
-    /// HTTP/1.1: once this is cancelled, each response says that it is the last of its connection.
+    /// HTTP/1.1: once this is cancelled, responses carry `Connection: close`.
     end: OnceLock<CancellationToken>,
 }
 
 impl Activity {
-    /// The connection speaks HTTP/1.1, and ends with `end`.
+    /// Marks an HTTP/1.1 connection that ends with `end`.
     pub(crate) fn ends_with(&self, end: &CancellationToken) {
         self.end.get_or_init(|| end.clone());
     }
 
-    /// Requests so far.
+    /// The number of requests so far.
     pub(crate) fn started(&self) -> usize {
         self.started.load(Ordering::Acquire)
     }
 
-    /// Requests whose response has begun.
+    /// The number of requests whose response has begun.
     pub(crate) fn answered(&self) -> usize {
         self.answered.load(Ordering::Acquire)
     }
 
-    /// Requests whose response has not ended.
+    /// The number of requests whose response has not ended.
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Acquire)
     }
 
-    /// Both: equal and nothing in flight at two times means nothing in flight in between.
+    /// Requests so far and in flight. If they are equal at two times with none in flight, none was in
+    /// flight in between.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.started(), self.in_flight())
     }
 
-    /// Whether the connection no longer speaks HTTP.
+    /// Whether the connection was upgraded and no longer carries HTTP.
     pub(crate) fn upgraded(&self) -> bool {
         self.upgraded.load(Ordering::Acquire)
     }
@@ -151,7 +152,7 @@ impl Activity {
     }
 }
 
-/// One request in flight, while it lives.
+/// Counts one request as in flight until it is dropped.
 pub(crate) struct Guard(Arc<Activity>);
 
 impl Guard {
@@ -161,12 +162,12 @@ impl Guard {
         Self(activity)
     }
 
-    /// The request ends HTTP on this connection.
+    /// Notes that the connection is upgraded.
     pub(crate) fn upgrades(&self) {
         self.0.upgraded.store(true, Ordering::Release);
     }
 
-    /// The response begins.
+    /// Notes that the response begins.
     pub(crate) fn answers(&self) {
         self.0.answered.fetch_add(1, Ordering::AcqRel);
     }
@@ -179,7 +180,7 @@ impl Drop for Guard {
 }
 
 pin_project! {
-    /// The service's answer to come.
+    /// The future of the response.
     pub(crate) struct Answering<S>
     where
         S: Service<Request<Incoming>>,
@@ -218,7 +219,7 @@ where
 }
 
 pin_project! {
-    /// A response body that keeps its request in flight.
+    /// A response body that counts its request as in flight.
     pub(crate) struct Counted<B> {
         #[pin]
         body: B,

@@ -1,11 +1,11 @@
 //! Refuses requests whose target has a `#`. Entry: [`TargetGuard`].
 //!
-//! `http::Uri` cuts a target off at `#` without a word, for HTTP/1.1 and for HTTP/2 alike, so that
-//! `DELETE /secrets#one` would delete all secrets. hyper and h2 have no hook before that, so the
-//! decrypted bytes are followed here: `http1` knows where heads begin, `http2` where the value of
-//! `:path` is. The `#` is replaced by a byte that hyper and h2 refuse. Nothing is buffered, and all
-//! other bytes pass as they are. Where the bytes cannot be followed, the connection fails: a head
-//! that was not looked at is never passed.
+//! `http::Uri` silently truncates a target at `#`, for HTTP/1.1 and for HTTP/2, so that
+//! `DELETE /secrets#one` would delete all secrets. hyper and h2 have no hook before that, so this
+//! module parses the decrypted bytes: `http1` finds where heads begin, `http2` finds the value of
+//! `:path`. The `#` is replaced by a byte that hyper and h2 refuse. Nothing is buffered, and all
+//! other bytes pass unchanged. If the bytes cannot be parsed, the connection fails: a head that was
+//! not checked is never passed.
 
 mod chunked;
 mod hpack;
@@ -22,11 +22,12 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::delegate::delegate_write;
 use super::request::Activity;
 
-/// The bytes cannot be followed: what is wrong with them.
+/// Why the bytes cannot be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Lost(&'static str);
+pub(crate) struct ParseError(&'static str);
 
 /// A stream whose reads never yield a request target with a `#`.
 pub(crate) struct TargetGuard<T> {
@@ -65,40 +66,12 @@ impl<T: AsyncRead + Unpin> AsyncRead for TargetGuard<T> {
             Follower::Http1(follower) => follower.follow(read, activity),
             Follower::Http2(follower) => follower.follow(read),
         };
-        Poll::Ready(followed.map_err(|Lost(why)| {
-            // Not a byte of what was not followed.
+        Poll::Ready(followed.map_err(|ParseError(why)| {
+            // Pass no byte that was not checked.
             buffer.set_filled(before);
             io::Error::new(io::ErrorKind::InvalidData, why)
         }))
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for TargetGuard<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-}
+delegate_write!(TargetGuard);

@@ -1,8 +1,8 @@
-//! Knows of every connection for as long as anyone has it. Entry: [`Tracked`].
+//! Counts the streams of all connections, upgraded ones included. Entry: [`Tracked`].
 //!
-//! HTTP on a connection ends with an upgrade, and the task that served it too; the stream lives on
-//! with whoever took it. So it is the stream that is counted, and that the end of the grace ends:
-//! whoever holds the other end of it need not know of drains.
+//! An upgrade ends HTTP on a connection and the task that served it; the stream then belongs to the
+//! service. So the stream itself is counted, and fails at the end of the grace period. The service
+//! need not know about drains.
 
 use std::io;
 use std::pin::Pin;
@@ -14,17 +14,18 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use super::delegate::delegate_write;
 use super::request::Activity;
 use crate::connection_limit::Permit;
 
-/// All streams of a listener.
+/// The streams of a listener.
 pub(crate) struct Streams {
     open: TaskTracker,
     cut: CancellationToken,
 }
 
 impl Streams {
-    /// Once `cut` is cancelled, streams that were upgraded fail.
+    /// Upgraded streams fail once `cut` is cancelled.
     pub(crate) fn new(cut: CancellationToken) -> Self {
         let open = TaskTracker::new();
         open.close();
@@ -37,11 +38,11 @@ impl Streams {
         activity: Arc<Activity>,
         permit: Permit,
     ) -> Tracked<T> {
-        let cut = Cut { token: self.cut.clone(), heard: None };
+        let cut = Cut { token: self.cut.clone(), cancelled: None };
         Tracked { stream, activity, cut, _open: self.open.token(), _permit: permit }
     }
 
-    /// Those that someone still has.
+    /// The number of open streams.
     pub(crate) fn open(&self) -> usize {
         self.open.len()
     }
@@ -51,34 +52,35 @@ impl Streams {
     }
 }
 
-/// A stream that is counted while it lives, and fails when it outlasts the grace after an upgrade.
+/// A stream that is counted until it is dropped. After an upgrade it fails at the end of the grace
+/// period.
 pub(crate) struct Tracked<T> {
     stream: T,
     activity: Arc<Activity>,
     cut: Cut,
     _open: TaskTrackerToken,
-    /// Dropped after the stream, whose descriptor it stands for.
+    /// Dropped after the stream, because it stands for the stream's descriptor.
     _permit: Permit,
 }
 
 struct Cut {
     token: CancellationToken,
-    /// Made with the upgrade: most connections have none.
-    heard: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    /// Created after an upgrade only: most connections have none.
+    cancelled: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
 
 impl<T> Tracked<T> {
-    /// Fails once it is cut, and has the caller woken then.
+    /// Fails once the stream is cut. Wakes the task then.
     fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         if !self.activity.upgraded() {
             return Ok(());
         }
-        let Cut { token, heard } = &mut self.cut;
-        let heard = heard.get_or_insert_with(|| Box::pin(token.clone().cancelled_owned()));
-        match heard.as_mut().poll(context) {
+        let Cut { token, cancelled } = &mut self.cut;
+        let cancelled = cancelled.get_or_insert_with(|| Box::pin(token.clone().cancelled_owned()));
+        match cancelled.as_mut().poll(context) {
             Poll::Pending => Ok(()),
             Poll::Ready(()) => {
-                let message = "the server ends, and the grace is over";
+                let message = "the server is shutting down and the grace period is over";
                 Err(io::Error::new(io::ErrorKind::ConnectionAborted, message))
             }
         }
@@ -96,36 +98,4 @@ impl<T: AsyncRead + Unpin> AsyncRead for Tracked<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Tracked<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.check(context)?;
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.check(context)?;
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.check(context)?;
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.check(context)?;
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-}
+delegate_write!(Tracked, Tracked::check);

@@ -1,8 +1,8 @@
-//! Reads who a certificate names. Entry: [`user`].
+//! The user of a client certificate. Entry: [`user`].
 //!
-//! Rules of kube-apiserver: the last CN is the name, every O a group, the attribute
-//! 1.3.6.1.4.1.57683.2 the UID. The names go into HTTP headers, whose values are trimmed by whoever
-//! reads them: a name that would not come out as it went in is refused, never changed.
+//! The rules are kube-apiserver's: the last CN is the name, every O a group, the attribute
+//! 1.3.6.1.4.1.57683.2 the UID. The names are sent in HTTP headers, whose values receivers trim. A
+//! name that would not arrive unchanged is refused, never rewritten.
 
 use std::fmt::Write;
 
@@ -17,33 +17,33 @@ const COMMON_NAME: Oid<'static> = oid!(2.5.4.3);
 const ORGANIZATION: Oid<'static> = oid!(2.5.4.10);
 const UID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
 
-/// The user that a certificate of the client CA names.
+/// The user of a certificate of the client CA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateUser {
     /// The common name.
     pub name: String,
-    /// Every organization, in the certificate's order.
+    /// The organizations, in the order of the certificate.
     pub groups: Vec<String>,
-    /// The UID attribute, where there is one.
+    /// The UID attribute, if there is one.
     pub uid: Option<String>,
-    /// `X509SHA256=` and the leaf's SHA-256 in lower-case hex.
+    /// `X509SHA256=` and the SHA-256 of the leaf in lower-case hex.
     pub credential_id: String,
 }
 
-/// A certificate whose names cannot be passed on as they are.
+/// Why the names of a certificate cannot be forwarded unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadName {
-    /// The subject is damaged.
+    /// The subject is malformed.
     #[error("the subject of the client certificate cannot be read")]
     Unreadable,
     /// A value begins or ends with a space.
     #[error("the {0} of the client certificate is padded with white space")]
     Padded(&'static str),
-    /// A value has a character that no header value may carry.
+    /// A value has a character that is not allowed in a header value.
     #[error("the {0} of the client certificate has a character other than visible ASCII and space")]
     Unsafe(&'static str),
-    /// The UID attribute is there and empty.
+    /// The UID attribute is empty.
     #[error("the UID of the client certificate is empty")]
     EmptyUid,
     /// There is more than one UID attribute.
@@ -51,7 +51,7 @@ pub enum BadName {
     SeveralUids,
 }
 
-/// The user that `leaf` names; none without a common name.
+/// The user of `leaf`; `None` without a common name.
 pub(crate) fn user(leaf: &CertificateDer<'_>) -> Result<Option<CertificateUser>, BadName> {
     let (_, certificate) = X509Certificate::from_der(leaf).map_err(|_| BadName::Unreadable)?;
     let mut name = None;
@@ -84,7 +84,7 @@ pub(crate) fn user(leaf: &CertificateDer<'_>) -> Result<Option<CertificateUser>,
     }))
 }
 
-/// The last common name, as it stands.
+/// The last common name, unchanged.
 pub(crate) fn common_name(leaf: &CertificateDer<'_>) -> Option<String> {
     let (_, certificate) = X509Certificate::from_der(leaf).ok()?;
     let attributes = certificate.subject().iter_attributes();
@@ -92,7 +92,7 @@ pub(crate) fn common_name(leaf: &CertificateDer<'_>) -> Option<String> {
     name.as_str().ok().map(str::to_owned)
 }
 
-/// The first second in which `certificate` is valid, and the first in which it no longer is.
+/// The first second in which `certificate` is valid, and the first after it has expired.
 pub(crate) fn validity_bounds(certificate: &CertificateDer<'_>) -> Vec<u64> {
     let Ok((_, certificate)) = X509Certificate::from_der(certificate) else {
         return Vec::new();
@@ -106,7 +106,7 @@ fn header_safe(
     what: &'static str,
     attribute: &AttributeTypeAndValue<'_>,
 ) -> Result<String, BadName> {
-    // The encodings of which ASCII is a part; what else they hold is refused below.
+    // Encodings that include ASCII; other characters are refused below.
     let text = match attribute.attr_value().tag() {
         Tag::Utf8String
         | Tag::PrintableString

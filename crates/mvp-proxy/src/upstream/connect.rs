@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
-use rustls::ClientConfig;
+use rustls::{AlertDescription, ClientConfig};
 use rustls_pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
@@ -23,6 +23,9 @@ const SILENCE: Duration = Duration::from_secs(2);
 /// this interval. With [`SILENCE`] that is three seconds.
 const PROBE_AFTER: Duration = Duration::from_millis(750);
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// The ALPN protocol of HTTP/2.
+const HTTP2: &[u8] = b"h2";
 
 const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(15))
@@ -53,9 +56,26 @@ impl Endpoint {
             SockRef::from(&stream).set_tcp_keepalive(&KEEP_ALIVE)?;
             let stream = Counted::new(stream, self.beat.clone());
             let connector = TlsConnector::from(Arc::clone(&self.tls));
-            Ok(TokioIo::new(connector.connect(self.server_name.clone(), stream).await?))
+            let stream = connector.connect(self.server_name.clone(), stream).await;
+            let stream = stream.map_err(|error| self.explain(error))?;
+            let (_, session) = stream.get_ref();
+            if self.wants_http2() && session.alpn_protocol() != Some(HTTP2) {
+                return Err(no_http2());
+            }
+            Ok(TokioIo::new(stream))
         })
         .await
+    }
+
+    fn wants_http2(&self) -> bool {
+        self.tls.alpn_protocols == [HTTP2]
+    }
+
+    /// The TLS alert of a server without HTTP/2 does not say what to do.
+    fn explain(&self, error: io::Error) -> io::Error {
+        let reason = error.get_ref().and_then(|reason| reason.downcast_ref::<rustls::Error>());
+        let alert = rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol);
+        if self.wants_http2() && reason == Some(&alert) { no_http2() } else { error }
     }
 
     /// The outcome of `step`, unless the server is silent for too long meanwhile.
@@ -102,6 +122,13 @@ impl Endpoint {
             (heard, since) = (self.beat.heard(), Instant::now());
         }
     }
+}
+
+fn no_http2() -> io::Error {
+    let message = "the server does not support HTTP/2 (ALPN h2), which mvp needs; enable HTTP/2 on the \
+                   server, and if a proxy answers at this address, give the address of the API server \
+                   itself";
+    io::Error::new(io::ErrorKind::Unsupported, message)
 }
 
 #[cfg(test)]
@@ -155,5 +182,19 @@ mod tests {
         let began = Instant::now();
         assert!(matches!(busy.unless_silent(never()).await, Err(ConnectError::Busy)));
         assert_eq!(began.elapsed().as_secs(), BUSY.as_secs());
+    }
+
+    #[test]
+    fn the_alert_of_a_server_without_http2_is_explained() {
+        let alert = || {
+            let alert = rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol);
+            io::Error::new(io::ErrorKind::InvalidData, alert)
+        };
+        for (offered, explained) in [(HTTP2, true), (b"http/1.1", false)] {
+            let mut endpoint = endpoint(Pulses::default().beat(&"server:1".into()));
+            Arc::make_mut(&mut endpoint.tls).alpn_protocols = vec![offered.to_vec()];
+            let error = endpoint.explain(alert()).to_string();
+            assert_eq!(error.contains("; enable HTTP/2 on the server"), explained, "{error}");
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! The config file: the flags of `mvp serve` as keys of a YAML mapping.
 //!
-//! [`ConfigFile::read`] takes the file as text with line numbers and no types, so that `007` stays
-//! `007`; [`ConfigFile::arguments`] turns what the command line does not have into flags, which
-//! clap then reads as any other. [`Origins`] remembers the lines, for the sentences of mistakes.
+//! [`ConfigFile::read`] keeps values as text with their line numbers, so that `007` stays `007`.
+//! [`ConfigFile::arguments`] turns the keys that the command line does not set into flags for clap.
+//! [`Origins`] remembers the lines for error messages.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ use super::sentence::nearest;
 use crate::files;
 use crate::mistake::Mistake;
 
-/// A config file, read but not yet understood.
+/// The keys and values of a config file, not yet checked.
 #[derive(Debug)]
 pub(super) struct ConfigFile {
     path: PathBuf,
@@ -38,7 +38,7 @@ enum Value {
 }
 
 impl ConfigFile {
-    /// Reads the file.
+    /// Reads and parses the file.
     pub(super) fn read(path: &Path) -> Result<Self, Mistake> {
         let bytes = files::read(path).map_err(|what| Mistake::trouble("--config", what))?;
         let text = String::from_utf8(bytes).map_err(|_| {
@@ -50,9 +50,9 @@ impl ConfigFile {
         Ok(Self { path: path.to_owned(), entries })
     }
 
-    /// The flags to add to the command line, and which keys they came from.
+    /// The flags to add to the command line, and the keys that they came from.
     ///
-    /// `serve` defines the keys; `given` is what the command line and the environment have.
+    /// `serve` defines the keys; `given` are the flags of the command line and the environment.
     pub(super) fn arguments(
         &self,
         serve: &Command,
@@ -75,7 +75,7 @@ impl ConfigFile {
             };
             let name = argument.get_long().unwrap_or(key);
             if let Some(earlier) = lines.insert(name.to_owned(), *line) {
-                let what = format!("{key} was given in line {earlier} already; remove one of them");
+                let what = format!("{key} is already set in line {earlier}; remove one of them");
                 return Err(wrong(what));
             }
             let elsewhere = given.value_source(argument.get_id().as_str());
@@ -93,7 +93,7 @@ impl ConfigFile {
     }
 }
 
-/// Which settings came from which line of the config file.
+/// The lines of the config file that settings came from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Origins {
     path: PathBuf,
@@ -101,7 +101,7 @@ pub(crate) struct Origins {
 }
 
 impl Origins {
-    /// How to name a setting to whoever gave it: `--key`, or the line of the file and the key.
+    /// The name of a setting for error messages: `--key`, or the line of the file and the key.
     pub(crate) fn name(&self, key: &str) -> String {
         match self.lines.get(key) {
             Some(line) => format!("{}: {key}", at_line(&self.path, *line)),
@@ -129,13 +129,13 @@ fn keys(serve: &Command) -> impl Iterator<Item = &Arg> {
 fn unknown(serve: &Command, key: &str) -> String {
     match nearest(key, keys(serve).filter_map(Arg::get_long)) {
         Some(known) => format!("{key:?} is not a known key; did you mean {known}?"),
-        None => format!("{key:?} is not a known key; see mvp serve --help, each flag is a key"),
+        None => format!("{key:?} is not a known key; see mvp serve --help: each flag is a key"),
     }
 }
 
-/// The entries of the one mapping that the text holds, or the line and what is wrong there.
+/// The entries of the one mapping in the text, or the line of an error and what is wrong there.
 fn entries(text: &str) -> Result<Vec<Entry>, (usize, String)> {
-    const SHAPE: &str = "write the file as lines of key: value, with lists of values at most";
+    const SHAPE: &str = "write lines of key: value, where a value may be a list";
     let mut entries = Vec::new();
     let mut depth = 0_usize;
     let mut documents = 0_usize;
@@ -171,7 +171,7 @@ fn entries(text: &str) -> Result<Vec<Entry>, (usize, String)> {
                     None if depth == 1 => {
                         open = Some(Entry { key: text, line, value: Value::Nothing });
                     }
-                    // A file of nothing but comments.
+                    // The file has only comments.
                     None if empty => {}
                     None => return Err((line, format!("no key here; {SHAPE}"))),
                     Some(entry) => match &mut entry.value {
@@ -190,7 +190,7 @@ fn entries(text: &str) -> Result<Vec<Entry>, (usize, String)> {
                 }
             }
             Event::MappingStart(..) | Event::SequenceStart(..) => {
-                return Err((line, format!("a list or mapping too many; {SHAPE}")));
+                return Err((line, format!("nested too deep; {SHAPE}")));
             }
             Event::Alias(_) | Event::UnresolvedAlias(_) => {
                 return Err((line, "aliases are not supported; repeat the value".to_owned()));
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scalars_and_lists_are_kept_as_they_are_written() {
+    fn scalars_and_lists_keep_their_text() {
         let text = "# a comment\nsecure-port: 007\npeer: # more\n  - a=https://a:1\n  - 'b'\nx: \"\"\ny: []\nz:\n";
         let entry = |key: &str, line, value| Entry { key: key.to_owned(), line, value };
         assert_eq!(
@@ -225,12 +225,12 @@ mod tests {
     }
 
     #[test]
-    fn other_shapes_are_refused_with_their_line() {
+    fn errors_of_other_shapes_name_the_line() {
         for (text, line, what) in [
-            ("a: 1\nb: {c: 1}\n", 2, "a list or mapping too many"),
-            ("- a\n", 1, "a list or mapping too many"),
-            ("a:\n  - - b\n", 2, "a list or mapping too many"),
-            ("? [a]\n: b\n", 1, "a list or mapping too many"),
+            ("a: 1\nb: {c: 1}\n", 2, "nested too deep"),
+            ("- a\n", 1, "nested too deep"),
+            ("a:\n  - - b\n", 2, "nested too deep"),
+            ("? [a]\n: b\n", 1, "nested too deep"),
             ("text\n", 1, "no key here"),
             ("a: 1\n---\nb: 1\n", 2, "a second document"),
             ("a: &x 1\nb: *x\n", 2, "aliases are not supported"),

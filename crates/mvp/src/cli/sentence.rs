@@ -1,7 +1,7 @@
-//! clap's errors as one sentence each: what is wrong with which flag, and what to do.
+//! Errors of clap as one sentence each: which flag, what is wrong, what to do. Entry: [`from_clap`].
 //!
-//! [`from_clap`] names a setting by where it came from: a bad value in the config file is told with
-//! the file and the line, although clap has only seen a flag.
+//! A bad value in the config file is reported with the file and the line, although clap only saw a
+//! flag.
 
 use std::error::Error as _;
 
@@ -13,11 +13,11 @@ use crate::mistake::Mistake;
 /// The sentence for an error of clap.
 pub(super) fn from_clap(error: &clap::Error, origins: &Origins) -> Mistake {
     let flag = context(error, ContextKind::InvalidArg);
-    // As clap names it: `--secure-port <PORT>`.
+    // clap writes it as `--secure-port <PORT>`.
     let flag = flag.split(['=', ' ', '[']).next().unwrap_or_default();
     let name = flag.strip_prefix("--").map_or_else(|| flag.to_owned(), |key| origins.name(key));
     let value = context(error, ContextKind::InvalidValue);
-    // clap does not say which values came from the environment.
+    // clap does not tell which values came from the environment.
     let from_environment =
         flag == "--log-level" && std::env::var("MVP_LOG").is_ok_and(|it| it == value);
     let name = if from_environment { "MVP_LOG".to_owned() } else { name };
@@ -31,7 +31,7 @@ pub(super) fn from_clap(error: &clap::Error, origins: &Origins) -> Mistake {
         }
         ErrorKind::InvalidValue => {
             let valid = context(error, ContextKind::ValidValue);
-            Mistake::usage(name, format!("{value:?} is not one of its values; use {valid}"))
+            Mistake::usage(name, format!("{value:?} is not a valid value; use {valid}"))
         }
         ErrorKind::UnknownArgument if flag.starts_with('-') => {
             let suggested = context(error, ContextKind::SuggestedArg);
@@ -42,7 +42,7 @@ pub(super) fn from_clap(error: &clap::Error, origins: &Origins) -> Mistake {
             Mistake::usage(name, format!("not a known flag; {fix}"))
         }
         ErrorKind::UnknownArgument => {
-            Mistake::usage(name, "not expected here; give settings as --FLAG=VALUE")
+            Mistake::usage(name, "unexpected argument; give settings as --FLAG=VALUE")
         }
         ErrorKind::InvalidSubcommand => {
             let name = context(error, ContextKind::InvalidSubcommand);
@@ -50,7 +50,7 @@ pub(super) fn from_clap(error: &clap::Error, origins: &Origins) -> Mistake {
         }
         ErrorKind::ArgumentConflict => Mistake::usage(name, "given twice; remove one of them"),
         ErrorKind::InvalidUtf8 => {
-            Mistake::Usage("an argument is not UTF-8; only paths may be so".to_owned())
+            Mistake::Usage("an argument is not UTF-8; only paths may be".to_owned())
         }
         _ => {
             let text = error.to_string();
@@ -69,7 +69,7 @@ fn context(error: &clap::Error, kind: ContextKind) -> String {
     }
 }
 
-/// The known word that was probably meant, if one is near.
+/// The known word that is most like `word`, if one is near enough.
 ///
 /// Dashes, underscores and case do not count: `peerCAFile` is `peer-ca-file`.
 pub(super) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
@@ -85,7 +85,7 @@ pub(super) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> O
         .map(|(_, known)| known)
 }
 
-/// Levenshtein's: insertions, deletions and replacements from one word to the other.
+/// The Levenshtein distance: insertions, deletions and replacements.
 fn distance(from: &[char], to: &[char]) -> usize {
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (above, left) in from.iter().zip(1..) {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_key_is_near() {
+    fn only_similar_keys_are_suggested() {
         let known = ["peer", "peer-ca-file", "local-ca-file", "workers"];
         for (word, expected) in [
             ("peer-ca-fil", Some("peer-ca-file")),

@@ -1,4 +1,4 @@
-//! Where servers are: the URLs and peers that flags name.
+//! URLs of servers and peers in flags. Entries: [`server_url`], [`peer`].
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -7,38 +7,39 @@ use mvp_core::member::MemberKind;
 use rustls_pki_types::ServerName;
 
 use super::values::{digits, server_id};
+use crate::mistake::Problem;
 
-/// A peer as a flag names it: `ID=https://HOST:PORT[,kind=mvp|bare]`.
+/// A peer of `--peer`: `ID=https://HOST:PORT[,kind=mvp|bare]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Peer {
     /// Its member ID.
     pub id: String,
-    /// Where it is reached.
+    /// Its URL.
     pub url: ServerUrl,
     /// Whether an `mvp` or a bare kube-apiserver answers there.
     pub kind: MemberKind,
 }
 
-/// Reads a peer.
-pub(super) fn peer(text: &str) -> Result<Peer, String> {
+/// Parses a peer.
+pub(super) fn peer(text: &str) -> Result<Peer, Problem> {
     const FORM: &str = "write it as ID=https://HOST:PORT, or with ,kind=bare at the end";
-    let (id, rest) = text.split_once('=').ok_or_else(|| format!("{text:?} has no ID; {FORM}"))?;
-    if id.contains("://") {
-        return Err(format!("{text:?} has no ID; {FORM}"));
-    }
+    let (id, rest) = text
+        .split_once('=')
+        .filter(|(id, _)| !id.contains("://"))
+        .ok_or_else(|| format!("{text:?} has no ID; {FORM}"))?;
     let (url, options) = rest.split_once(',').map_or((rest, None), |(url, more)| (url, Some(more)));
     let mut kind = MemberKind::Mvp;
     for option in options.into_iter().flat_map(|options| options.split(',')) {
         kind = match option.trim() {
             "kind=mvp" => MemberKind::Mvp,
             "kind=bare" => MemberKind::Bare,
-            other => return Err(format!("{other:?} is not an option of a peer; {FORM}")),
+            other => return Err(format!("{other:?} is not an option of a peer; {FORM}").into()),
         };
     }
     Ok(Peer { id: server_id(id.trim())?, url: server_url(url.trim())?, kind })
 }
 
-/// Where a server is reached over TLS.
+/// The URL of a server, always over TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerUrl {
     /// A DNS name or an IP address, without brackets.
@@ -68,10 +69,10 @@ impl fmt::Display for ServerUrl {
     }
 }
 
-/// Reads `https://HOST[:PORT]`; the port of https where none is given.
-pub(crate) fn server_url(text: &str) -> Result<ServerUrl, String> {
+/// Parses `https://HOST[:PORT]`; without a port it is 443.
+pub(crate) fn server_url(text: &str) -> Result<ServerUrl, Problem> {
     const FORM: &str = "write it as https://HOST:PORT";
-    // A password must not come into a log.
+    // The URL may hold a password, which must not be logged.
     let shown = match text.rsplit_once('@') {
         Some((before, host)) => {
             let scheme = before.split_once("://").map_or("", |(scheme, _)| scheme);
@@ -79,7 +80,7 @@ pub(crate) fn server_url(text: &str) -> Result<ServerUrl, String> {
         }
         None => text.to_owned(),
     };
-    let wrong = |what: &str| format!("{shown:?} {what}; {FORM}");
+    let wrong = |what: &str| Problem::from(format!("{shown:?} {what}; {FORM}"));
     let rest = match text.split_once("://") {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => rest,
         Some(_) => return Err(wrong("is not https")),
@@ -113,7 +114,7 @@ pub(crate) fn server_url(text: &str) -> Result<ServerUrl, String> {
         None => 443,
         Some(port) => digits(port)
             .filter(|port| *port != 0)
-            .ok_or_else(|| wrong("has no valid port") + ", the port from 1 to 65535")?,
+            .ok_or_else(|| format!("{} with a port from 1 to 65535", wrong("has no valid port")))?,
     };
     Ok(ServerUrl { host: host.to_ascii_lowercase(), port })
 }
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_urls_say_what_to_write() {
+    fn errors_of_urls_show_a_valid_form() {
         for (text, what) in [
             ("10.0.0.1:6443", "does not start with https://"),
             ("", "does not start with https://"),
@@ -160,13 +161,13 @@ mod tests {
             ("https://a:+1", "has no valid port"),
             ("https://a:", "has no valid port"),
         ] {
-            let error = server_url(text).unwrap_err();
+            let error = server_url(text).unwrap_err().to_string();
             assert!(
                 error.starts_with(&format!("{text:?} {what}; write it as https://")),
                 "{error}"
             );
         }
-        let error = server_url("https://user:secret@a:1").unwrap_err();
+        let error = server_url("https://user:secret@a:1").unwrap_err().to_string();
         assert_eq!(error, "\"https://…@a:1\" has a user in it; write it as https://HOST:PORT");
     }
 
@@ -191,7 +192,7 @@ mod tests {
             ("b=https://b:6443,", "is not an option of a peer"),
             ("b=https://b:6443,weight=1", "is not an option of a peer"),
         ] {
-            let error = peer(text).unwrap_err();
+            let error = peer(text).unwrap_err().to_string();
             assert!(error.contains(what), "{text}: {error}");
         }
     }

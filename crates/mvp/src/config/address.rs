@@ -1,11 +1,12 @@
-//! Addresses: where peers reach us, and whether the local server is but ourselves.
+//! Addresses: the one that peers are told, and whether a URL is our own listener.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use crate::cli::{Origins, ServerUrl};
 use crate::mistake::Mistake;
 
-/// Where peers reach us: what was given, else where we listen, else the host's default interface.
+/// The address that peers are told: the given one, else the listener's, else that of the default
+/// interface.
 pub(super) fn advertised(
     ip: Option<IpAddr>,
     port: Option<u16>,
@@ -13,7 +14,7 @@ pub(super) fn advertised(
 ) -> Option<SocketAddr> {
     let ip = match ip {
         Some(ip) => ip,
-        // Who listens on all addresses of IPv6 does so on those of IPv4.
+        // A listener on all IPv6 addresses also accepts IPv4.
         None if listen.ip().is_unspecified() => default_interface(listen.ip()).or_else(|| {
             default_interface(Ipv4Addr::UNSPECIFIED.into()).filter(|_| listen.is_ipv6())
         })?,
@@ -22,32 +23,33 @@ pub(super) fn advertised(
     Some(SocketAddr::new(ip, port.unwrap_or(listen.port())))
 }
 
-/// Whether peers can use the address that they are told. One on loopback they can if all of them
-/// are on this host, which whoever gave it by hand knows.
+/// Checks that peers can use the address that they are told.
+///
+/// A loopback address is accepted if it was given explicitly: all members may be on this host.
 pub(super) fn announced(
     advertise: Option<SocketAddr>,
     given: bool,
     origins: &Origins,
 ) -> Result<(), Mistake> {
-    const FIX: &str = "give the address at which the other members reach this one, or name the \
-                       members by --membership=static";
+    const FIX: &str = "give the address at which the other members reach this one, or use \
+                       --membership=static";
     let wrong = match advertise.map(|address| address.ip().to_canonical()) {
-        None => "missing, and this host has no default interface to take it from".to_owned(),
+        None => "missing, and this host has no default interface".to_owned(),
         Some(ip) if ip.is_unspecified() || ip.is_multicast() => {
-            format!("{ip} is no address at which other members could reach this one")
+            format!("other members cannot reach this one at {ip}")
         }
         Some(ip) if ip.is_loopback() && !given => format!(
-            "missing, and {ip}, where it listens, is reached from this host alone; if all members \
-             are on it, give it here"
+            "missing, and the listener's address {ip} can be reached from this host only; if all \
+             members run on this host, give {ip}"
         ),
         Some(_) => return Ok(()),
     };
     Err(Mistake::usage(origins.name("peer-advertise-ip"), format!("{wrong}; {FIX}")))
 }
 
-/// The address that packets to the world would carry. Connecting a UDP socket sends nothing.
+/// The source address of packets to the internet. Connecting a UDP socket sends nothing.
 fn default_interface(unspecified: IpAddr) -> Option<IpAddr> {
-    // Addresses for documentation (RFC 5737, RFC 3849): routed as any other, assigned to nobody.
+    // Addresses for documentation (RFC 5737, RFC 3849): routed like any other, assigned to nobody.
     let world: IpAddr = match unspecified {
         IpAddr::V4(_) => Ipv4Addr::new(192, 0, 2, 1).into(),
         IpAddr::V6(_) => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
@@ -58,7 +60,7 @@ fn default_interface(unspecified: IpAddr) -> Option<IpAddr> {
     (!ip.is_unspecified()).then_some(ip)
 }
 
-/// Whether a request to this URL would come back to us.
+/// Whether a request to this URL would reach our own listener.
 pub(super) fn is_own_listener(url: &ServerUrl, listen: SocketAddr) -> bool {
     if url.port != listen.port() {
         return false;
@@ -87,13 +89,13 @@ mod tests {
         ] {
             assert_eq!(advertised(ip, port, at(listen)), Some(at(expected)));
         }
-        // A host may have no route at all; whatever is found can be dialled.
+        // A host may have no route at all; an address that is found can be dialled.
         let found = advertised(None, None, at("0.0.0.0:6443"));
         assert!(found.is_none_or(|found| !found.ip().is_unspecified()));
     }
 
     #[test]
-    fn what_peers_are_told_they_can_use() {
+    fn peers_can_use_the_announced_address() {
         let at = |text: &str| text.parse::<SocketAddr>().ok();
         for (advertise, given, good) in [
             ("10.0.0.1:6443", false, true),

@@ -1,6 +1,5 @@
-//! The cluster's own etcd, as kube-apiserver's flags have it.
+//! The configuration of the cluster's etcd, with kube-apiserver's flags. Entry: [`EtcdConfig`].
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -10,54 +9,56 @@ use mvp_net::ClientTls;
 use rustls::ClientConfig;
 
 use super::pem::{CertificateFile, Files, KeyPair};
-use crate::cli::Origins;
+use crate::cli::{Origins, ServeArgs};
 use crate::mistake::Mistake;
 
-/// Where etcd is, and how it knows us.
+/// The addresses of etcd, and the TLS files for it.
 #[derive(Debug, Clone)]
 pub(crate) struct EtcdConfig {
     servers: Vec<Uri>,
     /// The CAs to verify it with.
     pub(crate) ca: Option<CertificateFile>,
-    /// What proves us to it.
+    /// The client certificate for it.
     pub(crate) client: Option<KeyPair>,
     prefix: String,
 }
 
 impl EtcdConfig {
-    /// Reads the files; nothing where none and no server is given.
+    /// Reads the files. None if no flag of etcd is given.
     pub(super) fn check(
         files: &mut Files<'_>,
-        servers: Vec<Uri>,
-        ca: Option<PathBuf>,
-        client: (Option<PathBuf>, Option<PathBuf>),
-        prefix: String,
+        args: &ServeArgs,
         origins: &Origins,
     ) -> Result<Option<EtcdConfig>, Mistake> {
-        let ca = files.authorities("etcd-cafile", ca)?;
-        let client = files.pair(("etcd-certfile", client.0), ("etcd-keyfile", client.1))?;
+        let ca = files.authorities("etcd-cafile", args.etcd_cafile.clone())?;
+        let client = files.pair(
+            ("etcd-certfile", args.etcd_certfile.clone()),
+            ("etcd-keyfile", args.etcd_keyfile.clone()),
+        )?;
+        let servers = args.etcd_servers.clone();
         if servers.is_empty() {
             let given = [("etcd-cafile", ca.is_some()), ("etcd-certfile", client.is_some())];
             let Some((key, _)) = given.into_iter().find(|(_, given)| *given) else {
                 return Ok(None);
             };
-            let sentence = "given without --etcd-servers; say where etcd is, or leave it out";
+            let sentence =
+                "given without --etcd-servers; give the addresses of etcd, or remove this flag";
             return Err(Mistake::usage(origins.name(key), sentence));
         }
         let secure = servers.iter().any(|server| server.scheme_str() == Some("https"));
         if secure && ca.is_none() {
-            let sentence = "https needs --etcd-cafile, the CAs to verify etcd with; give it";
+            let sentence = "https needs --etcd-cafile; give the CAs to verify etcd with";
             return Err(Mistake::usage(origins.name("etcd-servers"), sentence));
         }
-        Ok(Some(EtcdConfig { servers, ca, client, prefix }))
+        Ok(Some(EtcdConfig { servers, ca, client, prefix: args.etcd_prefix.clone() }))
     }
 
-    /// The way to it, with whatever is in force.
+    /// A client of etcd with the given TLS.
     pub(crate) fn etcd(&self, tls: Tls) -> Etcd {
         Etcd::new(self.servers.clone(), &self.prefix, tls)
     }
 
-    /// What connections are made with; nothing for plain ones.
+    /// The TLS of connections; none for plain HTTP.
     pub(crate) fn tls(&self) -> anyhow::Result<Option<Arc<ClientConfig>>> {
         let Some(ca) = &self.ca else { return Ok(None) };
         let client = self.client.as_ref().map(|pair| (&*pair.chain.pem, &*pair.key.pem));

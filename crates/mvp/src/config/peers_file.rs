@@ -1,4 +1,4 @@
-//! The peers file: who the other members are, written down where it can change.
+//! The peers file: members in a YAML file that may change. Entry: [`PeersFile::check`].
 //!
 //! ```yaml
 //! peers:
@@ -13,40 +13,40 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use crate::cli::{self, Origins, Peer};
-use crate::mistake::Mistake;
+use crate::mistake::{Mistake, Problem};
 
-/// A peers file, and who it names.
+/// A peers file and its peers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PeersFile {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What it held.
+    /// Its contents.
     pub bytes: Vec<u8>,
-    /// Those it names; IDs differ from each other, from ours and from those that flags name.
+    /// Its peers; their IDs differ from each other, from the local one and from those of `--peer`.
     pub peers: Vec<Peer>,
 }
 
-/// The setting that names it.
+/// The flag that names it.
 pub(crate) const KEY: &str = "peers-file";
 
 impl PeersFile {
-    /// Reads who is named in what the file held. `own` is our ID, `named` are the peers of flags.
+    /// Parses the contents of the file. `own` is the local ID, `named` are the peers of `--peer`.
     pub(crate) fn check(
         path: PathBuf,
-        bytes: Result<Vec<u8>, String>,
+        bytes: Result<Vec<u8>, Problem>,
         own: &str,
         named: &[Peer],
         origins: &Origins,
     ) -> Result<Self, Mistake> {
         let wrong = |what: String| Mistake::trouble(origins.name(KEY), what);
-        let bytes = bytes.map_err(wrong)?;
+        let bytes = bytes.map_err(|problem| wrong(problem.to_string()))?;
         let shown = path.display();
         let text = std::str::from_utf8(&bytes)
             .map_err(|_| wrong(format!("{shown} is not text; give a YAML file in UTF-8")))?;
         let mut peers: Vec<Peer> = Vec::new();
         for (line, entry) in entries(text).map_err(|what| wrong(format!("{shown} {what}")))? {
             let at = |what: String| wrong(format!("{shown} line {line}: {what}"));
-            let peer = entry.check().map_err(at)?;
+            let peer = entry.check().map_err(|problem| at(problem.to_string()))?;
             let id = &peer.id;
             if id == own {
                 return Err(at(format!("{id} is this server's own ID; name only the others")));
@@ -61,7 +61,7 @@ impl PeersFile {
 }
 
 const SHAPE: &str = "write it as peers: and a list of {id: ID, address: \"https://HOST:PORT\"}, \
-                     with kind: bare where no mvp is before the server";
+                     with kind: bare for a server without a gateway";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -77,7 +77,7 @@ struct Entry {
     kind: Option<String>,
 }
 
-fn entries(text: &str) -> Result<Vec<(u64, Entry)>, String> {
+fn entries(text: &str) -> Result<Vec<(u64, Entry)>, Problem> {
     let document: Document = serde_saphyr::from_str(text).map_err(|error| {
         let line = error.location().map_or(1, |location| location.line());
         let reason = error.without_snippet().to_string();
@@ -89,11 +89,11 @@ fn entries(text: &str) -> Result<Vec<(u64, Entry)>, String> {
 }
 
 impl Entry {
-    fn check(self) -> Result<Peer, String> {
+    fn check(self) -> Result<Peer, Problem> {
         let kind = match self.kind.as_deref() {
             None | Some("mvp") => MemberKind::Mvp,
             Some("bare") => MemberKind::Bare,
-            Some(other) => return Err(format!("{other:?} is not a kind; use mvp or bare")),
+            Some(other) => return Err(format!("{other:?} is not a kind; use mvp or bare").into()),
         };
         Ok(Peer { id: cli::server_id(&self.id)?, url: cli::server_url(&self.address)?, kind })
     }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_are_read() {
+    fn peers_are_parsed() {
         let text = "# who\npeers:\n- id: b\n  address: https://10.0.0.2:6443\n\
                     - {id: c, address: 'https://c:1', kind: bare}\n";
         assert_eq!(check(text).unwrap(), ["b https://10.0.0.2:6443 Mvp", "c https://c:1 Bare"]);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_name_the_line() {
+    fn errors_name_the_line() {
         for (text, what) in [
             ("peers:\n- {id: own, address: 'https://a:1'}", "line 2: own is this server's own ID"),
             ("peers:\n- {id: flagged, address: 'https://a:1'}", "line 2: flagged is named twice"),

@@ -1,7 +1,7 @@
-//! PEM files: read, and found to hold what their flags say.
+//! PEM files: certificates, CA bundles and private keys. Entry: [`Files`].
 //!
-//! [`Files`] reads them all for one configuration and collects warnings. Bytes are kept beside what
-//! was parsed, so that a reload can tell a changed file from an unchanged one.
+//! [`Files`] reads the files of one configuration and collects warnings. The bytes are kept next to
+//! the parsed contents, so that a reload can tell whether a file changed.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,9 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::cli::Origins;
-use crate::mistake::Mistake;
+use crate::mistake::{Mistake, Problem};
 
-/// Reads the files of one configuration.
+/// The reader of the PEM files of one configuration.
 pub(crate) struct Files<'a> {
     origins: &'a Origins,
     read: &'a Read,
@@ -24,8 +24,8 @@ pub(crate) struct Files<'a> {
     warnings: Vec<String>,
 }
 
-/// How a file is read: from the disk, or as a reload found it there a moment ago.
-pub(crate) type Read = dyn Fn(&Path) -> Result<Vec<u8>, String>;
+/// Reads a file: from the disk, or from what a reload has just read.
+pub(crate) type Read = dyn Fn(&Path) -> Result<Vec<u8>, Problem>;
 
 impl<'a> Files<'a> {
     /// `now` decides which certificates have expired.
@@ -33,12 +33,12 @@ impl<'a> Files<'a> {
         Self { origins, read, now: unix_seconds(now), warnings: Vec::new() }
     }
 
-    /// What was no mistake but should be known.
+    /// The warnings, one sentence each.
     pub(super) fn into_warnings(self) -> Vec<String> {
         self.warnings
     }
 
-    /// A bundle of CAs.
+    /// Reads a bundle of CAs.
     pub(crate) fn authorities(
         &mut self,
         key: &'static str,
@@ -52,14 +52,14 @@ impl<'a> Files<'a> {
                 self.bad(key, unreadable_certificate(&file.path, index, &error))
             })?;
         }
-        // A bundle may well keep an old CA beside the new one.
+        // A bundle may keep an old CA next to the new one.
         if file.certificates.iter().all(|certificate| self.validity(certificate).is_some()) {
             self.warn_of_validity(key, &file);
         }
         Ok(Some(file))
     }
 
-    /// A certificate chain and the key of its first certificate; both or neither.
+    /// Reads a certificate chain and the key of its first certificate; both or neither.
     pub(crate) fn pair(&mut self, cert: Named, key: Named) -> Result<Option<KeyPair>, Mistake> {
         let (cert_path, key_path) = match (cert.1, key.1) {
             (Some(cert_path), Some(key_path)) => (cert_path, key_path),
@@ -74,15 +74,15 @@ impl<'a> Files<'a> {
     }
 
     fn certificates(&self, key: &'static str, path: PathBuf) -> Result<CertificateFile, Mistake> {
-        let pem = (self.read)(&path).map_err(|what| self.bad(key, what))?;
+        let pem = (self.read)(&path).map_err(|problem| self.bad(key, problem.to_string()))?;
         let shown = path.display();
         let certificates = CertificateDer::pem_slice_iter(&pem)
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| self.bad(key, broken_pem(&path, &error)))?;
         if certificates.is_empty() {
             let sentence = match PrivateKeyDer::from_pem_slice(&pem) {
-                Ok(_) => format!("{shown} holds a private key; name the file of the certificate"),
-                Err(_) => format!("{shown} holds no certificate; give a PEM file that does"),
+                Ok(_) => format!("{shown} holds a private key; give the file of the certificate"),
+                Err(_) => format!("{shown} holds no certificate; give a PEM file with one"),
             };
             return Err(self.bad(key, sentence));
         }
@@ -100,7 +100,7 @@ impl<'a> Files<'a> {
         chain_path: &Path,
         chain: &[CertificateDer<'static>],
     ) -> Result<KeyFile, Mistake> {
-        let pem = (self.read)(&path).map_err(|what| self.bad(setting, what))?;
+        let pem = (self.read)(&path).map_err(|problem| self.bad(setting, problem.to_string()))?;
         let (shown, chain_shown) = (path.display(), chain_path.display());
         let bad = |sentence: String| self.bad(setting, sentence);
         let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|error| {
@@ -112,18 +112,18 @@ impl<'a> Files<'a> {
         let provider = rustls::crypto::aws_lc_rs::default_provider();
         match CertifiedKey::from_der(chain.to_vec(), key, &provider) {
             Ok(_) => Ok(KeyFile { key: setting, path, pem }),
-            Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
-                Err(bad(format!("{shown} is not the key of {chain_shown}; give files that fit")))
-            }
+            Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => Err(bad(
+                format!("{shown} is not the key of {chain_shown}; give the matching files"),
+            )),
             Err(error) => Err(bad(format!(
-                "{shown} holds a key that cannot be used ({error}); use RSA from 2048 bits, ECDSA \
-                 or Ed25519"
+                "{shown} holds a key that cannot be used ({error}); use RSA with 2048 bits or more, \
+                 ECDSA or Ed25519"
             ))),
         }
     }
 
     fn half(&self, given: &str, missing: &str) -> Mistake {
-        let sentence = format!("given without --{missing}; give both or neither");
+        let sentence = format!("given without --{missing}; give both flags or neither");
         Mistake::usage(self.origins.name(given), sentence)
     }
 
@@ -138,7 +138,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// What is wrong with the time of a certificate.
+    /// The problem with the validity of a certificate, if it has expired or is not valid yet.
     fn validity(&self, certificate: &CertificateDer<'_>) -> Option<String> {
         let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
         let validity = certificate.validity();
@@ -152,24 +152,24 @@ impl<'a> Files<'a> {
     }
 }
 
-/// A setting's key and the file it names, if any.
+/// A flag and the file that it names, if any.
 type Named = (&'static str, Option<PathBuf>);
 
-/// A file with certificates: a chain, or a bundle of CAs. Never empty.
+/// A file with at least one certificate: a chain, or a bundle of CAs.
 #[derive(Clone)]
 pub(crate) struct CertificateFile {
-    /// The setting that names it.
+    /// The flag that names it.
     pub key: &'static str,
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What it held.
+    /// Its contents.
     pub pem: Vec<u8>,
-    /// The certificates in it, in order.
+    /// Its certificates, in order.
     pub certificates: Vec<CertificateDer<'static>>,
 }
 
 impl CertificateFile {
-    /// From when to when each certificate is valid, in seconds since 1970.
+    /// The start and end of the validity of each certificate, in Unix seconds.
     pub(crate) fn validities(&self) -> impl Iterator<Item = (i64, i64)> {
         self.certificates.iter().filter_map(|certificate| {
             let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
@@ -182,20 +182,20 @@ impl CertificateFile {
 /// A file with a private key.
 #[derive(Clone)]
 pub(crate) struct KeyFile {
-    /// The setting that names it.
+    /// The flag that names it.
     pub key: &'static str,
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What it held.
+    /// Its contents.
     pub pem: Vec<u8>,
 }
 
 /// A certificate chain and the key of its first certificate.
 #[derive(Debug, Clone)]
 pub(crate) struct KeyPair {
-    /// The certificate, then its intermediates.
+    /// The certificate, followed by its intermediates.
     pub chain: CertificateFile,
-    /// Its key.
+    /// The private key.
     pub key: KeyFile,
 }
 
@@ -205,14 +205,14 @@ impl fmt::Debug for CertificateFile {
     }
 }
 
-/// Never the key itself.
+/// Does not print the key.
 impl fmt::Debug for KeyFile {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{:?}", self.path)
     }
 }
 
-/// Seconds since 1970.
+/// Seconds since the Unix epoch.
 pub(crate) fn unix_seconds(time: SystemTime) -> i64 {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
     i64::try_from(seconds).unwrap_or(i64::MAX)
@@ -231,10 +231,10 @@ fn no_key(path: &Path, pem: &[u8]) -> String {
     let shown = path.display();
     let has = |label: &[u8]| pem.windows(label.len()).any(|window| window == label);
     if has(b"BEGIN ENCRYPTED PRIVATE KEY") {
-        format!("{shown} holds an encrypted key; decrypt it, as with openssl pkey")
+        format!("{shown} holds an encrypted key; decrypt it, for example with openssl pkey")
     } else if has(b"BEGIN CERTIFICATE") {
-        format!("{shown} holds a certificate but no private key; name the file of the key")
+        format!("{shown} holds a certificate but no private key; give the file of the key")
     } else {
-        format!("{shown} holds no private key; give a PEM file that does")
+        format!("{shown} holds no private key; give a PEM file with one")
     }
 }

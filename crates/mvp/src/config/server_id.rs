@@ -1,7 +1,7 @@
 //! The ID that a kube-apiserver on this host gives itself.
 //!
-//! [`of_this_host`] must agree with kube-apiserver to the letter: members from its Leases and
-//! members from our flags are one member when their IDs are one.
+//! [`of_this_host`] must give exactly the ID of kube-apiserver: a member of its Leases and a member
+//! of our flags are the same member if their IDs are equal.
 
 use sha2::{Digest, Sha256};
 
@@ -11,7 +11,8 @@ use crate::mistake::Mistake;
 /// The ID of the kube-apiserver of this host.
 pub(super) fn of_this_host() -> Result<String, Mistake> {
     let unknown = |reason: &str| {
-        let sentence = format!("the name of this host is not known ({reason}); give an ID");
+        let sentence =
+            format!("cannot read the name of this host ({reason}); give an ID such as node-a");
         Mistake::trouble("--server-id", sentence)
     };
     let name = host_name().map_err(|error| unknown(&error.to_string()))?;
@@ -21,8 +22,8 @@ pub(super) fn of_this_host() -> Result<String, Mistake> {
     }
 }
 
-/// As `NewConfig` in `k8s.io/apiserver/pkg/server/config.go`: host name and component, each after
-/// its length, hashed; half of the hash in base32.
+/// The same as `NewConfig` in `k8s.io/apiserver/pkg/server/config.go`: a hash of host name and
+/// component, each after its length; half of the hash in base32.
 fn id_of(host: &str) -> String {
     let mut hash = Sha256::new();
     for part in [host, "kube-apiserver"] {
@@ -35,7 +36,7 @@ fn id_of(host: &str) -> String {
     format!("apiserver-{}", base32(&half))
 }
 
-/// RFC 4648, in lower case, without padding.
+/// Base32 of RFC 4648, in lower case, without padding.
 fn base32(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let mut text = String::with_capacity(bytes.len().div_ceil(5) * 8);
@@ -77,7 +78,7 @@ mod tests {
     /// Printed by Go with the lines of `NewConfig` (k8s.io/apiserver v0.36.4), the first by
     /// `NewConfig` itself on a host of that name.
     #[test]
-    fn ids_are_those_of_kube_apiserver() {
+    fn ids_equal_those_of_kube_apiserver() {
         for (host, id) in [
             ("vm", "apiserver-wlv32tlttr4jl3gtroqexyxapa"),
             ("control-plane-1", "apiserver-ktnciuvxljjqohol43g65rthde"),
@@ -90,7 +91,7 @@ mod tests {
 
     /// RFC 4648, section 10.
     #[test]
-    fn base32_of_the_rfc() {
+    fn base32_matches_rfc_4648() {
         for (text, encoded) in [
             ("", ""),
             ("f", "my"),

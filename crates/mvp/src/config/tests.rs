@@ -1,4 +1,4 @@
-//! Checks of whole configurations, as `mvp serve` would make them.
+//! Tests of whole configurations, from the command line to [`ServeConfig`].
 
 use std::ffi::OsString;
 use std::fs;
@@ -81,7 +81,7 @@ fn with(more: &[&'static str]) -> Vec<&'static str> {
 }
 
 #[test]
-fn the_least_configuration_has_the_defaults_of_the_help() {
+fn a_minimal_configuration_has_the_documented_defaults() {
     let files = Files::new("least");
     let config = files.check(&LEAST).unwrap();
     assert_eq!(config.listen, "0.0.0.0:6443".parse().unwrap());
@@ -106,12 +106,15 @@ fn the_least_configuration_has_the_defaults_of_the_help() {
     assert_eq!(names.extra_prefix, ["x-remote-extra-"]);
     assert_eq!(
         config.warnings,
-        ["no --peer-ca-file: the local server's APIs only, nothing is merged or sent to peers"]
+        [
+            "no --peer-ca-file: mvp serves the APIs of the local server only, merges no discovery and \
+          sends nothing to peers"
+        ]
     );
 }
 
 #[test]
-fn a_whole_configuration() {
+fn all_kinds_of_settings() {
     let files = Files::new("whole");
     let mut arguments = with(&IDENTITY);
     arguments.extend([
@@ -157,7 +160,7 @@ fn a_whole_configuration() {
     assert!(!shown.contains("PRIVATE KEY") && shown.contains("server.key"), "{shown}");
 }
 
-/// What a server needs that talks to peers.
+/// The flags of a gateway with peers.
 const PEERS: [&str; 4] = [
     "--peer-ca-file=@/ca.crt",
     "--advertise-address=10.0.0.1",
@@ -166,7 +169,7 @@ const PEERS: [&str; 4] = [
 ];
 
 #[test]
-fn who_stands_before_all_servers_has_none_of_its_own() {
+fn a_load_balancer_has_no_local_server() {
     let files = Files::new("before");
     let least = [LEAST[0], LEAST[1], PEERS[0], PEERS[2], PEERS[3]];
     let check = |more: &[&'static str]| files.check(&[&least[..], more].concat());
@@ -175,10 +178,10 @@ fn who_stands_before_all_servers_has_none_of_its_own() {
     let servers: Vec<String> = config.peers.servers.iter().map(ServerUrl::authority).collect();
     assert_eq!(servers, ["10.0.0.1:6443", "10.0.0.2:443"]);
     for (flags, sentence) in [
-        (vec![], "--local-server: missing; give the API server to stand beside"),
+        (vec![], "--local-server: missing; give the API server beside this gateway"),
         (
             vec!["--servers=https://a", "--local-server=https://a"],
-            "--servers: given with --local-server; stand beside one server, or before all",
+            "--servers: cannot be used with --local-server; ",
         ),
         (
             vec!["--servers=https://127.0.0.1:6443"],
@@ -186,15 +189,15 @@ fn who_stands_before_all_servers_has_none_of_its_own() {
         ),
         (
             vec!["--servers=https://a", "--membership=leases", "--advertise-address=10.0.0.1"],
-            "--membership: who stands before all servers is no member",
+            "--membership: with --servers, mvp is not a cluster member",
         ),
         (
             vec!["--servers=https://a", "--etcd-servers=http://a:2379"],
-            "--etcd-servers: who stands before all servers is no member",
+            "--etcd-servers: with --servers, mvp is not a cluster member",
         ),
         (
             vec!["--servers=https://a", "--feature-gates=UnknownVersionInteroperabilityProxy=0"],
-            "--feature-gates: off, but there is no --local-server",
+            "--feature-gates: UnknownVersionInteroperabilityProxy=false makes mvp a plain reverse proxy",
         ),
     ] {
         let refused = check(&flags).unwrap_err().to_string();
@@ -208,7 +211,7 @@ fn who_stands_before_all_servers_has_none_of_its_own() {
 }
 
 #[test]
-fn where_members_come_from() {
+fn sources_of_members() {
     let files = Files::new("membership");
     let sources = |more: &[&'static str]| {
         let arguments = [&PEERS[..], more].concat();
@@ -234,15 +237,18 @@ fn where_members_come_from() {
         (vec!["--membership=etcd"], "--membership: etcd needs --etcd-servers"),
         (vec![etcd[0]], "--etcd-servers: https needs --etcd-cafile"),
         (vec![etcd[1]], "--etcd-cafile: given without --etcd-servers"),
-        (vec!["--peer-advertise-ip=0.0.0.0"], "--peer-advertise-ip: 0.0.0.0 is no address"),
+        (
+            vec!["--peer-advertise-ip=0.0.0.0"],
+            "--peer-advertise-ip: other members cannot reach this one at 0.0.0.0",
+        ),
     ] {
         let refused = sources(&flags).unwrap_err().to_string();
         assert!(refused.starts_with(sentence), "{refused}");
     }
     let loopback = [PEERS[0], PEERS[2], PEERS[3], "--bind-address=127.0.0.1"];
     let refused = files.check(&with(&loopback)).unwrap_err().to_string();
-    let start = "--peer-advertise-ip: missing, and 127.0.0.1, where it listens, is reached from \
-                 this host alone";
+    let start = "--peer-advertise-ip: missing, and the listener's address 127.0.0.1 can be reached \
+                 from this host only";
     assert!(refused.starts_with(start), "{refused}");
     assert!(files.check(&with(&[&loopback[..], &["--membership=static"]].concat())).is_ok());
     assert!(
@@ -251,7 +257,7 @@ fn where_members_come_from() {
 }
 
 #[test]
-fn the_local_ca_defaults_to_the_peers() {
+fn the_local_ca_defaults_to_the_peer_ca() {
     let files = Files::new("local-ca");
     let arguments: Vec<_> = LEAST.iter().take(3).copied().chain(PEERS).collect();
     let config = files.check(&arguments).unwrap();
@@ -265,19 +271,23 @@ fn warnings() {
     let warnings = |more: &[&'static str]| files.check(&with(more)).unwrap().warnings;
     assert_eq!(
         warnings(&["--peer=a=https://a:1"]),
-        ["no --peer-ca-file: the local server's APIs only, nothing is merged or sent to peers, 1 \
-          named by --peer ignored"]
+        [
+            "no --peer-ca-file: mvp serves the APIs of the local server only, merges no discovery and \
+          sends nothing to peers; ignores 1 peers of --peer"
+        ]
     );
     assert_eq!(
         warnings(&["--feature-gates=UnknownVersionInteroperabilityProxy=false"]),
-        ["feature gate UnknownVersionInteroperabilityProxy is off: a plain reverse proxy of the \
-          local server, nothing is merged or sent to peers"]
+        [
+            "feature gate UnknownVersionInteroperabilityProxy is off: mvp is a plain reverse proxy of \
+          the local server, merges no discovery and sends nothing to peers"
+        ]
     );
     assert_eq!(
         warnings(&[PEERS[0], PEERS[1], PEERS[2], PEERS[3], "--admin-bind-address=[::]:1"]),
         [
-            "--admin-bind-address [::]:1 is open to others than this host, in plain HTTP and without \
-          authentication"
+            "--admin-bind-address [::]:1 can be reached from other hosts, over plain HTTP and without \
+             authentication; use a loopback address"
         ]
     );
     let in_days = |days: u64| SystemTime::UNIX_EPOCH + Duration::from_hours(24 * days);
@@ -293,7 +303,7 @@ fn warnings() {
 }
 
 #[test]
-fn the_command_line_wins_over_the_file() {
+fn flags_override_the_config_file() {
     let files = Files::new("precedence");
     files.write(
         "mvp.yaml",
@@ -321,44 +331,42 @@ fn the_command_line_wins_over_the_file() {
     assert!(!config.log_local_requests);
 }
 
-/// The same as on the command line, but told where it stands.
+/// The same as on the command line, but with the file and the line.
 #[test]
-fn mistakes_of_the_file_name_its_lines() {
+fn errors_of_the_config_file_name_the_line() {
     let files = Files::new("lines");
     let path = files.0.join("mvp.yaml");
     for (text, sentence) in [
-        ("workers: 0", "line 1: workers: \"0\" is not a number of workers; give one from 1 to 64"),
+        (
+            "workers: 0",
+            "line 1: workers: \"0\" is not a number of workers; give a number from 1 to 64",
+        ),
         (
             "\npeer:\n- x",
             "line 2: peer: \"x\" has no ID; write it as ID=https://HOST:PORT, or with ,kind=bare at the end",
         ),
         (
             "goaway-chance: 1",
-            "line 1: goaway-chance: \"1\" is not a chance; give a fraction from 0 (off) to 0.02",
+            "line 1: goaway-chance: \"1\" is not a chance; give a fraction from 0 (off) to 0.02, such \
+             as 0.001",
         ),
-        (
-            "log-format: xml",
-            "line 1: log-format: \"xml\" is not one of its values; use text or json",
-        ),
+        ("log-format: xml", "line 1: log-format: \"xml\" is not a valid value; use text or json"),
         (
             "client-ca-file: /none",
             "line 1: client-ca-file: /none does not exist; create it or correct the path",
         ),
         (
             "config: x",
-            "line 1: \"config\" is not a known key; see mvp serve --help, each flag is a key",
+            "line 1: \"config\" is not a known key; see mvp serve --help: each flag is a key",
         ),
         (
             "a: 1\nworkers: 1",
-            "line 1: \"a\" is not a known key; see mvp serve --help, each flag is a key",
+            "line 1: \"a\" is not a known key; see mvp serve --help: each flag is a key",
         ),
-        (
-            "workers: 1\nworkers: 2",
-            "line 2: workers was given in line 1 already; remove one of them",
-        ),
+        ("workers: 1\nworkers: 2", "line 2: workers is already set in line 1; remove one of them"),
         (
             "peer-advertise-ip: 1.1.1.1\npeer-advertise-address: 1.1.1.1",
-            "line 2: peer-advertise-address was given in line 1 already; remove one of them",
+            "line 2: peer-advertise-address is already set in line 1; remove one of them",
         ),
         ("workers: [1]", "line 1: workers takes one value; do not give a list"),
         ("workers:", "line 1: workers has no value; give one or remove the key"),
@@ -370,7 +378,7 @@ fn mistakes_of_the_file_name_its_lines() {
 }
 
 #[test]
-fn a_pair_may_be_one_file_and_a_bundle_may_hold_an_old_ca() {
+fn a_pair_may_share_a_file_and_a_bundle_may_keep_an_old_ca() {
     let files = Files::new("bundle");
     let text = |name: &str| fs::read_to_string(files.0.join(name)).unwrap();
     files.write("both.pem", &(text("server.key") + &text("server.crt") + &text("ca.crt")));

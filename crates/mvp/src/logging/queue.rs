@@ -1,8 +1,8 @@
 //! Standard error behind a bounded queue, so that logging never blocks. Entry: [`LogQueue`].
 //!
-//! A pipe that nobody reads, or a disk that hangs, stops one thread: the writer. Whoever logs puts
-//! a line into the queue or, where that is full, drops and counts it. When the writer catches up it
-//! reports how many lines are missing.
+//! A pipe that nobody reads, or a disk that hangs, blocks one thread: the writer. Other threads put
+//! lines into the queue. If it is full, lines are dropped and counted. When the writer catches up, it
+//! reports how many lines were dropped.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -15,20 +15,20 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Lines that wait to be written.
+/// The most lines in the queue.
 const MAX_LINES: usize = 4096;
-/// Bytes of those lines.
+/// The most bytes in the queue.
 const MAX_BYTES: usize = 4 << 20;
-/// Bytes that are written at once.
+/// The size of one write.
 const BATCH_BYTES: usize = 64 << 10;
-/// How long the end of the process waits for the queue.
+/// The longest time that the end of the process waits for the queue.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often a standard error that is not blocking is tried again.
+/// The delay before a non-blocking standard error is retried.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
-/// How often dropped lines are reported while the queue never becomes empty.
+/// The interval of reports of dropped lines while the queue never becomes empty.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Where log lines go. Clones share one queue.
+/// The queue of log lines. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct LogQueue {
     lines: SyncSender<Vec<u8>>,
@@ -53,8 +53,8 @@ impl Counts {
 }
 
 impl LogQueue {
-    /// Starts the writer thread. `report` logs the number of dropped lines, straight to `out`: it
-    /// runs on that thread.
+    /// Starts the writer thread. `report` logs the number of dropped lines. It runs on that thread, so
+    /// it must write to `out` directly.
     pub(super) fn start(
         out: impl Write + Send + 'static,
         report: impl Fn(u64) + Send + 'static,
@@ -96,7 +96,7 @@ impl LogQueue {
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register(
             "mvp_log_lines_dropped",
-            "Log lines dropped because standard error did not take them in time",
+            "Log lines dropped because the queue to standard error was full",
             self.counts.dropped.clone(),
         );
     }
@@ -110,7 +110,7 @@ impl<'a> MakeWriter<'a> for LogQueue {
     }
 }
 
-/// One event: `tracing_subscriber` writes each with one call.
+/// The writer of one event: `tracing_subscriber` writes each event with one call.
 pub(crate) struct QueuedLine<'a>(&'a LogQueue);
 
 impl Write for QueuedLine<'_> {
@@ -133,7 +133,7 @@ impl Drop for FlushGuard {
     }
 }
 
-/// The only thread that waits for standard error.
+/// The only thread that blocks on standard error.
 struct Writer<W, R> {
     lines: Receiver<Vec<u8>>,
     counts: Counts,
@@ -158,7 +158,7 @@ impl<W: Write, R: Fn(u64)> Writer<W, R> {
             let written = self.write(&batch);
             let caught_up = self.counts.queued.load(Ordering::Relaxed) <= batch.len();
             if written.is_err() {
-                // Nobody reads standard error any more, and nobody can be told so.
+                // Standard error is closed, so this cannot be logged.
                 self.counts.drop_lines(lines);
             } else if caught_up || reported.elapsed() >= REPORT_INTERVAL {
                 let dropped = self.counts.unreported.swap(0, Ordering::Relaxed);
@@ -167,7 +167,7 @@ impl<W: Write, R: Fn(u64)> Writer<W, R> {
                     (self.report)(dropped);
                 }
             }
-            // Last: whoever flushes waits for the report too.
+            // Last, so that a flush waits for the report, too.
             self.counts.queued.fetch_sub(batch.len(), Ordering::Relaxed);
         }
     }

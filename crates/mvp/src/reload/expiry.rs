@@ -1,4 +1,4 @@
-//! When certificates expire: a metric always, and a warning a day before. Entry: [`Expiry`].
+//! Expiry of certificates: a metric, and a warning a day before. Entry: [`Expiry`].
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -8,10 +8,10 @@ use super::report::{FlagLabels, ReloadMetrics};
 use crate::config::pem::unix_seconds;
 use crate::config::{CertificateFile, ServeConfig};
 
-/// Whoever renews certificates should have done so by now.
+/// The remaining validity below which a warning is logged.
 const NEAR: Duration = Duration::from_hours(24);
 
-/// How it stands with the time of a certificate; the greater, the better.
+/// The validity of a certificate; greater is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Validity {
     Expired,
@@ -20,14 +20,14 @@ pub(super) enum Validity {
     Good,
 }
 
-/// What was said of each file.
+/// The validity that was last reported for each file.
 pub(super) struct Expiry {
     metrics: ReloadMetrics,
     told: BTreeMap<&'static str, Validity>,
 }
 
 impl Expiry {
-    /// The check of the configuration has told of those that are not valid.
+    /// Starts with the invalid certificates as reported: the check of the configuration warned of them.
     pub(super) fn start(config: &ServeConfig, metrics: ReloadMetrics, now: SystemTime) -> Expiry {
         let invalid = certificates(config)
             .map(|file| (file.key, of(file, now)))
@@ -42,7 +42,7 @@ impl Expiry {
         self.told.get(key).copied()
     }
 
-    /// Keeps the metric true, and says what came to be.
+    /// Updates the metric, and logs each change.
     pub(super) fn observe(&mut self, config: &ServeConfig, now: SystemTime) {
         for file in certificates(config) {
             let Some(first) = file.validities().map(|(_, until)| until).min() else { continue };
@@ -51,21 +51,25 @@ impl Expiry {
             if self.told.insert(file.key, validity).unwrap_or(Validity::Good) == validity {
                 continue;
             }
-            let (flag, shown) = (file.key, file.path.display());
+            let (flag, path) = (file.key, file.path.display());
             match validity {
-                Validity::Expired => tracing::warn!(flag, "{shown} has expired; renew it"),
+                Validity::Expired => tracing::warn!(flag, %path, "certificate expired; renew it"),
                 Validity::NotYet => {
-                    tracing::warn!(flag, "{shown} is not valid yet; is the clock right?")
+                    tracing::warn!(flag, %path, "certificate not valid yet; check the clock");
                 }
-                Validity::Near => tracing::warn!(flag, "{shown} expires within a day; renew it"),
-                Validity::Good => tracing::info!(flag, "{shown} is valid for longer than a day"),
+                Validity::Near => {
+                    tracing::warn!(flag, %path, "certificate expires within a day; renew it");
+                }
+                Validity::Good => {
+                    tracing::info!(flag, %path, "certificate valid for more than a day");
+                }
             }
         }
     }
 }
 
-/// A chain is as good as its first certificate; a bundle, which may well keep an old CA beside the
-/// new one, as its best.
+/// The validity of a file: that of the first certificate of a chain, or the best one of a bundle,
+/// which may keep an old CA next to the new one.
 fn of(file: &CertificateFile, now: SystemTime) -> Validity {
     let (now, near) = (unix_seconds(now), unix_seconds(now + NEAR));
     let one = |(from, until): (i64, i64)| match () {

@@ -1,4 +1,4 @@
-//! The files in use, and what is new in them.
+//! The files in use, and what changed in them.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use super::{Loaded, Seen};
 use crate::config::pem::Files;
 use crate::config::{CertificateFile, KeyPair, ServeConfig};
 
-/// A pair, if it is not the one in use.
+/// Reads a pair; `None` if it is the one in use.
 pub(super) fn new_pair(files: &mut Files<'_>, in_use: &KeyPair) -> Loaded<KeyPair> {
     let (chain, key) = (&in_use.chain, &in_use.key);
     let named = ((chain.key, Some(chain.path.clone())), (key.key, Some(key.path.clone())));
@@ -14,7 +14,7 @@ pub(super) fn new_pair(files: &mut Files<'_>, in_use: &KeyPair) -> Loaded<KeyPai
     Ok(new.filter(|new| new.chain.pem != chain.pem || new.key.pem != key.pem))
 }
 
-/// A bundle of CAs, if it is not the one in use.
+/// Reads a bundle of CAs; `None` if it is the one in use.
 pub(super) fn new_authorities(
     files: &mut Files<'_>,
     in_use: &CertificateFile,
@@ -23,7 +23,7 @@ pub(super) fn new_authorities(
     Ok(new.filter(|new| new.pem != in_use.pem))
 }
 
-/// What the files in use held when they were taken into use.
+/// The contents of the files in use.
 pub(super) fn in_use(config: &ServeConfig) -> Seen {
     let mut seen = Seen::new();
     let mut add = |path: &PathBuf, held: &Vec<u8>| seen.insert(path.clone(), Ok(held.clone()));

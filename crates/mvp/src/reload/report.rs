@@ -1,4 +1,4 @@
-//! What is said and counted of reloads: each trouble once, not each second. Entry: [`Report`].
+//! Logs and metrics of reloads: each failure is logged once, not every second. Entry: [`Report`].
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use prometheus_client::registry::Registry;
 
 use super::Loaded;
 
-/// What is counted. Settings are named by the flag of the certificate where a key belongs to it.
+/// The metrics of reloads. A private key is counted under the flag of its certificate.
 #[derive(Clone, Default)]
 pub(crate) struct ReloadMetrics {
     reloads: Family<ResultLabels, Counter>,
@@ -30,34 +30,30 @@ pub(super) struct FlagLabels {
 }
 
 impl ReloadMetrics {
-    /// Adds all of it.
+    /// Adds the metrics to a registry.
     pub(crate) fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "mvp_reload",
-            "Changes of files: taken into use, or refused and the old one kept",
-            self.reloads.clone(),
-        );
+        registry.register("mvp_reload", "Reloads of changed files by result", self.reloads.clone());
         registry.register(
             "mvp_reload_failing",
-            "Whether what a file holds now cannot be used, so that the old one is in use",
+            "1 while the contents of a file cannot be used and the old ones stay in use",
             self.failing.clone(),
         );
         registry.register(
             "mvp_certificate_expiration_timestamp_seconds",
-            "When the first of the certificates in use of a file expires, in seconds since 1970",
+            "Unix time at which the first certificate of a file in use expires",
             self.expiration.clone(),
         );
     }
 }
 
-/// Which settings are in trouble, and with what.
+/// The flags whose files cannot be used, with the reasons.
 pub(super) struct Report {
     metrics: ReloadMetrics,
     failing: BTreeMap<&'static str, String>,
 }
 
 impl Report {
-    /// About these settings, which are all well.
+    /// A report on these flags, none of which fails.
     pub(super) fn new(metrics: ReloadMetrics, keys: &[&'static str]) -> Report {
         for flag in keys {
             for result in ["ok", "failed"] {
@@ -76,12 +72,12 @@ impl Report {
         text
     }
 
-    /// Whether any is in trouble.
+    /// Whether any flag fails.
     pub(super) fn is_failing(&self) -> bool {
         !self.failing.is_empty()
     }
 
-    /// What is new, if anything; trouble is reported.
+    /// The new contents, if any. A failure is reported.
     pub(super) fn take<T>(&mut self, key: &'static str, loaded: Loaded<T>) -> Option<T> {
         match loaded {
             Ok(Some(new)) => return Some(new),
@@ -91,15 +87,15 @@ impl Report {
         None
     }
 
-    /// What a file holds is in use.
+    /// The contents of a file are those in use.
     pub(super) fn unchanged(&mut self, key: &'static str) {
         if self.failing.remove(key).is_some() {
             self.metrics.failing.get_or_create(&FlagLabels { flag: key }).set(0);
-            tracing::info!(flag = key, "what is in use is right again");
+            tracing::info!(flag = key, "reload no longer fails, file unchanged");
         }
     }
 
-    /// What files hold was taken into use.
+    /// The new contents of files are in use.
     pub(super) fn replaced(&mut self, keys: &[&'static str]) {
         for flag in keys {
             self.failing.remove(flag);
@@ -109,7 +105,7 @@ impl Report {
         }
     }
 
-    /// What files hold cannot be used, for one reason.
+    /// The contents of files cannot be used, for one reason.
     pub(super) fn failed(&mut self, keys: &[&'static str], reason: &str) {
         for flag in keys {
             if self.failing.get(flag).is_some_and(|known| known == reason) {
@@ -118,7 +114,7 @@ impl Report {
             self.failing.insert(flag, reason.to_owned());
             self.metrics.failing.get_or_create(&FlagLabels { flag }).set(1);
             self.metrics.reloads.get_or_create(&ResultLabels { flag, result: "failed" }).inc();
-            tracing::warn!(flag, "not reloaded, the old one stays in use: {reason}");
+            tracing::warn!(flag, reason, "not reloaded, keeping the old one");
         }
     }
 }

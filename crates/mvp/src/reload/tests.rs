@@ -1,5 +1,6 @@
-//! Files that change under the reloader's eyes, in all the ways in which files are changed.
+//! Files that change in the ways that operators and Kubernetes change them.
 
+mod etcd;
 mod identity;
 
 use std::ffi::OsString;
@@ -20,7 +21,7 @@ use crate::supervise::Supervisor;
 
 type Ca = CertifiedIssuer<'static, TestKey>;
 
-/// A directory with the files of a configuration, and who made them.
+/// A directory with the files of a configuration, and the CAs that signed them.
 struct Place {
     directory: PathBuf,
     servers: Ca,
@@ -133,7 +134,7 @@ fn issue_with(ca: &Ca, params: CertificateParams) -> (String, String) {
 }
 
 impl Reloader {
-    /// Looks until what there is now is settled.
+    /// Reads the files until they no longer change.
     fn settle(&mut self) {
         while self.look(SystemTime::now()) == SETTLING {}
     }
@@ -142,7 +143,7 @@ impl Reloader {
         self.config.serving.chain.pem == certificate.as_bytes()
     }
 
-    /// `mvp_reload_total` with both results, and `mvp_reload_failing`.
+    /// The values of `mvp_reload_total` with both results, and of `mvp_reload_failing`.
     fn counts(&self, flag: &str) -> (u64, u64, u64) {
         let text = self.report.encoded();
         let value = |start: String| -> u64 {
@@ -162,7 +163,7 @@ const SERVING: &str = "tls-cert-file";
 const PROXY: &str = "proxy-client-cert-file";
 
 #[test]
-fn nothing_changes_while_nothing_changes() {
+fn unchanged_files_are_not_reloaded() {
     let place = Place::new("nothing");
     let mut reloader = place.reloader();
     let before = reloader.in_force.tls.current();
@@ -174,7 +175,7 @@ fn nothing_changes_while_nothing_changes() {
 }
 
 #[test]
-fn a_file_is_renamed_into_its_place() {
+fn a_renamed_file_is_reloaded() {
     let place = Place::new("rename");
     let mut reloader = place.reloader();
     let new = issue(&place.servers, "new");
@@ -189,7 +190,7 @@ fn a_file_is_renamed_into_its_place() {
 }
 
 #[test]
-fn a_reload_that_panics_is_done_again() {
+fn a_reload_that_panics_is_repeated() {
     let place = Place::new("panic");
     let mut reloader = place.reloader();
     let mut restarts = Supervisor::default().watch("reload");
@@ -201,7 +202,7 @@ fn a_reload_that_panics_is_done_again() {
     for pause in [100, 200] {
         let paused = reloader.look_again(SystemTime::now(), &mut restarts);
         assert_eq!(paused, Duration::from_millis(pause));
-        assert!(reloader.serves(&old), "what is in force is in use");
+        assert!(reloader.serves(&old), "the old one is in use");
     }
     reloader.panics = false;
     assert_eq!(reloader.look_again(SystemTime::now(), &mut restarts), INTERVAL);
@@ -210,7 +211,7 @@ fn a_reload_that_panics_is_done_again() {
 }
 
 #[test]
-fn a_file_is_written_in_place() {
+fn a_file_written_in_place_is_reloaded() {
     let place = Place::new("in-place");
     let mut reloader = place.reloader();
     let new = issue(&place.servers, "new");
@@ -220,7 +221,7 @@ fn a_file_is_written_in_place() {
 }
 
 #[test]
-fn a_volume_is_swapped_as_kubernetes_does() {
+fn a_volume_that_kubernetes_swaps_is_reloaded() {
     let place = Place::new("volume");
     let version = |name: &str, pair: &(String, String)| {
         fs::create_dir_all(place.path(name)).unwrap();
@@ -243,7 +244,7 @@ fn a_volume_is_swapped_as_kubernetes_does() {
 }
 
 #[test]
-fn a_pair_is_used_when_both_halves_are_there() {
+fn a_pair_is_reloaded_when_certificate_and_key_match() {
     let place = Place::new("halves");
     let mut reloader = place.reloader();
     let (old, new) =
@@ -252,7 +253,7 @@ fn a_pair_is_used_when_both_halves_are_there() {
     for _ in 0..5 {
         reloader.settle();
         assert!(reloader.serves(&old));
-        assert_eq!(reloader.counts(SERVING), (0, 1, 1), "said once");
+        assert_eq!(reloader.counts(SERVING), (0, 1, 1), "reported once");
     }
     place.write("server.key", &new.1);
     reloader.settle();
@@ -261,11 +262,11 @@ fn a_pair_is_used_when_both_halves_are_there() {
 }
 
 #[test]
-fn a_file_that_is_being_written_is_left_in_peace() {
+fn a_file_that_still_changes_is_not_used() {
     let place = Place::new("writing");
     let mut reloader = place.reloader();
     let new = [authority("clients").pem(), authority("clients").pem()].concat();
-    // Each half is a good bundle by itself.
+    // Each half is a valid bundle by itself.
     for length in [new.len() / 2, new.len()] {
         place.write("client-ca.crt", &new[..length]);
         assert_eq!(reloader.look(SystemTime::now()), SETTLING);
@@ -277,7 +278,7 @@ fn a_file_that_is_being_written_is_left_in_peace() {
 }
 
 #[test]
-fn a_broken_file_keeps_the_old_one_and_each_trouble_is_said_once() {
+fn an_invalid_file_keeps_the_old_one_and_each_reason_is_reported_once() {
     let place = Place::new("broken");
     let mut reloader = place.reloader();
     let old = place.clients.pem();
@@ -292,7 +293,7 @@ fn a_broken_file_keeps_the_old_one_and_each_trouble_is_said_once() {
         reloader.settle();
         assert_eq!(reloader.counts("client-ca-file"), (0, failures, 1), "{text:?}");
     }
-    // Others are not held up by it.
+    // Other files are reloaded all the same.
     let new = issue(&place.servers, "new");
     place.write_pair("server", &new);
     reloader.settle();
@@ -301,11 +302,11 @@ fn a_broken_file_keeps_the_old_one_and_each_trouble_is_said_once() {
 
     place.write("client-ca.crt", &old);
     reloader.settle();
-    assert_eq!(reloader.counts("client-ca-file"), (0, 3, 0), "as it was");
+    assert_eq!(reloader.counts("client-ca-file"), (0, 3, 0), "the file is as before");
 }
 
 #[test]
-fn a_new_client_ca_is_believed_and_the_old_one_no_more() {
+fn a_new_client_ca_replaces_the_old_one() {
     let place = Place::new("client-ca");
     let mut reloader = place.reloader();
     let clients = authority("clients");
@@ -320,7 +321,7 @@ fn a_new_client_ca_is_believed_and_the_old_one_no_more() {
 }
 
 #[test]
-fn one_file_for_the_local_server_and_for_peers_is_both() {
+fn one_ca_file_is_reloaded_for_the_local_server_and_for_peers() {
     let place = Place::new("both");
     let mut reloader = place.reloader();
     let in_force = reloader.in_force.clone();
@@ -334,7 +335,7 @@ fn one_file_for_the_local_server_and_for_peers_is_both() {
 }
 
 #[test]
-fn the_peers_file_says_who_the_members_are() {
+fn members_follow_the_peers_file() {
     let place = Place::new("peers");
     let mut reloader = place.reloader();
     let members = reloader.in_force.members.subscribe();
@@ -359,7 +360,7 @@ fn the_peers_file_says_who_the_members_are() {
 }
 
 #[test]
-fn the_end_of_certificates_is_known_and_told() {
+fn the_expiry_of_certificates_is_a_metric_and_a_warning() {
     let place = Place::new("expiry");
     let mut reloader = place.reloader();
     let now = SystemTime::now();
@@ -376,27 +377,4 @@ fn the_end_of_certificates_is_known_and_told() {
         reloader.look(in_hours(hours));
         assert_eq!(reloader.expiry.told(SERVING), Some(expected), "after {hours} hours");
     }
-}
-
-#[test]
-fn what_etcd_is_reached_with_is_replaced_by_what_is_good() {
-    let place = Place::new("etcd");
-    let mut reloader = place.reloader();
-    let mut in_force = reloader.in_force.etcd.subscribe();
-    reloader.settle();
-    assert!(!in_force.has_changed().unwrap(), "nothing changed");
-    let next = issue(&place.clients, "etcd");
-    place.write("etcd.crt", &next.0);
-    reloader.settle();
-    assert!(!in_force.has_changed().unwrap(), "the key does not fit yet");
-    assert_eq!(reloader.counts("etcd-certfile"), (0, 1, 1));
-    place.write("etcd.key", &next.1);
-    reloader.settle();
-    assert!(in_force.has_changed().unwrap());
-    assert_eq!(reloader.counts("etcd-certfile"), (1, 1, 0));
-    in_force.mark_unchanged();
-    place.write("etcd-ca.crt", &authority("next").pem());
-    reloader.settle();
-    assert!(in_force.has_changed().unwrap());
-    assert_eq!(reloader.counts("etcd-cafile"), (1, 0, 0));
 }

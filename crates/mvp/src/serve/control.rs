@@ -22,7 +22,7 @@ use crate::members::{self, Members, Seed, Standing, Witness};
 use crate::signals::Signals;
 
 impl Gateway {
-    /// Who is asked where servers are.
+    /// The servers that are asked for EndpointSlices and StorageVersions.
     fn witness(
         &self,
         standing: &Standing,
@@ -45,7 +45,7 @@ impl Gateway {
         Witness::Members(AnyMember::new(self.peers(forwarder), self.reader.clone()), seed)
     }
 
-    /// The control loop and the admin endpoint, until a signal comes and the workers have ended.
+    /// Runs the control loop and the admin endpoint until a signal arrives and all workers have ended.
     pub(super) async fn control(
         self: Arc<Gateway>,
         standing: Standing,
@@ -59,7 +59,7 @@ impl Gateway {
         let _local = self.service(&forwarder, &layer);
         self.spawn_let_go(&forwarder);
         tokio::spawn(self.probes.heartbeats().add("control").run());
-        // A plain way through without a certificate of its own cannot ask, and need not.
+        // A plain reverse proxy without a client certificate cannot read discovery, and need not.
         let can_ask = self.in_force.outbound_local.current().vouched.is_some();
         let local = self.local.as_ref().filter(|_| can_ask);
         if can_ask && self.in_force.outbound_peers.is_some() {
@@ -95,8 +95,8 @@ impl Gateway {
         let reach = Reachable { local, peers: Some((forwarder, self.health.clone())) };
         let writer = self.writer.lock().ok().and_then(|mut writer| writer.take());
         let writer = writer.context("the control loop runs once")?;
-        // Both go on while the workers drain: requests that are under way need the one, and who
-        // waits for the end the other.
+        // Both run while the workers drain: requests in flight need the control loop, and operators
+        // need the admin endpoint.
         let control = tokio::spawn(control::run(
             membership,
             reach,
@@ -116,13 +116,13 @@ impl Gateway {
         if self.share_port {
             handed_over.cancel();
         }
-        // Here, so that a second signal is heard meanwhile.
+        // On another thread, so that this one handles a second signal meanwhile.
         let join = move || workers.into_iter().all(|worker| worker.join().unwrap_or(false));
         let joined = tokio::task::spawn_blocking(join).await?;
         members.left().await;
-        // Not before: who must not be trusted any more must not be while we drain either.
+        // Not before: a CA that was revoked must not be trusted during the drain either.
         drop(reload);
-        anyhow::ensure!(joined, "a worker ended by itself; the log has the reason");
+        anyhow::ensure!(joined, "a worker failed; see the log for the reason");
         Ok(())
     }
 
@@ -141,15 +141,15 @@ impl Gateway {
                 let member = snapshot.member_by_id(id);
                 let member = member.ok_or_else(|| format!("there is no member {id}"))?;
                 if snapshot.local().is_some_and(|local| local.id == member.id) {
-                    return Err(format!("{id} is the local server"));
+                    return Err(format!("{id} is the local server, which is not forgotten").into());
                 }
-                // Until its next heartbeat, what only it serves would be 404.
+                // Until its next heartbeat, APIs that only it serves would get 404.
                 if member.presence == Presence::Present
                     && snapshot.view_state(id) == Some(ViewState::Fresh)
                 {
-                    return Err(format!("{id} is alive: it has just said what it serves"));
+                    return Err(format!("{id} is alive: its discovery was just fetched").into());
                 }
-                handle.forget(id)?;
+                handle.forget(id).map_err(|error| error.to_string())?;
                 reader.forget(id);
                 Ok(())
             }),
@@ -158,14 +158,14 @@ impl Gateway {
         }
     }
 
-    /// All checks of readiness.
+    /// The checks of readiness.
     fn readiness(&self, members: &Members) -> Arc<Readiness> {
         let (reader, local) = (self.reader.clone(), self.local_state.clone());
         let merges = self.in_force.outbound_peers.is_some();
         let (leaving, membership) = (self.shutdown.leaving.clone(), members.checks());
         Arc::new(move || {
             let mut checks = vec![inside::shutdown(leaving.is_cancelled())];
-            // A plain way through depends on nobody's discovery.
+            // A plain reverse proxy depends on no discovery.
             if merges {
                 checks.extend(inside::readiness(&reader, &local));
                 checks.extend(membership.get());
@@ -175,8 +175,8 @@ impl Gateway {
     }
 }
 
-/// Waits for the end that was asked for, or that of a task without which nothing can go on: the
-/// control loop owns the writer of snapshots, and cannot be started again.
+/// Waits for the requested shutdown, or for the end of a task that cannot be restarted: the control
+/// loop owns the only writer of snapshots.
 async fn until_end(
     control: tokio::task::JoinHandle<()>,
     admin: tokio::task::JoinHandle<io::Result<()>>,
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_that_was_asked_for_is_no_error() {
+    async fn a_requested_shutdown_is_no_error() {
         let (control, admin) = (tokio::spawn(pending()), tokio::spawn(pending()));
         until_end(control, admin, async {}).await.unwrap();
     }

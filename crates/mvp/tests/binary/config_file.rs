@@ -25,12 +25,12 @@ fn the_environment_wins_over_the_file() {
         outcome(command.output().unwrap())
     };
     let missing =
-        "--tls-cert-file: missing; give the certificate to serve with, and --tls-private-key-file";
+        "--tls-cert-file: missing; give the serving certificate, and --tls-private-key-file";
     run(Some("info")).is_mistake(2, missing);
     run(None).is_mistake(
         2,
         "mvp.yaml line 1: log-level: \"loud\" is not a log level; use off, error, warn, info, \
-         debug or trace, and TARGET=LEVEL for some targets",
+         debug or trace, or TARGET=LEVEL for one target",
     );
 }
 
@@ -52,7 +52,7 @@ fn an_unknown_key_is_named_with_its_line_and_the_nearest() {
         ),
         (
             "kind: MixedVersionProxy\n",
-            "mvp.yaml line 1: \"kind\" is not a known key; see mvp serve --help, each flag is a \
+            "mvp.yaml line 1: \"kind\" is not a known key; see mvp serve --help: each flag is a \
              key",
         ),
     ] {
@@ -67,14 +67,13 @@ fn what_is_no_config_file() {
     place.write("binary", [0, 159, 146, 150]);
     for (file, sentence) in [
         ("none", "--config: none does not exist; create it or correct the path"),
-        (".", "--config: . is a directory; name the file in it"),
+        (".", "--config: . is a directory; name a file in it"),
         ("binary", "--config: binary is not text; give a YAML file in UTF-8"),
     ] {
         place.serve(&[&format!("--config={file}")]).is_mistake(1, sentence);
     }
     place.serve(&["--config=server.crt"]).is_mistake(
         2,
-        "server.crt line 1: no key here; write the file as lines of key: value, with lists of \
-         values at most",
+        "server.crt line 1: no key here; write lines of key: value, where a value may be a list",
     );
 }

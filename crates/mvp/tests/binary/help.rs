@@ -61,6 +61,8 @@ fn the_page_of_serve_lists_each_flag_once_under_its_heading() {
     let (flags, examples) = page.stdout.split_once("Examples:\n").unwrap();
     let listed: Vec<&str> = flags
         .lines()
+        // Descriptions are indented by ten, and may start with the name of a flag.
+        .filter(|line| !line.starts_with("          "))
         .filter_map(|line| {
             line.trim_start().trim_start_matches("-h, ").split([' ', '[', '=']).next()
         })

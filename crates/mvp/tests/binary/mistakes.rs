@@ -10,7 +10,7 @@ fn flags_and_values() {
     for (flag, sentence) in [
         ("--secure-prot=1", "--secure-prot: not a known flag; did you mean --secure-port?"),
         ("--etcd-quorum", "--etcd-quorum: not a known flag; see --help"),
-        ("extra", "extra: not expected here; give settings as --FLAG=VALUE"),
+        ("extra", "extra: unexpected argument; give settings as --FLAG=VALUE"),
         ("--bind-address", "--bind-address: has no value; write --bind-address=VALUE"),
         (
             "--bind-address=node",
@@ -38,7 +38,7 @@ fn flags_and_values() {
         ),
         (
             "--peer=b=https://b:70000",
-            "--peer: \"https://b:70000\" has no valid port; write it as https://HOST:PORT, the \
+            "--peer: \"https://b:70000\" has no valid port; write it as https://HOST:PORT with a \
              port from 1 to 65535",
         ),
         (
@@ -47,43 +47,53 @@ fn flags_and_values() {
         ),
         (
             "--feature-gates=AllBeta=true",
-            "--feature-gates: \"AllBeta\" is not a feature gate of mvp; known is \
+            "--feature-gates: \"AllBeta\" is not a feature gate of mvp; the only one is \
              UnknownVersionInteroperabilityProxy",
         ),
         (
             "--refresh-interval=1",
-            "--refresh-interval: \"1\" is not a time; give a time from 100ms to 1m",
+            "--refresh-interval: \"1\" is not a time with a unit; give a time from 100ms to 1m, such as \
+             1s",
         ),
-        ("--forget-after=2d", "--forget-after: \"2d\" is not a time; give a time from 0s to 24h"),
+        (
+            "--forget-after=2d",
+            "--forget-after: \"2d\" is not a time with a unit; give a time from 0s to 24h, such as \
+             10m",
+        ),
         (
             "--admin-bind-address=:6480",
-            "--admin-bind-address: \":6480\" is not an address; give an IP and a port such as \
+            "--admin-bind-address: \":6480\" is not an address; give an IP address and a port, such as \
              127.0.0.1:6480",
         ),
-        ("--workers=65", "--workers: \"65\" is not a number of workers; give one from 1 to 64"),
+        (
+            "--workers=65",
+            "--workers: \"65\" is not a number of workers; give a number from 1 to 64",
+        ),
         (
             "--goaway-chance=0.5",
-            "--goaway-chance: \"0.5\" is not a chance; give a fraction from 0 (off) to 0.02",
+            "--goaway-chance: \"0.5\" is not a chance; give a fraction from 0 (off) to 0.02, \
+             such as 0.001",
         ),
         (
             "--max-request-header-bytes=1048576",
-            "--max-request-header-bytes: \"1048576\" is not a size; give a number from 8192 to \
-             262144",
+            "--max-request-header-bytes: \"1048576\" is not a valid size; give bytes from \
+             8192 to 262144, without a unit, such as 131072 (128 KiB)",
         ),
         (
             "--max-client-connections=0",
-            "--max-client-connections: \"0\" is not a number of connections; give 1 to 10000000",
+            "--max-client-connections: \"0\" is not a number of connections; give a number from 1 to \
+             10000000, such as 20000",
         ),
         (
             "--max-client-connections-per-address=-1",
-            "--max-client-connections-per-address: \"-1\" is not a number of connections; give 0 \
-             (no limit) to 10000000",
+            "--max-client-connections-per-address: \"-1\" is not a number of connections; give a \
+             number from 0 (no limit) to 10000000, such as 1000",
         ),
-        ("--log-format=xml", "--log-format: \"xml\" is not one of its values; use text or json"),
+        ("--log-format=xml", "--log-format: \"xml\" is not a valid value; use text or json"),
         (
             "--log-level=loud",
             "--log-level: \"loud\" is not a log level; use off, error, warn, info, debug or \
-             trace, and TARGET=LEVEL for some targets",
+             trace, or TARGET=LEVEL for one target",
         ),
         (
             "--requestheader-username-headers=X User",
@@ -103,7 +113,7 @@ fn flags_and_values() {
         .is_mistake(2, "sevre: not a command of mvp; use serve, demo, forget or version");
     place
         .mvp(&["demo", "-o", "yaml"])
-        .is_mistake(2, "--output: \"yaml\" is not one of its values; use text or json");
+        .is_mistake(2, "--output: \"yaml\" is not a valid value; use text or json");
 }
 
 #[test]
@@ -112,8 +122,8 @@ fn the_environment_is_named() {
     let output = place.command(&["serve"]).env("MVP_LOG", "loud").output().unwrap();
     outcome(output).is_mistake(
         2,
-        "MVP_LOG: \"loud\" is not a log level; use off, error, warn, info, debug or trace, and \
-         TARGET=LEVEL for some targets",
+        "MVP_LOG: \"loud\" is not a log level; use off, error, warn, info, debug or trace, or \
+         TARGET=LEVEL for one target",
     );
 }
 
@@ -131,14 +141,14 @@ fn a_first_server_is_named_or_found_as_pods_find_one() {
     let without = place.command(&flags).env_remove(host).env(port, "443").output().unwrap();
     outcome(without).is_mistake(
         2,
-        "--servers: missing; give a server by which the others are found: there is no \
-         KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT in the environment, as pods have",
+        "--servers: missing; give a server through which to find the others: \
+         KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT, which every pod has, are not set",
     );
     let with = place.command(&flags).env(host, "fd00::1").env(port, "443").output().unwrap();
     outcome(with).is_mistake(
         2,
-        "--proxy-client-cert-file: missing, but --peer-ca-file needs it, to ask the local server and \
-         peers what they serve; give it with --proxy-client-key-file, signed by the request-header CA \
+        "--proxy-client-cert-file: missing, but --peer-ca-file needs it to read the discovery of the \
+         local server and of peers; give it with --proxy-client-key-file, signed by the request-header CA \
          of the servers",
     );
 }
@@ -151,20 +161,20 @@ fn what_must_be_given() {
     for (arguments, sentence) in [
         (
             vec![],
-            "--tls-cert-file: missing; give the certificate to serve with, and --tls-private-key-file",
+            "--tls-cert-file: missing; give the serving certificate, and --tls-private-key-file",
         ),
         (
             vec![pair[0]],
-            "--tls-cert-file: given without --tls-private-key-file; give both or neither",
+            "--tls-cert-file: given without --tls-private-key-file; give both flags or neither",
         ),
         (
             vec![pair[1]],
-            "--tls-private-key-file: given without --tls-cert-file; give both or neither",
+            "--tls-private-key-file: given without --tls-cert-file; give both flags or neither",
         ),
         (
             pair.to_vec(),
-            "--local-server: missing; give the API server to stand beside, as https://HOST:PORT, or \
-             --servers to stand before",
+            "--local-server: missing; give the API server beside this gateway, as https://HOST:PORT, \
+             or --servers for a load balancer in front of all",
         ),
         (
             vec![pair[0], pair[1], local],
@@ -185,7 +195,7 @@ fn flags_that_do_not_go_together() {
     for (more, sentence) in [
         (
             vec![identity[0]],
-            "--proxy-client-cert-file: given without --proxy-client-key-file; give both or neither"
+            "--proxy-client-cert-file: given without --proxy-client-key-file; give both flags or neither"
                 .to_owned(),
         ),
         (
@@ -197,8 +207,8 @@ fn flags_that_do_not_go_together() {
         (
             vec!["--peer-ca-file=ca.crt", "--peer=b=https://b:1"],
             format!(
-                "--proxy-client-cert-file: missing, but --peer-ca-file needs it, to ask the local server \
-                 and peers what they serve; {fix}"
+                "--proxy-client-cert-file: missing, but --peer-ca-file needs it to read the discovery \
+                 of the local server and of peers; {fix}"
             ),
         ),
         (
@@ -225,6 +235,12 @@ fn flags_that_do_not_go_together() {
             "--peer: b is named twice; give each peer its own ID".to_owned(),
         ),
         (
+            vec!["--max-client-connections=100", "--max-client-connections-per-address=101"],
+            "--max-client-connections-per-address: 101 is more than --max-client-connections=100, \
+             the limit for all addresses together; lower this one, or raise --max-client-connections"
+                .to_owned(),
+        ),
+        (
             vec![
                 identity[0],
                 identity[1],
@@ -232,8 +248,9 @@ fn flags_that_do_not_go_together() {
                 "--requestheader-client-ca-file=ca.crt",
                 "--requestheader-allowed-names=",
             ],
-            "--requestheader-allowed-names: blank, but ca.crt and ca.crt share a certificate, so \
-             that any client could pose as any user; name the proxies, or use a CA of their own"
+            "--requestheader-allowed-names: empty, but ca.crt and ca.crt share a certificate, so \
+             that any client could act as any user; list the names of the proxies, or use a separate \
+             CA for them"
                 .to_owned(),
         ),
     ] {
@@ -254,12 +271,12 @@ fn files() {
     assert!(fifo.success());
     for (file, sentence) in [
         ("none", "none does not exist; create it or correct the path"),
-        ("directory", "directory is a directory; name the file in it"),
-        ("fifo", "fifo is not a regular file; copy what it gives into one"),
-        ("huge", "huge is larger than 1 MiB; it is probably not the file you mean"),
-        ("empty", "empty holds no certificate; give a PEM file that does"),
-        ("binary", "binary holds no certificate; give a PEM file that does"),
-        ("server.key", "server.key holds a private key; name the file of the certificate"),
+        ("directory", "directory is a directory; name a file in it"),
+        ("fifo", "fifo is not a regular file; copy its contents into a regular file"),
+        ("huge", "huge is larger than 1 MiB; check that it is the right file"),
+        ("empty", "empty holds no certificate; give a PEM file with one"),
+        ("binary", "binary holds no certificate; give a PEM file with one"),
+        ("server.key", "server.key holds a private key; give the file of the certificate"),
     ] {
         let flag = format!("--peer-ca-file={file}");
         place.serve(&[&flag]).is_mistake(1, &format!("--peer-ca-file: {sentence}"));
@@ -293,10 +310,11 @@ fn a_proxy_certificate_that_proves_a_user() {
         "--peer-ca-file=ca.crt",
         "--membership=static",
     ];
-    let sentence = "--proxy-client-cert-file: server.crt proves user \"rcgen self signed cert\" \
-                    under --client-ca-file ca.crt: anonymous requests over it would be that \
-                    user's; sign the proxy client certificate with a CA of its own, as kubeadm's \
-                    front-proxy-ca, and give that CA as --requestheader-client-ca-file\n";
+    let sentence = "--proxy-client-cert-file: server.crt authenticates user \"rcgen self signed \
+                    cert\" under --client-ca-file ca.crt, so that anonymous requests would get the \
+                    rights of that user; sign the proxy client certificate with a separate CA, such \
+                    as kubeadm's front-proxy-ca, and give that CA as \
+                    --requestheader-client-ca-file\n";
     for more in [&shared[..], &[&shared[..], &front_proxy].concat()] {
         let outcome = place.serve(more);
         assert_eq!(outcome.code, Some(1), "{outcome:?}");
@@ -314,14 +332,17 @@ fn keys() {
         "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
     );
     for (file, sentence) in [
-        ("other.key", "other.key is not the key of server.crt; give files that fit"),
+        ("other.key", "other.key is not the key of server.crt; give the matching files"),
         ("none.key", "none.key does not exist; create it or correct the path"),
-        ("empty", "empty holds no private key; give a PEM file that does"),
+        ("empty", "empty holds no private key; give a PEM file with one"),
         (
             "server.crt",
-            "server.crt holds a certificate but no private key; name the file of the key",
+            "server.crt holds a certificate but no private key; give the file of the key",
         ),
-        ("encrypted.key", "encrypted.key holds an encrypted key; decrypt it, as with openssl pkey"),
+        (
+            "encrypted.key",
+            "encrypted.key holds an encrypted key; decrypt it, for example with openssl pkey",
+        ),
     ] {
         let flag = format!("--proxy-client-key-file={file}");
         place

@@ -1,9 +1,9 @@
-//! Where a chunked body ends (RFC 9112, section 7.1), as hyper reads it. Entry: [`Chunked::follow`].
+//! Finds the end of a chunked body (RFC 9112, section 7.1) as hyper does. Entry: [`Chunked::follow`].
 
-/// The byte is not as it must be here, and hyper refuses it too.
+/// The error for a byte that is invalid here; hyper refuses it, too.
 pub(super) struct Malformed;
 
-/// A place in a chunked body.
+/// The parser state within a chunked body.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) enum Chunked {
     /// Before the size of a chunk.
@@ -30,7 +30,7 @@ impl Chunked {
         matches!(self, Self::Over)
     }
 
-    /// Goes on by one byte, or by all bytes of a chunk: where that is, and how many they were.
+    /// Parses one byte, or all bytes of a chunk. Returns the next state and the number of bytes.
     pub(super) fn follow(self, bytes: &[u8]) -> Result<(Self, usize), Malformed> {
         if let Self::Data(left) = self {
             let length = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());

@@ -1,20 +1,19 @@
-//! Header blocks (RFC 7541), as far as one must read them to find the value of `:path`. Entry:
-//! [`Decoder::follow`].
+//! Parses header blocks (RFC 7541) to find the value of `:path`. Entry: [`Decoder::follow`].
 //!
-//! What h2 accepts must be read here as h2 reads it, above all which entry of the dynamic table an
-//! index means: otherwise a `:path` could be taken for another header. Where h2 ends the connection
-//! it does not matter what is read here.
+//! This parser must agree with h2 on every block that h2 accepts, above all on the entry of the
+//! dynamic table that an index means: otherwise it could mistake a `:path` for another header. If h2
+//! ends the connection, the result does not matter.
 
 use std::collections::VecDeque;
 
-use super::Lost;
+use super::ParseError;
 use super::huffman::{self, PATH};
 
-/// What h2 allows: the setting's default, which the listener does not change.
+/// The largest table that h2 allows: the default, which the listener does not change.
 const GREATEST_TABLE: u32 = 4096;
-/// What an entry costs beside its name and value.
+/// The size of an entry in addition to its name and value.
 const ENTRY_OVERHEAD: u32 = 32;
-/// Of a `Field` whose name is not a beginning of `:path`.
+/// `matched` of a `Field` whose name is not a prefix of `:path`.
 const OTHER: u8 = u8::MAX;
 
 /// The lengths of the names in the static table, from index 1 on.
@@ -25,7 +24,7 @@ const STATIC_NAMES: [u8; 61] = [
 ];
 const STATIC_PATHS: [u32; 2] = [4, 5];
 
-/// Follows the header blocks of a connection, in pieces of any size.
+/// The parser of the header blocks of a connection, in pieces of any size.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     table: Table,
@@ -39,15 +38,15 @@ enum State {
     /// At the first byte of a field, or of a change of the table's size.
     #[default]
     Start,
-    /// Within an integer that does not fit its first byte.
+    /// In an integer that does not fit into its first byte.
     Integer { of: Integer, value: u32, shift: u32 },
     /// At the length of a string.
     Length(Part),
-    /// Within a string, with this many bytes to come.
+    /// In a string, with this many bytes left.
     Text { part: Part, huffman: bool, left: u32 },
 }
 
-/// What an integer says.
+/// The meaning of an integer.
 #[derive(Debug, Clone, Copy)]
 enum Integer {
     Indexed,
@@ -62,14 +61,14 @@ enum Part {
     Value,
 }
 
-/// The literal field that is being read.
+/// The current literal field.
 #[derive(Debug, Default, Clone, Copy)]
 struct Field {
     /// Whether it becomes an entry of the dynamic table.
     indexing: bool,
     name_length: u32,
     value_length: u32,
-    /// How much of `:path` its name is so far, or `OTHER`.
+    /// The length of the prefix of `:path` that its name is so far, or `OTHER`.
     matched: u8,
 }
 
@@ -78,16 +77,16 @@ impl Field {
         usize::from(self.matched) == PATH.len()
     }
 
-    /// One more byte of the name, which is at this place of `:path`, from 1 on.
-    fn name_goes_on(&mut self, place: u8) {
+    /// Adds a byte of the name, which has this position in `:path`, from 1.
+    fn extend_name(&mut self, place: u8) {
         let expected = self.matched.checked_add(1);
         self.matched = if expected == Some(place) { place } else { OTHER };
     }
 }
 
 impl Decoder {
-    /// The next bytes of a header block. A `#` in the value of `:path` becomes a `>`.
-    pub(super) fn follow(&mut self, mut bytes: &mut [u8]) -> Result<(), Lost> {
+    /// Parses the next bytes of a header block. Replaces a `#` in the value of `:path` by a `>`.
+    pub(super) fn follow(&mut self, mut bytes: &mut [u8]) -> Result<(), ParseError> {
         while let Some(&first) = bytes.first() {
             let read = match self.state {
                 State::Start => {
@@ -120,15 +119,15 @@ impl Decoder {
         Ok(())
     }
 
-    /// The header block ends here.
-    pub(super) fn end(&self) -> Result<(), Lost> {
+    /// Ends the header block; it must not end within a field.
+    pub(super) fn end(&self) -> Result<(), ParseError> {
         match self.state {
             State::Start => Ok(()),
-            _ => Err(Lost("a header block ends within a field")),
+            _ => Err(ParseError("a header block ends within a field")),
         }
     }
 
-    fn start(&mut self, first: u8) -> Result<(), Lost> {
+    fn start(&mut self, first: u8) -> Result<(), ParseError> {
         match first {
             0x80.. => self.prefix(Integer::Indexed, first, 7),
             0x40.. => self.prefix(Integer::Name { indexing: true }, first, 6),
@@ -137,8 +136,8 @@ impl Decoder {
         }
     }
 
-    /// The first byte of an integer, of which the last `bits` count.
-    fn prefix(&mut self, of: Integer, first: u8, bits: u8) -> Result<(), Lost> {
+    /// Parses the first byte of an integer, of which the last `bits` count.
+    fn prefix(&mut self, of: Integer, first: u8, bits: u8) -> Result<(), ParseError> {
         let greatest = (1 << bits) - 1;
         let value = first & greatest;
         if value < greatest {
@@ -148,23 +147,23 @@ impl Decoder {
         Ok(())
     }
 
-    fn integer(&mut self, of: Integer, value: u32, shift: u32, byte: u8) -> Result<(), Lost> {
-        // As in h2: at most four bytes after the first, so that 32 bits are enough.
+    fn integer(&mut self, of: Integer, value: u32, shift: u32, byte: u8) -> Result<(), ParseError> {
+        // At most four bytes after the first, as in h2, so that 32 bits are enough.
         let value = value + (u32::from(byte & 0x7f) << shift);
         if byte & 0x80 == 0 {
             return self.integer_ends(of, value);
         }
         if shift == 21 {
-            return Err(Lost("an integer in a header block is too large"));
+            return Err(ParseError("an integer in a header block is too large"));
         }
         self.state = State::Integer { of, value, shift: shift + 7 };
         Ok(())
     }
 
-    fn integer_ends(&mut self, of: Integer, value: u32) -> Result<(), Lost> {
+    fn integer_ends(&mut self, of: Integer, value: u32) -> Result<(), ParseError> {
         self.state = match of {
             Integer::Indexed => {
-                // Its value came past as a literal before.
+                // Its value was a literal before, and was checked then.
                 self.table.name(value)?;
                 State::Start
             }
@@ -194,24 +193,24 @@ impl Decoder {
         Ok(())
     }
 
-    /// Bytes of a string.
-    fn text(&mut self, part: Part, huffman: bool, bytes: &mut [u8]) -> Result<(), Lost> {
+    /// Parses bytes of a string.
+    fn text(&mut self, part: Part, huffman: bool, bytes: &mut [u8]) -> Result<(), ParseError> {
         let field = &mut self.field;
         if part == Part::Name {
             let mut length = bytes.len();
             if huffman {
-                length = self.huffman.places(bytes, |place| field.name_goes_on(place))?;
+                length = self.huffman.places(bytes, |place| field.extend_name(place))?;
             } else {
                 for byte in bytes {
                     let place = PATH.iter().position(|of_path| of_path == byte);
-                    field.name_goes_on(place.map_or(0, |place| place as u8 + 1));
+                    field.extend_name(place.map_or(0, |place| place as u8 + 1));
                 }
             }
             field.name_length = field.name_length.saturating_add(length as u32);
             return Ok(());
         }
         let length = match (huffman, field.is_path()) {
-            // Neither its bytes nor its length matter.
+            // Its bytes and its length do not matter.
             (_, false) if !field.indexing => 0,
             (true, true) => self.huffman.replace(bytes)?,
             (true, false) => self.huffman.count(bytes)?,
@@ -226,15 +225,15 @@ impl Decoder {
         Ok(())
     }
 
-    fn text_ends(&mut self, part: Part, huffman: bool) -> Result<(), Lost> {
+    fn text_ends(&mut self, part: Part, huffman: bool) -> Result<(), ParseError> {
         if huffman {
             self.huffman.end()?;
         }
         let field = self.field;
         if part == Part::Name {
-            // h2 takes an empty name for one that is not all there yet, and loses its place.
+            // h2 treats an empty name as incomplete, and loses its position.
             if field.name_length == 0 {
-                return Err(Lost("the name of a header is empty"));
+                return Err(ParseError("the name of a header is empty"));
             }
             self.state = State::Length(Part::Value);
             return Ok(());
@@ -247,7 +246,7 @@ impl Decoder {
     }
 }
 
-/// The dynamic table, of which only sizes are kept, and which names are `:path`.
+/// The dynamic table: only the sizes of entries, and whether their name is `:path`.
 #[derive(Debug)]
 struct Table {
     /// The newest first.
@@ -271,8 +270,8 @@ impl Default for Table {
 
 impl Table {
     /// The length of the name at this index, and whether it is `:path`.
-    fn name(&self, index: u32) -> Result<(u32, bool), Lost> {
-        let invalid = Lost("a header block has an index of nothing");
+    fn name(&self, index: u32) -> Result<(u32, bool), ParseError> {
+        let invalid = ParseError("a header block has an index of nothing");
         let index_from_0 = index.checked_sub(1).ok_or(invalid)? as usize;
         if let Some(length) = STATIC_NAMES.get(index_from_0) {
             return Ok((u32::from(*length), STATIC_PATHS.contains(&index)));
@@ -281,9 +280,9 @@ impl Table {
         Ok((entry.name_length.into(), entry.is_path))
     }
 
-    fn resize(&mut self, size: u32) -> Result<(), Lost> {
+    fn resize(&mut self, size: u32) -> Result<(), ParseError> {
         if size > GREATEST_TABLE {
-            return Err(Lost("the table of headers is larger than allowed"));
+            return Err(ParseError("the table of headers is larger than allowed"));
         }
         self.max_size = size;
         self.make_room(0);
@@ -294,7 +293,7 @@ impl Table {
         let length = field.name_length.saturating_add(field.value_length);
         let size = length.saturating_add(ENTRY_OVERHEAD);
         self.make_room(size);
-        // What is larger than the whole table only empties it. What fits is below 2^16.
+        // An entry larger than the table only empties it. An entry that fits is below 2^16.
         if size <= self.max_size {
             self.size += size;
             let (size, name_length) = (size as u16, field.name_length as u16);

@@ -1,12 +1,12 @@
-//! The requests of an HTTP/1.1 connection (RFC 9112), of which only heads are looked at. Entry:
+//! Parses the requests of an HTTP/1.1 connection (RFC 9112) to find request targets. Entry:
 //! [`Follower::follow`].
 //!
-//! Where a head begins depends on the length of the body before it, so what hyper accepts must be
-//! read here as hyper reads it. Requests that others may read in another way are refused: more
-//! than one length, a length beside a transfer coding, any transfer coding but `chunked`.
+//! The start of a head depends on the length of the body before it, so this parser must agree with
+//! hyper on every request that hyper accepts. Requests that parsers disagree on are refused: more than
+//! one length, a length together with a transfer coding, any transfer coding other than `chunked`.
 
 use super::super::request::Activity;
-use super::Lost;
+use super::ParseError;
 use super::chunked::{Chunked, Malformed};
 
 /// A byte that hyper refuses anywhere in a head.
@@ -15,41 +15,41 @@ const VERSION: &[u8] = b"HTTP/1.";
 const CONNECT: &[u8] = b"CONNECT";
 const CHUNKED: &[u8] = b"chunked";
 
-/// Follows the bytes of a client.
+/// The parser of the bytes of a client.
 #[derive(Debug, Default)]
 pub(super) struct Follower {
     state: State,
     request: Request,
-    /// How many heads came.
+    /// The number of heads so far.
     heads: usize,
 }
 
-/// What of a request says where it ends.
+/// The parts of a request that tell where it ends.
 #[derive(Debug, Default, Clone, Copy)]
 struct Request {
     http11: bool,
     length: Option<u64>,
     chunked: bool,
-    /// It asks to end HTTP on this connection.
+    /// Whether it requests an upgrade.
     upgrade: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
 enum State {
-    /// Before the request line, where empty lines are passed over.
+    /// Before the request line; empty lines are skipped.
     #[default]
     Start,
     StartLf,
-    /// How much of `CONNECT` it is so far; none if it is another method.
+    /// The length of the prefix of `CONNECT` so far; `None` for another method.
     Method(Option<u8>),
     Target,
-    /// How much of it is here.
+    /// The length of the version so far.
     Version(u8),
     VersionEnd,
     /// Before the end of a line.
     Lf,
     LineStart,
-    /// Which name it may be, and how much of it is here.
+    /// The header name that it may become, and its length so far.
     Name(Known, u8),
     /// The value of any other header.
     Value,
@@ -59,11 +59,11 @@ enum State {
     EndLf,
     Body(u64),
     Chunked(Chunked),
-    /// After a request for an upgrade, of which it is not known whether it is granted.
+    /// After a request for an upgrade that is not answered yet.
     Upgrade,
-    /// No longer HTTP.
+    /// The connection was upgraded.
     Tunnel,
-    /// hyper was given a byte that it refuses.
+    /// hyper received a byte that it refuses.
     Refused,
 }
 
@@ -107,15 +107,19 @@ enum Length {
 #[derive(Debug, Clone, Copy)]
 enum Coding {
     Before,
-    /// How much of `chunked` is here.
+    /// The length of the prefix of `chunked` so far.
     Word(u8),
     After,
 }
 
 impl Follower {
-    /// The next bytes of the client. From a `#` in a request target on, they become bytes that
-    /// hyper answers with 400; likewise from anything else on that cannot be followed.
-    pub(super) fn follow(&mut self, bytes: &mut [u8], activity: &Activity) -> Result<(), Lost> {
+    /// Parses the next bytes of the client. From a `#` in a request target on, or from anything else
+    /// that cannot be parsed, it replaces them by bytes that hyper answers with 400.
+    pub(super) fn follow(
+        &mut self,
+        bytes: &mut [u8],
+        activity: &Activity,
+    ) -> Result<(), ParseError> {
         let mut at = 0;
         while let Some(rest) = bytes.get_mut(at..)
             && let Some(&first) = rest.first()
@@ -148,7 +152,7 @@ impl Follower {
                 },
                 _ => {
                     if let Err(Malformed) = self.head(first) {
-                        // This byte, and with the next turn all after it.
+                        // The next turn replaces this byte and all after it.
                         self.state = State::Refused;
                         continue;
                     }
@@ -159,7 +163,7 @@ impl Follower {
         Ok(())
     }
 
-    /// A byte of a head.
+    /// Parses a byte of a head.
     fn head(&mut self, byte: u8) -> Result<(), Malformed> {
         self.state = match (self.state, byte) {
             (State::Start, b'\n') | (State::StartLf, b'\n') => State::Start,
@@ -206,7 +210,7 @@ impl Follower {
         }
     }
 
-    /// The name of a header ends.
+    /// Handles the end of a header name.
     fn named(&mut self, known: Known, have: u8) -> Result<State, Malformed> {
         let request = &mut self.request;
         let whole = usize::from(have) == known.name().len();
@@ -284,10 +288,10 @@ impl Follower {
         }
     }
 
-    /// Goes on in a chunked body: by how much.
+    /// Parses bytes of a chunked body. Returns their number.
     fn chunked(&mut self, chunked: Chunked, bytes: &[u8]) -> usize {
         let Ok((chunked, length)) = chunked.follow(bytes) else {
-            // hyper ends the body here, and the service can still answer. No head follows.
+            // hyper ends the body here, and the service can still respond. No head follows.
             self.state = State::Refused;
             return 1;
         };
@@ -302,26 +306,26 @@ impl Follower {
         self.state = if self.request.upgrade { State::Upgrade } else { State::Start };
     }
 
-    /// More bytes came after a request for an upgrade.
-    fn after_upgrade(&mut self, activity: &Activity) -> Result<(), Lost> {
+    /// Handles bytes after a request for an upgrade.
+    fn after_upgrade(&mut self, activity: &Activity) -> Result<(), ParseError> {
         if activity.upgraded() {
             self.state = State::Tunnel;
         } else if activity.answered() >= self.heads {
             self.state = State::Start;
         } else {
-            // They may be of the tunnel or of a request. No client sends any before the answer.
-            return Err(Lost("data after a request for an upgrade, before its answer"));
+            // They may belong to the tunnel or to a request. No client sends any before the response.
+            return Err(ParseError("data after a request for an upgrade, before the response"));
         }
         Ok(())
     }
 }
 
-/// Whether a valid request target may have this byte.
+/// Whether this byte is allowed in a request target.
 fn is_of_target(byte: u8) -> bool {
     byte > b' ' && byte != b'#' && byte != 0x7f
 }
 
-/// Where the first byte of this kind is. Looks at many at once.
+/// The position of the first byte of this kind. Tests many bytes at once.
 fn position(bytes: &[u8], is: impl Fn(u8) -> bool) -> Option<usize> {
     let mut before = 0;
     for chunk in bytes.chunks(32) {
@@ -333,7 +337,7 @@ fn position(bytes: &[u8], is: impl Fn(u8) -> bool) -> Option<usize> {
     None
 }
 
-/// How much of `word` is here with this byte; none if it is another word.
+/// The length of the prefix of `word` including this byte; `None` if it is another word.
 fn advance(word: &[u8], have: u8, byte: u8) -> Option<u8> {
     (word.get(usize::from(have)) == Some(&byte)).then_some(have + 1)
 }

@@ -1,7 +1,7 @@
-//! The frames of an HTTP/2 connection (RFC 9113), of which only header blocks are looked at. Entry:
+//! Parses the frames of an HTTP/2 connection (RFC 9113) to find header blocks. Entry:
 //! [`Follower::follow`].
 
-use super::Lost;
+use super::ParseError;
 use super::hpack;
 
 /// `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n`, which h2 checks.
@@ -15,40 +15,40 @@ const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 0x4;
 const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
-/// A stream that this one depends on, and a weight.
+/// The length of a stream dependency and a weight.
 const PRIORITY_LENGTH: u32 = 5;
 
-/// Follows the bytes of a client.
+/// The parser of the bytes of a client.
 #[derive(Debug)]
 pub(super) struct Follower {
     state: State,
     head: [u8; HEAD],
     frame: Frame,
-    /// The stream of a header block that goes on in the next frame.
+    /// The stream of a header block that continues in the next frame.
     unfinished: Option<u32>,
     headers: hpack::Decoder,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum State {
-    /// These many bytes are not looked at.
+    /// Skips this many bytes.
     Skip(u32),
-    /// Of the head of a frame, these many bytes are here.
+    /// In the head of a frame, after this many bytes.
     Head(usize),
     /// At the length of the padding.
     Padding,
-    /// Within the priority, with these many bytes read, and the stream that this one depends on.
+    /// In the priority, after this many bytes, with the stream that this one depends on.
     Priority(u32, u32),
-    /// Within a header block.
+    /// In a header block.
     Block,
 }
 
-/// The frame that is being read.
+/// The current frame.
 #[derive(Debug, Default, Clone, Copy)]
 struct Frame {
     flags: u8,
     stream: u32,
-    /// What is left of its part of the header block.
+    /// The remaining bytes of its part of the header block.
     block: u32,
     padding: u32,
 }
@@ -66,9 +66,9 @@ impl Default for Follower {
 }
 
 impl Follower {
-    /// The next bytes of the client. A `#` in the value of `:path` becomes a `>`, and h2 resets
-    /// that stream alone.
-    pub(super) fn follow(&mut self, mut bytes: &mut [u8]) -> Result<(), Lost> {
+    /// Parses the next bytes of the client. Replaces a `#` in the value of `:path` by a `>`; then h2
+    /// resets that stream only.
+    pub(super) fn follow(&mut self, mut bytes: &mut [u8]) -> Result<(), ParseError> {
         while let Some(&first) = bytes.first() {
             let read = match self.state {
                 State::Skip(left) => {
@@ -113,7 +113,7 @@ impl Follower {
         self.state = if left == 0 { State::Head(0) } else { State::Skip(left) };
     }
 
-    fn frame_begins(&mut self) -> Result<(), Lost> {
+    fn frame_begins(&mut self) -> Result<(), ParseError> {
         let [length @ .., kind, flags, a, b, c, d] = self.head;
         let length = length.into_iter().fold(0, |length, byte| length << 8 | u32::from(byte));
         let stream = u32::from_be_bytes([a & 0x7f, b, c, d]);
@@ -121,7 +121,7 @@ impl Follower {
         if continues != self.unfinished.is_some()
             || self.unfinished.is_some_and(|unfinished| unfinished != stream)
         {
-            return Err(Lost("a header block is not continued by its next frame"));
+            return Err(ParseError("a header block is not continued by its next frame"));
         }
         match kind {
             HEADERS => {
@@ -139,7 +139,7 @@ impl Follower {
                 self.frame = Frame { flags, stream, block: length, padding: 0 };
                 self.block()
             }
-            PUSH_PROMISE => Err(Lost("a client promises a push")),
+            PUSH_PROMISE => Err(ParseError("a client promises a push")),
             _ => {
                 self.skip(length);
                 Ok(())
@@ -147,13 +147,13 @@ impl Follower {
         }
     }
 
-    fn padded(&mut self, padding: u32) -> Result<(), Lost> {
+    fn padded(&mut self, padding: u32) -> Result<(), ParseError> {
         self.frame.block = self.frame.block.checked_sub(padding).ok_or(TOO_SHORT)?;
         self.frame.padding = padding;
         self.before_block()
     }
 
-    fn before_block(&mut self) -> Result<(), Lost> {
+    fn before_block(&mut self) -> Result<(), ParseError> {
         if self.frame.flags & PRIORITY == 0 {
             return self.block();
         }
@@ -161,23 +161,23 @@ impl Follower {
         Ok(())
     }
 
-    fn priority(&mut self, have: u32, stream: u32, byte: u8) -> Result<(), Lost> {
+    fn priority(&mut self, have: u32, stream: u32, byte: u8) -> Result<(), ParseError> {
         // The first bit says whether the dependency is exclusive, the last byte is the weight.
         if have + 1 < PRIORITY_LENGTH {
             let stream = (stream << 8 | u32::from(byte)) & 0x7fff_ffff;
             self.state = State::Priority(have + 1, stream);
             return Ok(());
         }
-        // h2 resets such a stream without reading its header block, and then has another table of
-        // headers than the client.
+        // h2 resets such a stream without reading its header block. Its header table then differs from
+        // the client's.
         if stream == self.frame.stream {
-            return Err(Lost("a stream depends on itself"));
+            return Err(ParseError("a stream depends on itself"));
         }
         self.block()
     }
 
     /// At the header block, or at its end in this frame.
-    fn block(&mut self) -> Result<(), Lost> {
+    fn block(&mut self) -> Result<(), ParseError> {
         if self.frame.block > 0 {
             self.state = State::Block;
             return Ok(());
@@ -192,4 +192,4 @@ impl Follower {
     }
 }
 
-const TOO_SHORT: Lost = Lost("a HEADERS frame is too short");
+const TOO_SHORT: ParseError = ParseError("a HEADERS frame is too short");

@@ -1,11 +1,11 @@
 //! HPACK's Huffman code (RFC 7541, appendix B), four bits at a time. Entry: [`Decoder`].
 //!
-//! Strings are not decoded into bytes: only their length matters, whether a name is `:path`, and
-//! where a `#` is. `#` and `>` are the only codes of 12 bits and differ in the last one.
+//! Strings are not decoded into bytes: only their length matters, whether a name is `:path`, and the
+//! positions of `#`. `#` and `>` are the only codes of 12 bits and differ in the last one.
 
-use super::Lost;
+use super::ParseError;
 
-/// The name that is looked for.
+/// The header name to find.
 pub(super) const PATH: &[u8; 5] = b":path";
 
 /// The length of each symbol's code; the last one is EOS. The code is canonical: shorter codes come
@@ -32,33 +32,33 @@ const LENGTHS: [u8; 257] = [
 
 const LONGEST: u8 = 30;
 const EOS: usize = 256;
-/// A child of a node that is a symbol and not a node.
+/// Marks a child that is a symbol, not a node.
 const LEAF: usize = 256;
 
-/// What four more bits do, in the low byte: the node that they lead to. Above it:
+/// A step of four bits. The low byte is the next node. Above it:
 const SYMBOL: u16 = 1 << 8;
-/// The symbol was EOS, which no string may have.
+/// The symbol was EOS, which is not allowed in a string.
 const INVALID: u16 = 1 << 9;
-/// The place of the symbol in `:path`, from 1 on.
+/// The position of the symbol in `:path`, from 1.
 const PLACE: u16 = 10;
 /// The symbol was `#`.
 const HASH: u16 = 1 << 13;
-/// Which of the four bits was its last, counted from the right.
+/// The last of the four bits that belongs to the symbol, counted from the right.
 const LAST_BIT: u16 = 14;
 
 static STEPS: [u16; 256 * 16] = steps();
 /// The nodes at which a string may end: after a whole symbol, and up to seven bits of padding.
 static MAY_END: [bool; 256] = may_end();
 
-/// Reads one string.
+/// The decoder of one string.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Decoder {
     node: u8,
 }
 
 impl Decoder {
-    /// How many symbols end in these bytes.
-    pub(super) fn count(&mut self, bytes: &[u8]) -> Result<usize, Lost> {
+    /// The number of symbols that end in these bytes.
+    pub(super) fn count(&mut self, bytes: &[u8]) -> Result<usize, ParseError> {
         let (mut symbols, mut seen) = (0, 0);
         for byte in bytes {
             for nibble in [byte >> 4, byte & 0xf] {
@@ -70,8 +70,8 @@ impl Decoder {
         if seen & INVALID == 0 { Ok(symbols) } else { Err(EOS_IN_STRING) }
     }
 
-    /// The same, and each `#` becomes a `>`.
-    pub(super) fn replace(&mut self, bytes: &mut [u8]) -> Result<usize, Lost> {
+    /// The same; replaces each `#` by a `>`.
+    pub(super) fn replace(&mut self, bytes: &mut [u8]) -> Result<usize, ParseError> {
         let (mut symbols, mut seen) = (0, 0);
         for byte in bytes {
             for shift in [4, 0] {
@@ -86,12 +86,12 @@ impl Decoder {
         if seen & INVALID == 0 { Ok(symbols) } else { Err(EOS_IN_STRING) }
     }
 
-    /// The same as `count`; `place` gets the place in `:path` of each symbol, 0 if it has none.
+    /// The same as `count`; calls `place` with the position of each symbol in `:path`, or 0.
     pub(super) fn places(
         &mut self,
         bytes: &[u8],
         mut place: impl FnMut(u8),
-    ) -> Result<usize, Lost> {
+    ) -> Result<usize, ParseError> {
         let mut symbols = 0;
         for byte in bytes {
             for nibble in [byte >> 4, byte & 0xf] {
@@ -108,26 +108,26 @@ impl Decoder {
         Ok(symbols)
     }
 
-    /// The string ends here; the next one begins.
-    pub(super) fn end(&mut self) -> Result<(), Lost> {
+    /// Ends the string and starts the next one.
+    pub(super) fn end(&mut self) -> Result<(), ParseError> {
         let Decoder { node } = std::mem::take(self);
         match MAY_END.get(usize::from(node)) {
             Some(true) => Ok(()),
-            _ => Err(Lost("a Huffman string ends within a symbol")),
+            _ => Err(ParseError("a Huffman string ends within a symbol")),
         }
     }
 
     #[inline]
     fn step(&mut self, nibble: u8) -> u16 {
         let index = usize::from(self.node) << 4 | usize::from(nibble & 0xf);
-        // Always there: eight bits and four make an index below 4096.
+        // Always in bounds: eight and four bits make an index below 4096.
         let step = STEPS.get(index).copied().unwrap_or(INVALID);
         self.node = (step & 0xff) as u8;
         step
     }
 }
 
-const EOS_IN_STRING: Lost = Lost("a Huffman string has EOS");
+const EOS_IN_STRING: ParseError = ParseError("a Huffman string has EOS");
 
 /// The code as a tree: both children of each node, the root first.
 #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler, which checks it")]
@@ -186,7 +186,7 @@ const fn steps() -> [u16; 256 * 16] {
     steps
 }
 
-/// What is said of a symbol whose last bit is this one of the four.
+/// The flags of a symbol whose last bit is this one of the four.
 #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler, which checks it")]
 const fn ended(symbol: usize, bit: usize) -> u16 {
     if symbol == EOS {
@@ -284,7 +284,7 @@ pub(super) mod tests {
             let mut decoder = Decoder::default();
             decoder.count(bytes).and_then(|_| decoder.end())
         };
-        // A byte of padding alone, padding of zeros, EOS, half a symbol.
+        // Only a byte of padding, padding of zeros, EOS, half a symbol.
         for bytes in [&[0xff][..], &[0x18], &[0xff, 0xff, 0xff, 0xff], &[0xff, 0xc0]] {
             assert!(read(bytes).is_err(), "{bytes:x?}");
         }

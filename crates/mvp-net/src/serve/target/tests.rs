@@ -1,4 +1,4 @@
-//! Header blocks as no library writes them, read by h2 behind the guard.
+//! Unusual header blocks, parsed by h2 behind the guard.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ const STATIC: [(&str, usize); 6] = [
     ("user-agent", 58),
 ];
 
-/// Not random enough for anything but a test.
+/// A random number generator for tests.
 struct Dice(u64);
 
 impl Dice {
@@ -47,7 +47,7 @@ impl Dice {
     }
 }
 
-/// A client that chooses among all ways to write a header.
+/// A client that encodes headers in all possible ways.
 struct Encoder {
     dice: Dice,
     table: VecDeque<(String, String)>,
@@ -70,7 +70,7 @@ impl Encoder {
             block.push(u8::try_from(value % 128).unwrap() | 128);
             value /= 128;
         }
-        // Longer than it must be, which is allowed.
+        // Longer than necessary, which is allowed.
         if self.dice.throw(8) == 0 {
             block.extend([u8::try_from(value).unwrap() | 128, 0]);
         } else {
@@ -118,7 +118,7 @@ impl Encoder {
         self.evict();
     }
 
-    /// The newest entry goes too if it does not fit alone.
+    /// Evicts the newest entry, too, if it does not fit alone.
     fn evict(&mut self) {
         let size = |(name, value): &(String, String)| name.len() + value.len() + 32;
         while self.table.iter().map(size).sum::<usize>() > self.max_size {
@@ -170,7 +170,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 
 type Headers = Vec<(String, String)>;
 
-/// What h2 behind a guard, which reads at most so much at once, accepts of `bytes`.
+/// The requests of `bytes` that h2 accepts behind a guard, with reads of at most `at_once` bytes.
 async fn accepted(bytes: Vec<u8>, at_once: usize) -> Vec<(String, Headers)> {
     let (client, server) = duplex(at_once);
     let (mut reading, mut writing) = tokio::io::split(client);
@@ -204,9 +204,9 @@ fn preface() -> Vec<u8> {
     bytes
 }
 
-/// Requests in every spelling: h2 sees all those without a `#` in their path as they were, and none
-/// of the others.
-async fn every_spelling(seed: u64, at_once: usize) {
+/// Requests in random encodings: h2 sees all those without a `#` in their path unchanged, and none of
+/// the others.
+async fn random_encodings(seed: u64, at_once: usize) {
     let mut encoder = Encoder::new(seed);
     let mut bytes = preface();
     let mut expected = Vec::new();
@@ -241,7 +241,7 @@ async fn every_spelling(seed: u64, at_once: usize) {
         }
         let stream = 2 * number + 1;
         bytes.extend(encoder.frames(stream, &block));
-        // Other frames, which may look like anything.
+        // Other frames with random payloads.
         bytes.extend(frame(6, 0, 0, b"#:path#x"));
         if !path.contains('#') {
             expected.push((path, headers));
@@ -252,7 +252,7 @@ async fn every_spelling(seed: u64, at_once: usize) {
         expected.iter().zip(&accepted).enumerate()
     {
         assert_eq!(path, seen, "seed {seed}, request {number}");
-        // h2 puts those of one name together.
+        // h2 groups headers of one name.
         let (mut headers, mut seen_headers) = (headers.clone(), seen_headers.clone());
         headers.sort();
         seen_headers.sort();
@@ -262,22 +262,22 @@ async fn every_spelling(seed: u64, at_once: usize) {
 }
 
 #[tokio::test]
-async fn h2_behind_the_guard_sees_every_request_but_those_with_a_hash() {
+async fn h2_sees_every_request_except_those_with_a_hash() {
     for seed in 1..=20 {
-        every_spelling(seed * 0x9e37_79b9, 1 << 16).await;
+        random_encodings(seed * 0x9e37_79b9, 1 << 16).await;
     }
 }
 
 #[tokio::test]
-async fn pieces_of_any_size_are_followed() {
+async fn reads_of_any_size_are_parsed() {
     for (seed, at_once) in [(101, 1), (102, 2), (103, 3), (104, 10), (105, 64)] {
-        every_spelling(seed, at_once).await;
+        random_encodings(seed, at_once).await;
     }
 }
 
-/// What cannot be followed: h2 sees neither it nor anything after it.
+/// Bytes that cannot be parsed: h2 sees neither them nor anything after them.
 #[tokio::test]
-async fn a_connection_that_cannot_be_followed_fails() {
+async fn a_connection_that_cannot_be_parsed_fails() {
     const GET: [u8; 3] = [0x82, 0x87, 0x84];
     let with = |more: &[u8]| [&GET, more].concat();
     let block = |block: &[u8]| frame(1, 5, 1, block);
@@ -310,7 +310,7 @@ async fn a_connection_that_cannot_be_followed_fails() {
     assert!(http2::Follower::default().follow(&mut interrupted).is_err());
 }
 
-/// Prints what a request costs; run it with `--release --ignored --nocapture`.
+/// Prints the cost of a request; run it with `--release --ignored --nocapture`.
 #[test]
 #[ignore = "measures, and asserts nothing"]
 fn cost_of_a_request() {

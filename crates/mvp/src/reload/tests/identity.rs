@@ -1,9 +1,9 @@
-//! The proxy certificate, and the CAs that say whose it is.
+//! The proxy client certificate, and the CAs that it is checked against.
 
 use super::*;
 
 #[test]
-fn a_proxy_certificate_that_nobody_would_believe_is_refused_until_its_ca_comes() {
+fn an_untrusted_proxy_certificate_is_refused_until_its_ca_is_loaded() {
     let place = Place::new("proxy");
     let mut reloader = place.reloader();
     let before = reloader.in_force.outbound_local.current();
@@ -14,7 +14,7 @@ fn a_proxy_certificate_that_nobody_would_believe_is_refused_until_its_ca_comes()
     assert_eq!(reloader.counts(PROXY), (0, 1, 1));
     assert!(Arc::ptr_eq(&before, &reloader.in_force.outbound_local.current()));
 
-    // A user's is worse.
+    // So is the certificate of a user.
     place.write_pair("proxy", &issue(&place.clients, "alice"));
     reloader.settle();
     assert_eq!(reloader.counts(PROXY), (0, 2, 1));
@@ -29,12 +29,12 @@ fn a_proxy_certificate_that_nobody_would_believe_is_refused_until_its_ca_comes()
 }
 
 #[test]
-fn a_ca_without_the_proxy_certificate_in_use_is_taken_and_complained_of() {
+fn a_ca_that_does_not_cover_the_proxy_certificate_is_used_and_reported() {
     let place = Place::new("proxy-ca");
     let mut reloader = place.reloader();
     place.write("proxy-ca.crt", &authority("proxies").pem());
     reloader.settle();
-    assert_eq!(reloader.counts("requestheader-client-ca-file"), (1, 0, 0), "as was asked");
+    assert_eq!(reloader.counts("requestheader-client-ca-file"), (1, 0, 0), "the new CA is in use");
     assert_eq!(reloader.counts(PROXY), (0, 1, 1));
     place.write("proxy-ca.crt", &place.proxies.pem());
     reloader.settle();
@@ -42,7 +42,7 @@ fn a_ca_without_the_proxy_certificate_in_use_is_taken_and_complained_of() {
 }
 
 #[test]
-fn a_client_ca_that_lets_anybody_pose_as_anybody_is_refused() {
+fn a_client_ca_shared_with_front_proxies_is_refused() {
     let place = Place::new("shared");
     let mut reloader = place.reloader();
     place.write("client-ca.crt", &place.proxies.pem());
@@ -52,20 +52,20 @@ fn a_client_ca_that_lets_anybody_pose_as_anybody_is_refused() {
 }
 
 #[test]
-fn a_client_ca_that_makes_a_user_of_the_proxy_certificate_is_refused() {
+fn a_client_ca_that_authenticates_the_proxy_certificate_is_refused() {
     let place = Place::new("proxy-user");
     let mut reloader = place.reloader_with(&["--requestheader-allowed-names=proxy"]);
     let old = place.clients.pem();
     place.write("client-ca.crt", &[old.clone(), place.proxies.pem()].concat());
     reloader.settle();
     assert_eq!(reloader.counts("client-ca-file"), (0, 1, 1));
-    assert_eq!(reloader.counts(PROXY), (0, 0, 0), "what is in use is right");
+    assert_eq!(reloader.counts(PROXY), (0, 0, 0), "the one in use is valid");
     assert_eq!(reloader.config.client_ca.as_ref().unwrap().pem, old.as_bytes());
     place.write("client-ca.crt", &old);
     reloader.settle();
     assert_eq!(reloader.counts("client-ca-file"), (0, 1, 0));
 
-    // One that both CAs sign, which is a front proxy's too.
+    // A certificate that is valid for a front proxy and for a user.
     place.write("proxy-ca.crt", &[place.proxies.pem(), old].concat());
     reloader.settle();
     assert_eq!(reloader.counts("requestheader-client-ca-file"), (1, 0, 0));
