@@ -50,6 +50,7 @@ impl Snapshot {
     }
 
     /// The local server.
+    #[inline]
     pub fn local(&self) -> Option<&Member> {
         self.member(self.local?)
     }
@@ -154,14 +155,17 @@ impl Snapshot {
     }
 
     /// The members that serve the resource of a request.
+    #[inline]
     pub(crate) fn route(&self, request: &ResourceRequest<'_>) -> Option<&Route> {
         self.routes.find(&request.group, &request.version, &request.resource)
     }
 
+    #[inline]
     pub(crate) fn member(&self, index: usize) -> Option<&Member> {
         self.members.get(index).map(|entry| &entry.member)
     }
 
+    #[inline]
     pub(crate) fn is_local(&self, index: usize) -> bool {
         self.local == Some(index)
     }

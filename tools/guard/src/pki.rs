@@ -1,7 +1,7 @@
 //! Certificates for one gateway, one server and one user.
 
 use mvp_net::{ClientTls, ClientTrust, ServerTls};
-use mvp_proxy::data::OutboundTls;
+use mvp_proxy::OutboundTls;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,
     KeyUsagePurpose,

@@ -63,6 +63,7 @@ impl<'a> Candidates<'a> {
     }
 
     /// Whether the local server lists it.
+    #[inline]
     pub(super) fn local_lists(&self) -> bool {
         self.listing().any(|index| self.snapshot.is_local(index))
     }
@@ -83,6 +84,7 @@ impl<'a> Candidates<'a> {
         self.listing().next().is_some()
     }
 
+    #[inline]
     fn listing(&self) -> impl Iterator<Item = usize> + use<'a> {
         let (route, subresource, verb) = (self.route, self.subresource, self.verb);
         let lists = move |provider: &Provider| verb.is_none_or(|verb| provider.verbs.allows(verb));

@@ -139,6 +139,7 @@ fn prefix_verb(part: &str) -> Option<Verb> {
     }
 }
 
+#[inline]
 fn method_verb(method: &str) -> Verb {
     match method {
         "GET" | "HEAD" => Verb::Get,

@@ -97,6 +97,7 @@ impl Routes {
 
 impl Route {
     /// The members that serve the resource or one of its subresources, newest release first.
+    #[inline]
     pub(crate) fn providers(&self, subresource: &str) -> impl Iterator<Item = Provider> + Clone {
         // The resource itself, the target of most requests, comes first.
         let before = |(name, _): &(Arc<str>, Provider)| &**name < subresource;

@@ -12,9 +12,8 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use mvp_proxy::Body;
 use mvp_proxy::control::Ask;
-use mvp_proxy::identity::Identity;
+use mvp_proxy::{Body, Identity};
 use serde::Deserialize;
 use tokio::time::timeout;
 

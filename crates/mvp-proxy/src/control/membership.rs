@@ -53,6 +53,14 @@ pub struct MemberRecord {
     pub heard: Option<Timestamp>,
 }
 
+impl MemberRecord {
+    /// A gateway, or a server with the layer inside, at this address (`HOST:PORT`).
+    pub fn gateway(id: &str, address: &str) -> MemberRecord {
+        let (id, address) = (id.into(), Some(address.into()));
+        MemberRecord { id, address, kind: MemberKind::Mvp, heard: None }
+    }
+}
+
 /// Members that somebody wrote down.
 #[derive(Debug, Clone, Default)]
 pub struct StaticMembership(Vec<MemberRecord>);

@@ -1,11 +1,13 @@
 //! The control loop: membership → fetch views → build snapshot → publish.
 
+mod any;
 mod extensions;
 mod fetch;
-mod health;
 mod membership;
 mod patience;
 mod publish;
+mod reach;
+mod schemas;
 mod storage_versions;
 mod table;
 
@@ -20,12 +22,14 @@ use mvp_core::snapshot::{Inputs, Policy};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+pub use any::AnyMember;
 use extensions::{Extensions, Found};
 use fetch::Fetched;
 pub(crate) use fetch::{get, gunzip};
-pub use health::{LocalState, watch_local, watch_members};
 pub use membership::{MemberRecord, Membership, StaticMembership, WatchedMembership, Who};
 pub use publish::{Clock, SnapshotReader, SnapshotWriter, channel};
+pub use reach::{Reachable, Reached};
+pub(crate) use schemas::{Schema, content_type as v2_media_type};
 use storage_versions::StorageVersions;
 use table::Table;
 

@@ -9,7 +9,7 @@ use mvp_core::{Snapshot, Timestamp};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
-use crate::upstream::Schemas;
+use super::schemas::Schemas;
 
 /// A writer and a first reader of snapshots.
 pub fn channel(clock: Clock, first: Snapshot) -> (SnapshotWriter, SnapshotReader) {

@@ -17,13 +17,14 @@ use super::denied::Denied;
 use super::progress::{Attempt, Mark, Next, Outcome, Progress, Served, body_gone};
 use super::refuse::refuse;
 use crate::body::Body;
-use crate::control::{LocalState, SnapshotReader};
+use crate::control::SnapshotReader;
 use crate::error::{SendError, Stage};
 use crate::gateway::{INSISTS, mark_lost, mark_refused};
 use crate::identity::Identity;
 use crate::local::{Local, LocalSlot};
 use crate::metrics::{Metrics, Record, ServedBy};
 use crate::peers::{Peers, Unanswered};
+use crate::probe::LocalState;
 use crate::status;
 use crate::upstream::{Delivery, Inspected, Lasting, Outgoing, Replay, inspect_not_found};
 

@@ -21,10 +21,9 @@ use super::answer::{self, Kept};
 use super::exchange::{Exchange, no_response};
 use super::refuse::refuse;
 use crate::body::Body;
+use crate::control::{Reachable, Schema, v2_media_type};
 use crate::local::Local;
-use crate::peers::Reachable;
 use crate::status;
-use crate::upstream::{Schema, v2_media_type};
 
 /// The document of one group and version. Kubernetes' largest has 1 MB.
 const MAX_DOCUMENT: usize = 32 << 20;

@@ -3,11 +3,9 @@
 //! A request that no member can have processed is sent to each candidate in turn. One that a member
 //! may have processed is sent to one more, and only if it is a read. Retries are paid from a budget.
 
-mod any;
 mod budget;
 mod health;
 mod order;
-mod reach;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,17 +16,14 @@ use mvp_core::member::{Member, MemberKind, Presence};
 use mvp_core::{RequestInfo, Snapshot};
 use mvp_net::ConnectionInfo;
 
-pub use any::AnyMember;
 use budget::Budget;
-pub use health::Health;
-use health::{Answered, MemberHealth};
+use health::MemberHealth;
+pub(crate) use health::{Answered, Health};
 use order::{Choice, Kind, order};
-pub use reach::{Reachable, Reached};
 
 use crate::body::Body;
 use crate::error::{SendError, Stage};
 use crate::gateway::{self, Insists, Refusal};
-pub use crate::gateway::{Instance, unique};
 use crate::metrics::Metrics;
 use crate::upstream::client::{Client, Resource};
 use crate::upstream::{Delivery, Forwarder, Opened, Outgoing, Target};

@@ -4,8 +4,7 @@ use std::convert::Infallible;
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use mvp_net::{ConnectionInfo, Judgement};
-use mvp_proxy::Body;
-use mvp_proxy::identity::AuthenticateLayer;
+use mvp_proxy::{AuthenticateLayer, Body};
 use tower::ServiceExt;
 use tower_layer::Layer;
 

@@ -5,8 +5,7 @@ use std::convert::Infallible;
 use http::header::AUTHORIZATION;
 use http::{HeaderName, Method, Request, Response, StatusCode, Version};
 use mvp_net::{ClientTrust, ConnectionInfo, UnixTime};
-use mvp_proxy::Body;
-use mvp_proxy::identity::{AuthenticateLayer, Identity, RemoteHeaders};
+use mvp_proxy::{AuthenticateLayer, Body, Identity, RemoteHeaders};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use tower::ServiceExt;
@@ -204,7 +203,7 @@ async fn front_proxies_are_heard_through_the_headers_that_are_set() {
         uid: names(&["x-my-uid"]),
         extra_prefix: vec!["x-my-extra-".to_owned()],
     };
-    let world = World::with(|plan| plan.headers(headers)).await;
+    let world = World::with_headers(headers).await;
     let custom = |path: &str| {
         let mut request = get(path);
         for (name, value) in [
@@ -225,9 +224,13 @@ async fn front_proxies_are_heard_through_the_headers_that_are_set() {
         let proxy = Some(&pki().proxy);
         ask(world.gateway.address, BOTH[1], proxy, custom(&by_proxy)).await;
         let seen = world.server(path).requests.only(&by_proxy);
-        assert_vouched_for(&seen, "bob", &["one"]);
-        assert_eq!(seen.all("x-remote-uid"), ["7"]);
-        assert_eq!(seen.all("x-remote-extra-team"), ["red"]);
+        assert!(seen.connection.front_proxy, "on the proxy certificate: {seen:?}");
+        assert_eq!(seen.all("x-my-user"), ["bob"]);
+        assert_eq!(seen.all("x-my-group"), ["one"]);
+        assert_eq!(seen.all("x-my-uid"), ["7"]);
+        assert_eq!(seen.all("x-my-extra-team"), ["red"]);
+        let usual = seen.headers.keys().find(|name| name.as_str().starts_with("x-remote-"));
+        assert_eq!(usual, None, "{seen:?}");
 
         let by_token = format!("{path}?token");
         let request = with(custom(&by_token), "authorization", "Bearer of-carol");

@@ -9,14 +9,8 @@ use http_body_util::BodyExt;
 use mvp_apiserver::{ApiServer, GroupSpec, ResourceSpec, ServerSpec, Storage};
 use mvp_core::member::MemberKind;
 use mvp_net::Limits;
-use mvp_proxy::control::{
-    self, Clock, ControlSettings, MemberRecord, SnapshotReader, StaticMembership, channel,
-};
-use mvp_proxy::data::Forwarder;
-use mvp_proxy::identity::{AuthenticateLayer, Identity};
-use mvp_proxy::metrics::Metrics;
-use mvp_proxy::peers::{Health, Peers, Reachable};
-use mvp_proxy::{Body, LocalSlot, MixedVersionLayer};
+use mvp_proxy::control::{MemberRecord, SnapshotReader, StaticMembership};
+use mvp_proxy::{AuthenticateLayer, Body, Identity, Member, MixedVersionLayer};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
 use tower_layer::Layer;
@@ -29,28 +23,10 @@ use crate::soon;
 
 /// A layer and its running control loop.
 pub fn layer(id: &str, peers: Vec<MemberRecord>) -> (MixedVersionLayer, SnapshotReader, DropGuard) {
-    let settings = ControlSettings {
-        local: Some(id.into()),
-        interval: Duration::from_secs(3600),
-        ..ControlSettings::default()
-    };
-    let clock = Clock::start();
-    let (writer, reader) = channel(clock, control::first_snapshot(&settings, clock));
-    let metrics = Arc::new(Metrics::new(false));
-    let forwarder = Arc::new(Forwarder::new(pki().outbound(), pki().outbound()));
-    let slot = LocalSlot::default();
-    let health = Health::new(clock, Arc::clone(&metrics));
-    let layer = MixedVersionLayer::new(
-        reader.clone(),
-        Some(Peers::new(Arc::clone(&forwarder), health.clone(), Arc::clone(&metrics))),
-        slot.clone(),
-        Arc::clone(&metrics),
-    );
-    let reach = Reachable { local: Some((id.into(), slot)), peers: Some((forwarder, health)) };
-    let stop = CancellationToken::new();
-    let membership = StaticMembership::new(peers);
-    tokio::spawn(control::run(membership, reach, settings, writer, metrics, stop.clone()));
-    (layer, reader, stop.drop_guard())
+    let member = Member::builder(id, pki().outbound()).refresh_interval(Duration::from_secs(3600));
+    let (member, stop) = (member.build(), CancellationToken::new());
+    let layer = member.start(StaticMembership::new(peers), stop.clone());
+    (layer, member.reader().clone(), stop.drop_guard())
 }
 
 pub fn api_server(id: &str, group: &str) -> ApiServer {

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use mvp_net::{ClientTls, ClientTrust, ReloadableTls, ServerTls};
-use mvp_proxy::data::OutboundTls;
+use mvp_proxy::OutboundTls;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, DnValue,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,

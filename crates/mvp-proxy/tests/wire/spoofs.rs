@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use http_body::Frame;
-use mvp_proxy::identity::RemoteHeaders;
+use mvp_proxy::RemoteHeaders;
 
 use crate::client::{BOTH, Client, Protocol, ask, get, raw, request, streamed, with};
 use crate::pki::{Pair, pki};

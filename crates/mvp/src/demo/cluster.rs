@@ -11,9 +11,7 @@ use mvp_core::discovery::Part;
 use mvp_core::member::MemberKind;
 use mvp_net::{ClientTrust, Limits, ReloadableTls, ServerTls, bind};
 use mvp_proxy::control::{MemberRecord, SnapshotReader, StaticMembership};
-use mvp_proxy::data::OutboundTls;
-use mvp_proxy::identity::{AuthenticateLayer, Identity};
-use mvp_proxy::{Body, Embed};
+use mvp_proxy::{AuthenticateLayer, Body, Identity, Member, OutboundTls};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -106,11 +104,12 @@ fn start_server(
     let others = members.iter().filter(|member| *member.id != *id).cloned().collect();
     let proxy = (certificates.proxy.certificate.as_bytes(), certificates.proxy.key.as_bytes());
     let outbound = OutboundTls::new(certificates.ca.as_bytes(), Some(proxy))?;
-    let member = Embed::new(&id, StaticMembership::new(others), outbound).start(stop.clone());
+    let member = Member::builder(&id, outbound).build();
+    let layer = member.start(StaticMembership::new(others), stop.clone());
 
     // The API server, with the layer before it, and before that who the caller is.
     let api_server = ApiServer::new(spec, storage.clone()).map_request(with_caller);
-    let service = AuthenticateLayer::default().layer(member.layer.layer(api_server));
+    let service = AuthenticateLayer::default().layer(layer.layer(api_server));
 
     let trust = ClientTrust::new(
         Some(certificates.ca.as_bytes()),
@@ -119,8 +118,13 @@ fn start_server(
     )?;
     let pair = &certificates.server;
     let tls = ServerTls::new(pair.certificate.as_bytes(), pair.key.as_bytes(), trust)?;
-    let server =
-        Server { id, version, address: listener.local_addr()?, own, reader: member.reader };
+    let server = Server {
+        id,
+        version,
+        address: listener.local_addr()?,
+        own,
+        reader: member.reader().clone(),
+    };
     let tls = ReloadableTls::new(tls);
     tokio::spawn(mvp_net::serve(listener, tls, Limits::default(), service, stop.clone()));
     Ok(server)

@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use http::{Request, Response};
 use mvp_membership::etcd::Trouble;
-use mvp_proxy::control::Ask;
-use mvp_proxy::data::{Forwarder, Target};
-use mvp_proxy::peers::AnyMember;
-use mvp_proxy::{Body, LocalSlot};
+use mvp_proxy::control::{AnyMember, Ask};
+use mvp_proxy::{Body, Forwarder, LocalSlot, Target};
 use tokio::sync::watch;
 
 /// The local server; or any member, where there is none.

@@ -1,6 +1,6 @@
-//! Whether the local server can be asked (row 9): a look at its `/readyz` every so often, and at once
-//! when a request found it gone. Read on the request path without a lock. Entry items:
-//! [`LocalState`] and [`watch_local`].
+//! Health probes: whether the local server is ready (row 9), and whether peers without a gateway are.
+//! `/readyz` is fetched at an interval, and at once when a request failed. The request path reads
+//! the result without a lock. Entry items: [`LocalState`] and [`watch_local`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -17,49 +17,49 @@ use mvp_core::decide::LocalHealth;
 use mvp_core::member::{Member, MemberKind, Presence};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
-use tokio_util::sync::CancellationToken;
 
-use super::publish::SnapshotReader;
 use crate::body::Body;
+use crate::control::SnapshotReader;
 use crate::error::{SendError, Stage};
 use crate::identity::Identity;
 use crate::metrics::Metrics;
 use crate::peers::Health;
 use crate::upstream::{Forwarder, Target};
 
-/// How often a server that is ready is asked, and one that is not.
+/// The interval of probes of a ready server, and of one that is not ready.
 const INTERVAL: Duration = Duration::from_millis(500);
-const IMPATIENT_INTERVAL: Duration = Duration::from_millis(250);
-/// It is not asked more often than this, however many requests find it gone.
+const UNREADY_INTERVAL: Duration = Duration::from_millis(250);
+/// The shortest interval, however many requests fail.
 const MIN_INTERVAL: Duration = Duration::from_millis(20);
-/// A server that starts forbids us to ask before it knows better. One that forbids it for so long
-/// does not mean to tell.
+/// A server that starts forbids `/readyz` until it has read its rules. One that forbids it for this
+/// long means it: it counts as ready.
 const FORBIDS: Duration = Duration::from_secs(15);
-/// The same of one that has told nothing else since we look: mostly it means it.
+/// The same for a server that has responded with nothing else since we probe it.
 const FORBIDS_AT_FIRST: Duration = Duration::from_secs(3);
-/// A server that answers PINGs is there, however long it thinks about its readiness.
+/// The time limit of a probe. A server that answers PINGs is alive, however slow its `/readyz` is.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_ANSWER: usize = 64 << 10;
-/// A peer that thinks for longer says nothing.
+/// The time limit of a probe of a peer.
 const PEER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Whether the local server can be asked. Clones are the same.
+/// The health of the local server. Clones share it.
 #[derive(Debug, Clone)]
 pub struct LocalState(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     health: AtomicU8,
-    /// Why it is not ready, for people.
+    /// Why the server is not ready, for people.
     trouble: Mutex<String>,
-    /// When it last was not there.
+    /// When it was last unreachable.
     absent: Mutex<Instant>,
+    /// Wakes the probe after a failed request.
     doubted: Notify,
     metrics: Arc<Metrics>,
 }
 
 impl LocalState {
-    /// Ready, until somebody finds out otherwise.
+    /// The health of a server that counts as ready until a probe says otherwise.
     pub fn new(metrics: Arc<Metrics>) -> LocalState {
         metrics.local_health(LocalHealth::Ready);
         let health = AtomicU8::new(encode(LocalHealth::Ready));
@@ -67,7 +67,7 @@ impl LocalState {
         LocalState(Arc::new(Shared { health, trouble, absent, doubted: Notify::new(), metrics }))
     }
 
-    /// Not ready, until somebody has looked.
+    /// The same, but not ready until the first probe.
     #[must_use]
     pub fn unseen(self) -> LocalState {
         self.0.metrics.local_health(LocalHealth::Unready);
@@ -75,23 +75,24 @@ impl LocalState {
         self
     }
 
-    /// Whether it came a moment ago and is not ready yet.
+    /// Whether the server started a moment ago and is not ready yet.
     pub(crate) fn is_starting(&self) -> bool {
         let absent = *self.0.absent.lock().unwrap_or_else(PoisonError::into_inner);
         self.get() != LocalHealth::Ready && absent.elapsed() < FORBIDS
     }
 
-    /// Whether it can be asked.
+    /// The health as the last probe or request found it.
     pub fn get(&self) -> LocalHealth {
         decode(self.0.health.load(Ordering::Relaxed))
     }
 
-    /// What it said last of why it is not ready, or why it could not be asked.
+    /// Why the server is not ready or not reachable; empty if it is ready.
     pub fn trouble(&self) -> String {
         self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A request got no answer. Without a way to it, it is gone; all else has to be looked at.
+    /// Notes a failed request. Without a connection the server is unreachable; after any other
+    /// failure it is probed at once.
     pub(crate) fn failed(&self, stage: Stage) {
         if stage == Stage::Connect {
             self.set(LocalHealth::Unreachable);
@@ -109,77 +110,60 @@ impl LocalState {
         }
         self.0.metrics.local_health(health);
         match health {
-            LocalHealth::Ready => tracing::info!("the local server is ready"),
-            LocalHealth::Unready => tracing::warn!(
-                "the local server answers, but is not ready: what peers serve too goes to them"
-            ),
-            LocalHealth::Unreachable => tracing::warn!(
-                "the local server cannot be reached: what peers serve too goes to them"
-            ),
+            LocalHealth::Ready => tracing::info!("local server ready"),
+            LocalHealth::Unready => {
+                tracing::warn!("local server not ready: requests go to peers that serve them");
+            }
+            LocalHealth::Unreachable => {
+                tracing::warn!("local server unreachable: requests go to peers that serve them");
+            }
         }
     }
 }
 
-/// Looks after the local server until it is told to stop.
-pub async fn watch_local(
-    forwarder: Arc<Forwarder>,
-    target: Target,
-    state: LocalState,
-    stop: CancellationToken,
-) {
-    let mut told = Told::default();
+/// Watches the health of the local server. Never returns.
+pub(crate) async fn watch_local(forwarder: &Forwarder, target: &Target, state: &LocalState) {
+    let mut history = History::default();
     loop {
-        if let Some(found) = look(&forwarder, &target).await {
-            let (health, trouble) = told.judge(found);
+        if let Some(found) = probe(forwarder, target).await {
+            let (health, trouble) = history.judge(found);
             *state.0.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
             state.set(health);
         }
         let ready = state.get() == LocalHealth::Ready;
-        let wait = async {
-            sleep(MIN_INTERVAL).await;
-            let rest = if ready { INTERVAL } else { IMPATIENT_INTERVAL };
-            // A wait that runs out is as good.
-            let _ = timeout(rest, state.0.doubted.notified()).await;
-        };
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = wait => {}
-        }
+        sleep(MIN_INTERVAL).await;
+        let rest = if ready { INTERVAL } else { UNREADY_INTERVAL };
+        // Whether a failed request or the interval ends the wait makes no difference.
+        let _ = timeout(rest, state.0.doubted.notified()).await;
     }
 }
 
-/// Looks after members that have no gateway to say that they are not ready: those come last.
-pub async fn watch_members(
-    forwarder: Arc<Forwarder>,
-    reader: SnapshotReader,
-    health: Health,
-    stop: CancellationToken,
-) {
-    // One that thinks for long holds no other up: each is looked at by itself.
-    let mut told: BTreeMap<Arc<str>, Told> = BTreeMap::new();
-    let mut looked_at: BTreeSet<Arc<str>> = BTreeSet::new();
-    let mut looks = FuturesUnordered::new();
+/// Watches the readiness of members that have no gateway to report it; unready ones are asked last.
+/// Never returns.
+pub(crate) async fn watch_members(forwarder: &Forwarder, reader: &SnapshotReader, health: &Health) {
+    // Each member is probed by itself, so that a slow one delays no other.
+    let mut histories: BTreeMap<Arc<str>, History> = BTreeMap::new();
+    let mut probing: BTreeSet<Arc<str>> = BTreeSet::new();
+    let mut probes = FuturesUnordered::new();
     let mut next = tokio::time::interval(INTERVAL);
     loop {
         tokio::select! {
-            () = stop.cancelled() => return,
-            Some((id, found)) = looks.next() => {
-                looked_at.remove(&id);
+            Some((id, found)) = probes.next() => {
+                probing.remove(&id);
                 let Some(found) = found else { continue };
-                // Whether it can be reached, requests and the control loop find out.
-                if told.entry(Arc::clone(&id)).or_default().judge(found).0 == LocalHealth::Unready {
+                // Requests and the control loop find out whether it is reachable.
+                if histories.entry(Arc::clone(&id)).or_default().judge(found).0 == LocalHealth::Unready {
                     health.unready(&id);
                 }
             }
             _ = next.tick() => {
                 let targets = bare(&reader.load());
-                told.retain(|id, _| targets.iter().any(|target| target.id == *id));
+                histories.retain(|id, _| targets.iter().any(|target| target.id == *id));
                 for target in targets {
-                    if looked_at.insert(Arc::clone(&target.id)) {
-                        let forwarder = &forwarder;
-                        looks.push(async move {
-                            let look = timeout(PEER_TIMEOUT, look(forwarder, &target)).await;
-                            (target.id, look.ok().flatten())
+                    if probing.insert(Arc::clone(&target.id)) {
+                        probes.push(async move {
+                            let found = timeout(PEER_TIMEOUT, probe(forwarder, &target)).await;
+                            (target.id, found.ok().flatten())
                         });
                     }
                 }
@@ -188,7 +172,7 @@ pub async fn watch_members(
     }
 }
 
-/// Members with nothing before them that answered before: the others are the control loop's to find.
+/// Peers without a gateway that have been seen.
 fn bare(snapshot: &Snapshot) -> Vec<Target> {
     let local = snapshot.local().map(|local| &local.id);
     let is_bare = |member: &&Member| {
@@ -200,29 +184,29 @@ fn bare(snapshot: &Snapshot) -> Vec<Target> {
     snapshot.members().filter(is_bare).filter_map(Target::peer).collect()
 }
 
-/// What a look at the local server has shown.
+/// The result of a probe.
 #[derive(Debug)]
 enum Found {
     Ready,
-    /// With the checks that fail.
+    /// Not ready, with the checks that fail.
     Unready(String),
-    /// It does not tell us.
+    /// We may not ask.
     Forbidden,
     Unreachable(String),
 }
 
-/// What the local server told before.
+/// The earlier results of probes of one server.
 #[derive(Debug, Default)]
-struct Told {
-    /// It told whether it is ready, or was not there, once.
+struct History {
+    /// Whether there was any other result than [`Found::Forbidden`].
     ever: bool,
     forbidden_since: Option<Instant>,
 }
 
-impl Told {
-    /// Whether it can be asked, and why not. One that told before and now forbids it has just
-    /// started, and would forbid users what they may do, too; and so may one that was never seen,
-    /// as when a whole node has restarted.
+impl History {
+    /// The health, and why it is not ready. A server that responded before and now forbids the
+    /// probe has just started, and would forbid users what they may do. So may one that was never
+    /// seen, as after the restart of a whole node.
     fn judge(&mut self, found: Found) -> (LocalHealth, String) {
         if !matches!(found, Found::Forbidden) {
             self.forbidden_since = None;
@@ -246,18 +230,18 @@ impl Told {
                 if since.elapsed() >= enough {
                     (LocalHealth::Ready, String::new())
                 } else {
-                    (LocalHealth::Unready, "it forbids us to ask for /readyz".to_owned())
+                    (LocalHealth::Unready, "the server forbids /readyz".to_owned())
                 }
             }
         }
     }
 }
 
-/// What it says, or nothing where it takes its time.
-async fn look(forwarder: &Forwarder, target: &Target) -> Option<Found> {
+/// Probes a server; `None` if that says nothing about it.
+async fn probe(forwarder: &Forwarder, target: &Target) -> Option<Found> {
     let asked = timeout(TIMEOUT, async {
         match ask(forwarder, target).await {
-            // A connection ended, which servers may do at any time: only a new one tells.
+            // Servers may close a connection at any time: only a new one tells.
             Err(error) if error.stage != Stage::Connect => ask(forwarder, target).await,
             outcome => outcome,
         }
@@ -265,14 +249,14 @@ async fn look(forwarder: &Forwarder, target: &Target) -> Option<Found> {
     match asked.await.ok()? {
         Ok((status, said)) if status.is_server_error() => Some(Found::Unready(failing(&said))),
         Ok((StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _)) => Some(Found::Forbidden),
-        // It answers; where it knows no such path, that has to do.
+        // Any response will do where there is no such path.
         Ok(_) => Some(Found::Ready),
         Err(error) if !error.stage.is_of_server() => None,
         Err(error) => Some(Found::Unreachable(error.cause)),
     }
 }
 
-/// The checks that fail, of all that it says.
+/// The failing checks in the body of `/readyz`.
 fn failing(said: &str) -> String {
     let checks: Vec<&str> = said.lines().filter(|line| line.starts_with("[-]")).collect();
     if checks.is_empty() {
@@ -289,7 +273,7 @@ async fn ask(forwarder: &Forwarder, target: &Target) -> Result<(StatusCode, Stri
     request.extensions_mut().insert(Identity::System);
     let response = forwarder.send(target, request).await?;
     let status = response.status();
-    // Read, so that the connection can be used again.
+    // Read to the end, so that the connection can be reused.
     let said = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
     let said = said.map(|body| body.to_bytes()).unwrap_or_default();
     Ok((status, String::from_utf8_lossy(&said).into_owned()))
@@ -316,9 +300,9 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_forbids_to_ask_is_ready_only_if_it_never_told() {
+    async fn a_forbidden_probe_counts_as_unready_for_a_while() {
         let ready = LocalHealth::Ready;
-        let mut never = Told::default();
+        let mut never = History::default();
         assert_eq!(
             never.judge(Found::Forbidden).0,
             LocalHealth::Unready,
@@ -328,15 +312,15 @@ mod tests {
         assert_eq!(never.judge(Found::Forbidden).0, ready);
 
         // It is restarted: at first it has no rules.
-        let mut told = Told::default();
-        assert_eq!(told.judge(Found::Ready).0, ready);
-        let gone = told.judge(Found::Unreachable("refused".to_owned())).0;
+        let mut history = History::default();
+        assert_eq!(history.judge(Found::Ready).0, ready);
+        let gone = history.judge(Found::Unreachable("refused".to_owned())).0;
         assert_eq!(gone, LocalHealth::Unreachable);
-        assert_eq!(told.judge(Found::Forbidden).0, LocalHealth::Unready);
-        assert_eq!(told.judge(Found::Ready).0, ready);
+        assert_eq!(history.judge(Found::Forbidden).0, LocalHealth::Unready);
+        assert_eq!(history.judge(Found::Ready).0, ready);
 
         // A gateway that was there before its server does not know yet.
-        let mut first = Told::default();
+        let mut first = History::default();
         first.judge(Found::Unreachable("refused".to_owned()));
         assert_eq!(first.judge(Found::Forbidden).0, LocalHealth::Unready);
         tokio::time::advance(FORBIDS).await;
@@ -344,7 +328,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_is_starting_for_a_while_after_it_was_not_there() {
+    async fn a_server_is_starting_for_a_while_after_it_was_unreachable() {
         let state = LocalState::new(Arc::new(Metrics::new(false))).unseen();
         assert!(state.is_starting(), "nobody has looked yet");
         state.set(LocalHealth::Ready);
@@ -360,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn the_checks_that_fail_are_named() {
+    fn failing_checks_are_named() {
         let said = "[+]ping ok\n[-]etcd failed: reason withheld\nreadyz check failed\n";
         assert_eq!(failing(said), "[-]etcd failed: reason withheld");
         assert_eq!(failing("starting\n"), "starting");

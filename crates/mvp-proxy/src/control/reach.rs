@@ -5,12 +5,12 @@ use std::sync::Arc;
 use http::{Request, Response};
 use mvp_core::member::{Member, MemberKind};
 
-use super::health::{Answered, Health};
+use super::{Ask, MemberRecord, Reach};
 use crate::body::Body;
-use crate::control::{Ask, MemberRecord, Reach};
 use crate::error::{SendError, Stage};
 use crate::gateway::Refusal;
 use crate::local::{LocalSlot, SharedLocal};
+use crate::peers::{Answered, Health};
 use crate::upstream::{Forwarder, Target, server_name};
 
 /// How the control loop reaches members: the local one through the service that the layer is put

@@ -7,9 +7,9 @@ use std::task::{Context, Poll};
 use http::{Method, Request, Response};
 use tower_service::Service;
 
-use super::Peers;
+use super::{Ask, SnapshotReader};
 use crate::body::Body;
-use crate::control::{Ask, SnapshotReader};
+use crate::peers::Peers;
 use crate::status;
 
 /// The least loaded member that is well, whichever that is. It is asked for what has no body: what

@@ -16,7 +16,7 @@ use mvp_core::snapshot::{Encoded, etag};
 use mvp_core::{Snapshot, Timestamp};
 use tokio::time::timeout;
 
-use crate::control::{Ask, get};
+use super::{Ask, get};
 use crate::metrics::Metrics;
 
 /// A document, ready to be sent.
