@@ -7,12 +7,13 @@ use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use mvp_core::decide::LocalHealth;
+use testkit::certificates::Pair;
 
 use crate::broken::{Front, Mode};
 use crate::client::{Answer, BOTH, Client, Protocol, TestBody, full, get, request, with};
 use crate::double::{Double, answer};
 use crate::gateway::Gateway;
-use crate::pki::{Pair, pki};
+use crate::pki::pki;
 use crate::soon;
 
 const THINGS: &str = "/apis/shared.example/v1/namespaces/default/things";

@@ -7,13 +7,12 @@ use http::{HeaderName, Method, Request, Response, StatusCode, Version};
 use mvp_net::{ClientTrust, ConnectionInfo, UnixTime};
 use mvp_proxy::Body;
 use mvp_proxy::identity::{AuthenticateLayer, Identity, RemoteHeaders};
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject;
+use testkit::certificates::{FRONT_PROXY_NAME, Pair, cn, o, uid};
 use tower::ServiceExt;
 use tower_layer::Layer;
 
 use crate::client::{BOTH, ask, get, with};
-use crate::pki::{PROXY_NAME, Pair, cn, o, pki};
+use crate::pki::pki;
 use crate::record::Recorded;
 use crate::world::{BARE, LOCAL, MVP, World};
 
@@ -48,7 +47,7 @@ async fn a_certificate_of_the_client_ca_is_a_user_on_the_proxy_certificate() {
             let seen = world.server(&path).requests.only(&path);
             assert_vouched_for(&seen, "alice", &["developers", "system:authenticated"]);
             assert_eq!(seen.all("x-remote-uid"), ["uid-of-alice"]);
-            assert_eq!(seen.all(CREDENTIAL), [alice.credential_id.as_str()]);
+            assert_eq!(seen.all(CREDENTIAL), [alice.credential_id()]);
             if path.starts_with(MVP) {
                 let between = world.mvp.requests.only(&path);
                 assert_vouched_for(&between, "alice", &["developers", "system:authenticated"]);
@@ -176,7 +175,7 @@ async fn names_that_do_not_survive_a_header_are_refused() {
         vec![cn("alice ")],
         vec![cn("alice"), o(" system:masters")],
         vec![cn("alice"), o("system:masters ")],
-        vec![cn("alice"), crate::pki::uid(" 1")],
+        vec![cn("alice"), uid(" 1")],
         vec![cn("al\u{ed}ce")],
         vec![cn("alice\r\nX-Remote-Group: system:masters")],
         vec![cn("alice"), o("a\tb")],
@@ -270,10 +269,10 @@ async fn impersonation_is_for_the_server_to_judge() {
 #[tokio::test]
 async fn the_certificate_of_a_peer_never_identifies_the_caller() {
     let shared = &pki().clients;
-    let pair = shared.client(&[cn(PROXY_NAME), o("system:masters")]);
-    let ca = Some(shared.pem.as_bytes());
-    let trust = ClientTrust::new(ca, ca, vec![PROXY_NAME.to_owned()]).unwrap();
-    let chain = vec![CertificateDer::from_pem_slice(pair.certificate.as_bytes()).unwrap()];
+    let pair = shared.client(&[cn(FRONT_PROXY_NAME), o("system:masters")]);
+    let ca = Some(shared.pem().as_bytes());
+    let trust = ClientTrust::new(ca, ca, vec![FRONT_PROXY_NAME.to_owned()]).unwrap();
+    let chain = pair.chain();
     let judgement = trust.judge(&chain, UnixTime::now());
     assert!(judgement.front_proxy && judgement.user.is_some(), "{judgement:?}");
     let connection = ConnectionInfo::new(([127, 0, 0, 1], 1).into(), chain, judgement);

@@ -9,13 +9,14 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::BodyExt;
+use testkit::certificates::cn;
 use tokio::sync::Semaphore;
 
 use crate::broken::{Front, Mode};
 use crate::client::{BOTH, Client, Protocol, TestBody, ask, full, get, request, streamed, with};
 use crate::double::{Double, answer};
 use crate::gateway::Gateway;
-use crate::pki::{cn, pki};
+use crate::pki::pki;
 use crate::record::Recorded;
 use crate::world::{LOCAL, MVP, World};
 use crate::{soon, until};

@@ -5,9 +5,10 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use http_body::Frame;
 use mvp_proxy::identity::RemoteHeaders;
+use testkit::certificates::Pair;
 
 use crate::client::{BOTH, Client, Protocol, ask, get, raw, request, streamed, with};
-use crate::pki::{Pair, pki};
+use crate::pki::pki;
 use crate::world::{BARE, LOCAL, MVP, World};
 
 /// Names as they are written in HTTP/1.1; in HTTP/2 they are in lower case.

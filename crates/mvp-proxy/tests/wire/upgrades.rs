@@ -1,12 +1,13 @@
 //! Requests for an upgrade: who asks, who agrees, and what is never sent twice.
 
 use http::{HeaderValue, Method, StatusCode, Version};
+use testkit::certificates::Pair;
 
 use crate::broken::{Front, Mode};
 use crate::client::{BOTH, Client, Protocol, ask, full, get, request, with};
 use crate::double::{Double, NOT_ROUTED};
 use crate::gateway::Gateway;
-use crate::pki::{Pair, pki};
+use crate::pki::pki;
 use crate::switched::{is_open, switching, try_tunnel, tunnel, websocket};
 use crate::world::{BARE, LOCAL, MVP, World};
 

@@ -289,11 +289,11 @@ fn a_proxy_certificate_that_proves_a_user() {
     ];
     let front_proxy = [
         "--requestheader-client-ca-file=ca.crt",
-        "--requestheader-allowed-names=rcgen self signed cert",
+        "--requestheader-allowed-names=server",
         "--peer-ca-file=ca.crt",
         "--membership=static",
     ];
-    let sentence = "--proxy-client-cert-file: server.crt proves user \"rcgen self signed cert\" \
+    let sentence = "--proxy-client-cert-file: server.crt proves user \"server\" \
                     under --client-ca-file ca.crt: anonymous requests over it would be that \
                     user's; sign the proxy client certificate with a CA of its own, as kubeadm's \
                     front-proxy-ca, and give that CA as --requestheader-client-ca-file\n";

@@ -51,7 +51,7 @@ async fn more_connections_than_descriptors_is_a_mistake() {
     let more = ["--max-client-connections=200".to_owned()];
     let flags = flags(address, admin, "b", free_address(), &more);
     let mut gateway = Gateway::with_descriptors(address, admin, &flags, DESCRIPTORS);
-    let status = eventually("its end", async || gateway.ended().ok_or("it runs")).await;
+    let status = eventually("its end", async || gateway.exit_status().ok_or("it runs")).await;
     let log = gateway.log();
     assert_eq!(status.code(), Some(1), "{log}");
     let sentence = "error: --max-client-connections: 200 needs 464 file descriptors, two for each \

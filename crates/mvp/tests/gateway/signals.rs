@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use http::StatusCode;
+use testkit::process::Signal;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 
@@ -18,12 +19,12 @@ const FEW_SECONDS: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn a_signal_ends_it_though_a_watch_is_open() {
-    for signal in ["TERM", "INT"] {
+    for signal in [Signal::TERM, Signal::INT] {
         let (mut b, _peer) = with(&["--shutdown-grace-period=1s"]).await;
         let client = Client::user(b.gateway.address).await;
         let watch = client.watch(&format!("{WIDGETS}?watch=true")).await;
         b.gateway.signal(signal);
-        assert_eq!(ends(&mut b.gateway).await, Some(0), "{signal}");
+        assert_eq!(ends(&mut b.gateway).await, Some(0), "{signal:?}");
         assert!(watch.has_ended().await);
     }
 }
@@ -32,7 +33,7 @@ async fn a_signal_ends_it_though_a_watch_is_open() {
 async fn readiness_fails_first_and_all_is_served_meanwhile() {
     let (mut b, _peer) = with(&["--shutdown-delay-duration=3s"]).await;
     let client = Client::user(b.gateway.address).await;
-    b.gateway.signal("TERM");
+    b.gateway.signal(Signal::TERM);
     let told = Instant::now();
     let reason = eventually("it is not ready", async || match b.gateway.ask("/readyz").await {
         Some((503, reason)) => Ok(reason),
@@ -65,7 +66,7 @@ async fn the_api_port_reports_the_gateway_alone_and_its_end() {
     for path in ["/readyz", "/livez", "/healthz", "/mvp/other"] {
         assert_eq!(probe(path).await.0, 401, "{path} is the server's");
     }
-    b.gateway.signal("TERM");
+    b.gateway.signal(Signal::TERM);
     let reason = eventually("/readyz fails", async || match probe("/readyz").await {
         (503, reason) => Ok(reason),
         other => Err(other),
@@ -88,7 +89,7 @@ async fn what_is_under_way_is_finished() {
     // More than all buffers on the way hold.
     let bytes = 64_u64 << 20;
     let response = client.open(&format!("{BULKS}/{bytes}")).await;
-    b.gateway.signal("TERM");
+    b.gateway.signal(Signal::TERM);
     let address = b.gateway.address;
     eventually("nobody new is let in", async || match TcpStream::connect(address).await {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(()),
@@ -104,8 +105,8 @@ async fn what_is_under_way_is_finished() {
 async fn a_hangup_is_no_end() {
     let (b, _peer) = with(&[]).await;
     let client = Client::user(b.gateway.address).await;
-    b.gateway.signal("HUP");
-    b.gateway.signal("HUP");
+    b.gateway.signal(Signal::HUP);
+    b.gateway.signal(Signal::HUP);
     for _ in 0..10 {
         assert_eq!(client.get(WIDGETS).await.0, StatusCode::OK);
     }
@@ -131,7 +132,7 @@ async fn an_idle_connection_does_not_hold_it_up() {
     let (mut b, _peer) = beside_bare_peer().await;
     let client = Client::user(b.gateway.address).await;
     client.get(WIDGETS).await;
-    b.gateway.signal("TERM");
+    b.gateway.signal(Signal::TERM);
     assert_eq!(ends(&mut b.gateway).await, Some(0));
 }
 
@@ -140,17 +141,17 @@ async fn a_second_signal_ends_it_at_once() {
     let (mut b, _peer) = beside_bare_peer().await;
     let client = Client::user(b.gateway.address).await;
     let watch = client.watch(&format!("{WIDGETS}?watch=true")).await;
-    b.gateway.signal("TERM");
+    b.gateway.signal(Signal::TERM);
     eventually("the first signal is heard", async || {
         let log = b.gateway.log();
         if log.contains("SIGTERM received") { Ok(()) } else { Err(log) }
     })
     .await;
     // Whoever is impatient repeats himself.
-    let status = eventually("the second signal is heard", async || match b.gateway.ended() {
+    let status = eventually("the second signal is heard", async || match b.gateway.exit_status() {
         Some(status) => Ok(status),
         None => {
-            b.gateway.signal("TERM");
+            b.gateway.signal(Signal::TERM);
             Err("it runs")
         }
     })
@@ -169,7 +170,7 @@ async fn with(flags: &[&str]) -> (Member, Double) {
 pub(crate) async fn ends(gateway: &mut Gateway) -> Option<i32> {
     let end = Instant::now() + FEW_SECONDS;
     loop {
-        if let Some(status) = gateway.ended() {
+        if let Some(status) = gateway.exit_status() {
             return status.code();
         }
         assert!(Instant::now() < end, "it still runs after {FEW_SECONDS:?}:\n{}", gateway.log());

@@ -1,6 +1,7 @@
 //! A new process takes the port over from an old one, and no client notices.
 
 use mvp_apiserver::Storage;
+use testkit::process::Signal;
 
 use crate::cluster::{CONFIG_MAPS, WIDGETS, any, api_server, serve};
 use crate::support::eventually;
@@ -55,8 +56,9 @@ async fn change_hands(mut current: Gateway, flags: &[String], load: &Load) -> Ga
             if log.contains("\"serving\"") { Ok(()) } else { Err(log) }
         })
         .await;
-        current.signal("TERM");
-        let status = eventually("the old one ends", async || current.ended().ok_or("it runs"));
+        current.signal(Signal::TERM);
+        let status =
+            eventually("the old one ends", async || current.exit_status().ok_or("it runs"));
         assert_eq!(status.await.code(), Some(0), "{}", current.log());
         current = next;
     }
