@@ -204,7 +204,6 @@ impl Leaf {
     pub fn new(subject: &[Attribute]) -> Leaf {
         let mut params = CertificateParams::default();
         params.distinguished_name = distinguished_name(subject);
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         Leaf { params }
     }
 
@@ -222,14 +221,18 @@ impl Leaf {
     }
 
     /// Adds the usage of servers.
-    pub fn for_servers(mut self) -> Leaf {
-        self.params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
-        self
+    pub fn for_servers(self) -> Leaf {
+        self.with_usage(ExtendedKeyUsagePurpose::ServerAuth)
     }
 
     /// Adds the usage of clients.
-    pub fn for_clients(mut self) -> Leaf {
-        self.params.extended_key_usages.push(ExtendedKeyUsagePurpose::ClientAuth);
+    pub fn for_clients(self) -> Leaf {
+        self.with_usage(ExtendedKeyUsagePurpose::ClientAuth)
+    }
+
+    fn with_usage(mut self, usage: ExtendedKeyUsagePurpose) -> Leaf {
+        self.params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        self.params.extended_key_usages.push(usage);
         self
     }
 
