@@ -18,6 +18,7 @@ use hyper_util::rt::TokioIo;
 use mvp_net::ClientTls;
 use rustls_pki_types::ServerName;
 use serde_json::Value;
+use testkit::pki::PairFiles;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -25,8 +26,6 @@ use tokio_rustls::client::TlsStream;
 
 pub(crate) use http2::{Http2, Http2Watch, is_retryable};
 pub(crate) use raw::{Outcome, http1_status, http2_outcome};
-
-use crate::pki::Pair;
 
 /// A request that takes longer than this hangs.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -77,7 +76,7 @@ impl Client {
     }
 
     /// Presents a certificate.
-    pub(crate) fn with_certificate(ca: &Path, pair: &Pair) -> anyhow::Result<Client> {
+    pub(crate) fn with_certificate(ca: &Path, pair: &PairFiles) -> anyhow::Result<Client> {
         let (certificate, key) = (read(&pair.certificate)?, read(&pair.key)?);
         let tls = ClientTls::new(&read(ca)?, Some((&certificate, &key)))?;
         Ok(Client { tls, headers: HeaderMap::new(), from: None })

@@ -17,10 +17,11 @@ pub(crate) use server::{Server, ServerSpec};
 
 use crate::client::Client;
 use crate::kubectl::Kubectl;
-use crate::pki::{Pair, Pki};
-use crate::process::{Process, until};
 use crate::programs::Programs;
 use place::Place;
+use testkit::kubernetes::EtcdMember;
+use testkit::pki::Pki;
+use testkit::process::{Process, Program, until};
 
 /// The longest that a server may take until it is ready.
 const STARTUP: Duration = Duration::from_secs(180);
@@ -70,7 +71,7 @@ impl Cluster {
         addresses.extend((0..spec.servers.len()).map(Place::second));
         let pki = Pki::new(&folder.join("pki"), &addresses)?;
         let admin = pki.user("admin", &["system:masters"])?;
-        let admin = Client::with_certificate(&pki.ca(), &admin)?;
+        let admin = Client::with_certificate(&pki.files().ca(), &admin)?;
         write_audit_policy(folder)?;
 
         let mut cluster = Cluster {
@@ -92,11 +93,8 @@ impl Cluster {
         if let (Some(cable), Some(last)) = (&cluster.cable, cluster.servers.last_mut()) {
             last.move_to(cable.namespace());
         }
-        if spec.native_proxy {
-            let ca = cluster.pki.ca();
-            for server in &mut cluster.servers {
-                server.join_native_proxy(&ca);
-            }
+        for server in cluster.servers.iter_mut().filter(|_| spec.native_proxy) {
+            server.join_native_proxy();
         }
         cluster.heal().await?;
         Ok(cluster)
@@ -124,14 +122,14 @@ impl Cluster {
     pub(crate) fn start_server(&mut self, index: usize) -> anyhow::Result<()> {
         let server = self.servers.get_mut(index).context("no such server")?;
         let folder = &self.folder;
-        server.start(&self.programs, &self.pki, folder, self.place.etcd())
+        server.start(&self.programs, self.pki.files(), folder, self.place.etcd())
     }
 
     /// Starts a gateway that does not run.
     pub(crate) fn start_gateway(&mut self, index: usize) -> anyhow::Result<()> {
         let all = self.listed.then(|| self.members());
         let server = self.servers.get_mut(index).context("no such server")?;
-        server.start_gateway(&self.programs, &self.pki, &self.folder, all.as_deref())
+        server.start_gateway(&self.programs, self.pki.files(), &self.folder, all.as_deref())
     }
 
     /// From their next start on, gateways are told of each other or are not.
@@ -151,10 +149,12 @@ impl Cluster {
         let server = self.server(beside)?;
         let (port, admin_port) = (7443, 7480);
         let mut arguments =
-            server.gateway_arguments(&self.pki, Some(&self.members()), port, admin_port);
+            server.gateway_arguments(self.pki.files(), Some(&self.members()), port, admin_port);
         change(&mut arguments);
         let log = self.folder.join(format!("{beside}.another.mvp.log"));
-        let process = Process::start("mvp-another", &log, &self.programs.mvp, arguments)?;
+        let process = Program::new("mvp-another", &self.programs.mvp)
+            .with_host_name()
+            .start(&log, arguments)?;
         Ok((process, SocketAddr::new(server.through().ip(), port)))
     }
 
@@ -234,12 +234,12 @@ impl Cluster {
 
     /// A client by certificate.
     pub(crate) fn user(&self, name: &str, groups: &[&str]) -> anyhow::Result<Client> {
-        Client::with_certificate(&self.pki.ca(), &self.pki.user(name, groups)?)
+        Client::with_certificate(&self.pki.files().ca(), &self.pki.user(name, groups)?)
     }
 
     /// A client without credentials.
     pub(crate) fn nobody(&self) -> anyhow::Result<Client> {
-        Client::nobody(&self.pki.ca())
+        Client::nobody(&self.pki.files().ca())
     }
 
     /// kubectl as admin, at that address.
@@ -249,15 +249,11 @@ impl Cluster {
 
     /// A kubeconfig of a user that was made before.
     pub(crate) fn kubeconfig(&self, user: &str, to: SocketAddr) -> anyhow::Result<PathBuf> {
-        let folder = self.folder.join("pki");
-        let pair = Pair {
-            certificate: folder.join(format!("{user}.crt")),
-            key: folder.join(format!("{user}.key")),
-        };
+        let pair = self.pki.files().pair(user);
         let config = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "it",
             "clusters": [{"name": "it", "cluster": {
-                "server": format!("https://{to}"), "certificate-authority": self.pki.ca(),
+                "server": format!("https://{to}"), "certificate-authority": self.pki.files().ca(),
             }}],
             "users": [{"name": "it", "user": {
                 "client-certificate": pair.certificate, "client-key": pair.key,
@@ -286,7 +282,9 @@ impl Cluster {
             "--v=2".to_owned(),
         ];
         let log = self.folder.join(format!("{name}.kube-controller-manager.log"));
-        Process::start(name, &log, &self.programs.kube_controller_manager(), arguments)
+        Program::new(name, &self.programs.kube_controller_manager())
+            .with_host_name()
+            .start(&log, arguments)
     }
 
     /// A namespace of its own for a case.
@@ -313,21 +311,14 @@ impl Cluster {
 }
 
 fn start_etcd(programs: &Programs, folder: &Path, place: &Place) -> anyhow::Result<Process> {
-    let clients = format!("http://{}", place.etcd());
-    let peers = format!("http://{}", place.etcd_peers());
-    let data = folder.join("etcd");
-    let arguments = [
-        "--name=etcd".to_owned(),
-        format!("--data-dir={}", data.display()),
-        format!("--listen-client-urls={clients}"),
-        format!("--advertise-client-urls={clients}"),
-        format!("--listen-peer-urls={peers}"),
-        format!("--initial-advertise-peer-urls={peers}"),
-        format!("--initial-cluster=etcd={peers}"),
-        // What it holds is thrown away.
-        "--unsafe-no-fsync".to_owned(),
-    ];
-    Process::start("etcd", &folder.join("etcd.log"), &programs.etcd(), arguments)
+    let member = EtcdMember {
+        name: "etcd",
+        data: &folder.join("etcd"),
+        clients: &format!("http://{}", place.etcd()),
+        peers: &format!("http://{}", place.etcd_peers()),
+        cluster: "",
+    };
+    Program::new("etcd", &programs.etcd()).start(&folder.join("etcd.log"), member.flags())
 }
 
 /// Every request for a resource is logged, with who asked, from where, and under which name.

@@ -7,8 +7,6 @@ mod cluster;
 mod extension;
 mod kubectl;
 mod load;
-mod pki;
-mod process;
 mod programs;
 mod record;
 mod relay;

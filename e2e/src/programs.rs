@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};
+use testkit::programs::{cache, mvp};
 
 pub(crate) use clients::{Clients, python_folder};
 
@@ -112,7 +113,7 @@ impl Programs {
             built.insert(minor.folder(), Build::kube_apiserver(*minor).get(&cache)?);
         }
         let clients = if needs.clients { Clients::get(&cache)? } else { Clients::default() };
-        Ok(Programs { built, clients, mvp: build_mvp()? })
+        Ok(Programs { built, clients, mvp: mvp("release")? })
     }
 
     pub(crate) fn etcd(&self) -> PathBuf {
@@ -237,19 +238,6 @@ fn linker_flags(version: &str) -> String {
     )
 }
 
-/// `$MVP_E2E_CACHE`, or `mvp-e2e` where the user's caches are.
-fn cache() -> anyhow::Result<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(folder) = set("MVP_E2E_CACHE") {
-        return Ok(std::path::absolute(folder)?);
-    }
-    let caches = set("XDG_CACHE_HOME").map(PathBuf::from);
-    let caches = caches.or_else(|| set("HOME").map(|home| Path::new(&home).join(".cache")));
-    let caches =
-        caches.context("neither MVP_E2E_CACHE nor HOME is set: where to keep programs?")?;
-    Ok(caches.join("mvp-e2e"))
-}
-
 fn go_version() -> anyhow::Result<String> {
     let output = Command::new("go").arg("version").output();
     let output = output.ok().filter(|output| output.status.success()).context(
@@ -299,29 +287,6 @@ fn compile(command: &mut Command, what: &str) -> anyhow::Result<()> {
     let line_start = if terminal { "\r" } else { "" };
     eprintln!("{line_start}built {what}: {packages} packages in {seconds} s");
     Ok(())
-}
-
-/// The gateway as users get it. `MVP_TEST_BINARY` names another.
-fn build_mvp() -> anyhow::Result<PathBuf> {
-    if let Some(binary) = std::env::var_os("MVP_TEST_BINARY") {
-        return Ok(std::path::absolute(binary)?);
-    }
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no workspace")?;
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .current_dir(workspace)
-        .args(["build", "--release", "--bin", "mvp", "--message-format=json-render-diagnostics"])
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot run cargo to build mvp")?;
-    ensure!(output.status.success(), "cannot build mvp; cargo says why above");
-    let said = String::from_utf8_lossy(&output.stdout);
-    let mut made = said.lines().filter_map(|line| {
-        let message: serde_json::Value = serde_json::from_str(line).ok()?;
-        let is_mvp = message.pointer("/target/name")?.as_str()? == "mvp";
-        is_mvp.then(|| message.get("executable")?.as_str().map(PathBuf::from))?
-    });
-    made.next_back().context("cargo did not say where it put mvp")
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use anyhow::{Context, ensure};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use testkit::process::until;
 
 use crate::client::Answer;
 use crate::cluster::{Cluster, ClusterSpec, ServerSpec};
-use crate::process::until;
 use crate::programs::{Minor, Programs};
 
 const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";

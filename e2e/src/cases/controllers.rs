@@ -7,10 +7,10 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use http::Method;
 use serde_json::{Value, json};
+use testkit::process::{Process, until};
 
 use super::objects;
 use crate::cluster::Cluster;
-use crate::process::{Process, until};
 use crate::relay::Relay;
 
 /// A garbage collector that knows Jobs, and whose address then moves to a server without them.

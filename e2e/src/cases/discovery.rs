@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
+use testkit::process::until;
 
 use crate::cluster::Cluster;
-use crate::process::until;
 
 pub(super) const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const NOPEER: &str =
@@ -95,7 +95,7 @@ pub(super) async fn switched_off(cluster: &mut Cluster) -> anyhow::Result<String
     let admin = &cluster.admin;
     let b = cluster.server("b")?;
     let own = admin.get_as(b.direct(), "/apis", V2).await?.expect(200)?;
-    let ca = format!("--local-ca-file={}", cluster.pki.ca().display());
+    let ca = format!("--local-ca-file={}", cluster.pki.files().ca().display());
     let without = |arguments: &mut Vec<String>, flag: &str| {
         arguments.retain(|argument| !argument.starts_with(flag));
     };

@@ -92,8 +92,8 @@ fn start(
     recorder: Arc<Recorder>,
     over: CancellationToken,
 ) -> anyhow::Result<SocketAddr> {
-    let pair = cluster.pki.server();
-    let ca = std::fs::read(cluster.pki.ca())?;
+    let pair = cluster.pki.files().server();
+    let ca = std::fs::read(cluster.pki.files().ca())?;
     let trust = ClientTrust::new(Some(&ca), None, Vec::new())?;
     let (certificate, key) = (std::fs::read(pair.certificate)?, std::fs::read(pair.key)?);
     let tls = ReloadableTls::new(ServerTls::new(&certificate, &key, trust)?);
@@ -183,7 +183,7 @@ fn kubeconfig_of(cluster: &Cluster, to: SocketAddr, token: &str) -> anyhow::Resu
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "it",
         "clusters": [{"name": "it", "cluster": {
-            "server": format!("https://{to}"), "certificate-authority": cluster.pki.ca(),
+            "server": format!("https://{to}"), "certificate-authority": cluster.pki.files().ca(),
         }}],
         "users": [{"name": "it", "user": {"token": token}}],
         "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
+use testkit::process::until;
 
 use super::objects;
 use crate::client::Client;
 use crate::cluster::Cluster;
-use crate::process::until;
 
 /// What may be done to jobs in the case's namespace, and by whom.
 async fn grant(

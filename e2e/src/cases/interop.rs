@@ -11,11 +11,11 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use futures_util::future::try_join_all;
 use serde_json::Value;
+use testkit::process::until;
 
 use super::objects::{self, Kind};
 use super::routing::life;
 use crate::cluster::Cluster;
-use crate::process::until;
 
 const NAMESPACE: &str = "interop";
 /// Kubernetes' own needs some seconds until it has heard of all its peers.

@@ -10,15 +10,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use rustix::process::Signal;
 use serde_json::{Value, json};
+use testkit::certificates::{Pair, SERVER_NAME};
+use testkit::kubernetes::gateway_flags;
+use testkit::process::{Process, Program, Signal, until};
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
 use super::objects;
 use crate::client::plain;
 use crate::cluster::Cluster;
-use crate::process::{Process, until};
 
 pub(super) use etcd::{auth as etcd_auth, compaction as etcd_compaction};
 pub(super) use etcd::{outages as etcd, tls as etcd_tls};
@@ -75,11 +76,12 @@ impl Finder {
             format!("--server-id=finder-{name}"),
             "--workers=1".to_owned(),
         ];
-        arguments.extend(cluster.pki.gateway_flags());
+        arguments.extend(gateway_flags(cluster.pki.files()));
         arguments.extend_from_slice(flags);
         let log = cluster.folder().join(format!("finder-{name}.mvp.log"));
         let title = format!("finder-{name}");
-        let process = Process::start(&title, &log, &cluster.programs.mvp, arguments)?;
+        let process =
+            Program::new(&title, &cluster.programs.mvp).with_host_name().start(&log, arguments)?;
         Ok(Finder { name, through, admin, process })
     }
 
@@ -203,7 +205,7 @@ pub(super) async fn leases(cluster: &mut Cluster) -> anyhow::Result<String> {
     // Who leaves says so.
     c.process.signal(Signal::TERM)?;
     let left = b.until("left", "finder-c", has_left).await?;
-    c.process.ended(Duration::from_secs(30)).await?;
+    c.process.exited(Duration::from_secs(30)).await?;
     // And is forgotten when somebody says so.
     let admin = format!("--admin-address={}", b.admin);
     let forgot = Command::new(&cluster.programs.mvp).args(["forget", "finder-c", &admin]).output();
@@ -306,15 +308,9 @@ struct Thief {
 
 impl Thief {
     fn start(cluster: &Cluster) -> anyhow::Result<Thief> {
-        let key = rcgen::KeyPair::generate()?;
-        let names = vec!["kubernetes.default.svc".to_owned()];
-        let certificate = rcgen::CertificateParams::new(names)?.self_signed(&key)?;
+        let pair = Pair::self_signed(&[SERVER_NAME]);
         let trust = mvp_net::ClientTrust::new(None, None, Vec::new())?;
-        let tls = mvp_net::ServerTls::new(
-            certificate.pem().as_bytes(),
-            key.serialize_pem().as_bytes(),
-            trust,
-        )?;
+        let tls = mvp_net::ServerTls::new(pair.pem().0, pair.pem().1, trust)?;
         let acceptor = tokio_rustls::TlsAcceptor::from(Arc::clone(tls.config()));
         let listener = std::net::TcpListener::bind((cluster.client_address(), 0))?;
         listener.set_nonblocking(true)?;

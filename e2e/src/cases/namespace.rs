@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
+use testkit::process::until;
 
 use super::objects;
 use crate::cluster::Cluster;
-use crate::process::until;
 
 /// Deletes a namespace with a Job and a ConfigMap by a controller that talks to that address. Gives
 /// the jobs that are left in etcd, and the seconds that it took.

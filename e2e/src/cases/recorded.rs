@@ -6,14 +6,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use rustix::process::Signal;
 use serde_json::{Value, json};
+use testkit::process::{Signal, until};
 use tokio::process::Command;
 
 use super::objects;
 use crate::client::{Answer, plain};
 use crate::cluster::Cluster;
-use crate::process::until;
 
 const SOON: Duration = Duration::from_secs(60);
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";

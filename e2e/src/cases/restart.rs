@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use rustix::process::Signal;
+use testkit::process::Signal;
 
 use super::callers;
 use crate::cluster::Cluster;
@@ -26,7 +26,7 @@ pub(super) async fn local_server(cluster: &mut Cluster) -> anyhow::Result<String
         if how == "SIGTERM" {
             server.process()?.signal(Signal::TERM)?;
             // It waits a minute for watches to end; a kubelet does not wait so long.
-            let _ = server.process()?.ended(Duration::from_secs(10)).await;
+            let _ = server.process()?.exited(Duration::from_secs(10)).await;
         }
         server.process()?.kill();
         // Long enough down to be seen, as an upgrade would be.

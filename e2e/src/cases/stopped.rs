@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use rustix::process::Signal;
 use serde_json::{Value, json};
+use testkit::process::Signal;
 
 use crate::cluster::Cluster;
 use crate::tally::Tally;

@@ -9,10 +9,10 @@ use anyhow::{Context, ensure};
 use futures_util::future::try_join_all;
 use http::Method;
 use serde_json::{Value, json};
+use testkit::process::until;
 
 use crate::client::{Answer, Client, Connection, whole};
 use crate::cluster::Cluster;
-use crate::process::until;
 
 const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";

@@ -6,8 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-
-use crate::process::{Process, until};
+use testkit::process::{Process, Program, until};
 
 /// A network namespace, joined to ours by a pair of interfaces. It goes with the holder.
 pub(crate) struct Cable {
@@ -25,7 +24,7 @@ impl Cable {
         let log = folder.join("cable.log");
         let arguments = ["--net", "sleep", "infinity"];
         let cable =
-            Cable { holder: Process::start("cable", &log, Path::new("unshare"), arguments)? };
+            Cable { holder: Program::new("cable", Path::new("unshare")).start(&log, arguments)? };
         let (ours, theirs) = (PathBuf::from("/proc/self/ns/net"), cable.namespace());
         until("the other host is there", Duration::from_secs(5), async || {
             let differ = std::fs::read_link(&theirs)? != std::fs::read_link(&ours)?;

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use rustix::process::Signal;
 use serde_json::Value;
+use testkit::kubernetes::{ApiServer, file_flag, gateway_flags};
+use testkit::pki::PkiFiles;
+use testkit::process::{Process, Program, Signal, until};
 
 use crate::client::Client;
-use crate::pki::Pki;
-use crate::process::{Process, until};
 use crate::programs::{Minor, Programs};
 
 /// kube-apiserver listens here, the gateway on the port that clients know.
@@ -61,6 +61,8 @@ pub(crate) struct Server {
     process: Option<Process>,
     gateway: Option<Process>,
     audit: PathBuf,
+    /// Whether Kubernetes' own proxy is on.
+    native_proxy: bool,
     /// The network of its host, if that is not ours.
     network: Option<PathBuf>,
 }
@@ -73,8 +75,8 @@ impl Server {
             false => SocketAddr::new(address, OWN_PORT),
         };
         let (process, gateway) = (None, None);
-        let (audit, network) = (PathBuf::new(), None);
-        Server { spec, address, own, process, gateway, audit, network }
+        let (audit, network, native_proxy) = (PathBuf::new(), None, false);
+        Server { spec, address, own, process, gateway, audit, native_proxy, network }
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -114,20 +116,15 @@ impl Server {
         self.network = Some(network);
     }
 
-    /// Kubernetes' own proxy, beside ours.
-    pub(super) fn join_native_proxy(&mut self, ca: &Path) {
-        self.spec.flags.extend([
-            "--feature-gates=UnknownVersionInteroperabilityProxy=true".to_owned(),
-            format!("--peer-ca-file={}", ca.display()),
-            format!("--peer-advertise-ip={}", self.address),
-            format!("--peer-advertise-port={}", self.own.port()),
-        ]);
+    /// Turns on Kubernetes' own proxy from the next start on.
+    pub(super) fn join_native_proxy(&mut self) {
+        self.native_proxy = true;
     }
 
     pub(super) fn start(
         &mut self,
         programs: &Programs,
-        pki: &Pki,
+        pki: &PkiFiles,
         folder: &Path,
         etcd: SocketAddr,
     ) -> anyhow::Result<()> {
@@ -136,45 +133,29 @@ impl Server {
         }
         let name = self.spec.name;
         self.audit = folder.join(format!("{name}.audit.jsonl"));
-        let (server, proxy, tokens) = (pki.server(), pki.front_proxy(), pki.service_accounts());
-        let address = self.address;
-        let arguments = [
-            format!("--etcd-servers=http://{etcd}"),
-            format!("--bind-address={}", self.own.ip()),
-            format!("--advertise-address={address}"),
-            format!("--secure-port={}", self.own.port()),
-            format!("--tls-cert-file={}", server.certificate.display()),
-            format!("--tls-private-key-file={}", server.key.display()),
-            format!("--client-ca-file={}", pki.ca().display()),
-            format!("--service-account-key-file={}", tokens.certificate.display()),
-            format!("--service-account-signing-key-file={}", tokens.key.display()),
-            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
-            // Endpoints refuse loopback addresses.
-            "--endpoint-reconciler-type=none".to_owned(),
-            "--authorization-mode=RBAC".to_owned(),
-            format!("--requestheader-client-ca-file={}", pki.front_proxy_ca().display()),
-            "--requestheader-allowed-names=front-proxy-client".to_owned(),
-            "--requestheader-username-headers=X-Remote-User".to_owned(),
-            "--requestheader-group-headers=X-Remote-Group".to_owned(),
-            "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
-            format!("--proxy-client-cert-file={}", proxy.certificate.display()),
-            format!("--proxy-client-key-file={}", proxy.key.display()),
-            format!("--audit-policy-file={}", folder.join("audit-policy.json").display()),
-            format!("--audit-log-path={}", self.audit.display()),
-        ];
-        let arguments = arguments.iter().chain(&self.spec.flags);
+        let server = ApiServer { listen: self.own, advertise: self.address, etcd };
+        let mut flags = server.flags(pki);
+        flags.push(file_flag("audit-policy-file", &folder.join("audit-policy.json")));
+        flags.push(file_flag("audit-log-path", &self.audit));
+        flags.extend_from_slice(&self.spec.flags);
+        if self.native_proxy {
+            flags.extend(server.native_proxy_flags(pki));
+        }
         let log = folder.join(format!("{name}.kube-apiserver.log"));
         let program = programs.kube_apiserver(self.spec.minor);
-        self.process =
-            Some(Process::start_in(self.network.as_deref(), name, &log, &program, arguments)?);
+        self.process = Some(
+            Program::new(name, &program)
+                .with_host_name()
+                .in_network(self.network.as_deref())
+                .start(&log, flags)?,
+        );
         Ok(())
     }
 
     pub(super) fn start_gateway(
         &mut self,
         programs: &Programs,
-        pki: &Pki,
+        pki: &PkiFiles,
         folder: &Path,
         members: Option<&[(String, String)]>,
     ) -> anyhow::Result<()> {
@@ -187,20 +168,19 @@ impl Server {
             Some(_) => format!("mvp-{}", self.spec.name),
             None => self.spec.name.to_owned(),
         };
-        self.gateway = Some(Process::start_in(
-            self.network.as_deref(),
-            &name,
-            &log,
-            &programs.mvp,
-            arguments,
-        )?);
+        self.gateway = Some(
+            Program::new(&name, &programs.mvp)
+                .with_host_name()
+                .in_network(self.network.as_deref())
+                .start(&log, arguments)?,
+        );
         Ok(())
     }
 
     /// How a gateway beside it is called. Without members it finds them by Leases, the default.
     pub(super) fn gateway_arguments(
         &self,
-        pki: &Pki,
+        pki: &PkiFiles,
         members: Option<&[(String, String)]>,
         port: u16,
         admin_port: u16,
@@ -212,7 +192,7 @@ impl Server {
             format!("--admin-bind-address={}", SocketAddr::new(self.address, admin_port)),
             format!("--local-server=https://{}", self.direct()),
         ];
-        arguments.extend(pki.gateway_flags());
+        arguments.extend(gateway_flags(pki));
         match members {
             Some(members) => {
                 let peers = members.iter().filter(|(id, _)| *id != self.id());
@@ -240,7 +220,7 @@ impl Server {
         if let Some(process) = &mut self.process {
             process.signal(Signal::TERM)?;
             // It waits a minute for watches to end; a kubelet does not wait so long.
-            let _ = process.ended(Duration::from_secs(10)).await;
+            let _ = process.exited(Duration::from_secs(10)).await;
         }
         self.process = None;
         self.spec = ServerSpec::of_release(self.spec.name, minor);
@@ -249,7 +229,7 @@ impl Server {
 
     /// Waits until the gateway, which was told to, has ended.
     pub(crate) async fn gateway_ended(&mut self) -> anyhow::Result<()> {
-        self.gateway()?.ended(Duration::from_secs(20)).await?;
+        self.gateway()?.exited(Duration::from_secs(20)).await?;
         self.gateway = None;
         Ok(())
     }

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use futures_util::future::join_all;
 use serde_json::json;
+use testkit::process::until;
 use tokio::time::sleep;
 
 use super::others::{Others, Subject};
 use super::{attack, goes_on};
 use crate::client::Client;
 use crate::cluster::Cluster;
-use crate::process::until;
 use crate::sockets::{Counter, connections_to};
 use crate::tally::Tally;
 

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use testkit::process::until;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::others::{NAMESPACE, tokens};
 use crate::client::Client;
 use crate::cluster::Cluster;
-use crate::process::until;
 use crate::tally::Tally;
 
 /// What kube-apiserver's API Priority and Fairness says about each request that it has judged.

@@ -11,13 +11,13 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use http::Method;
 use serde_json::json;
+use testkit::process::until;
 use tokio::sync::oneshot;
 
 use super::attack;
 use super::others::sum;
 use crate::client::{Client, Http2};
 use crate::cluster::Cluster;
-use crate::process::until;
 use crate::sockets::connections_to;
 use crate::tally::Tally;
 

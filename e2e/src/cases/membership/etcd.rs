@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use rustix::process::Signal;
 use serde_json::{Value, json};
+use testkit::kubernetes::{EtcdMember, file_flag};
+use testkit::pki::PairFiles;
+use testkit::process::{Process, Program, Signal, until};
 
 use super::super::objects;
 use super::{Finder, SOON, found, has_left, is_present};
 use crate::client::{plain, plain_post};
 use crate::cluster::Cluster;
-use crate::pki::Pair;
-use crate::process::{Process, until};
 use crate::relay::Relay;
 
 /// Where gateways keep their keys.
@@ -35,7 +35,7 @@ pub(in crate::cases) async fn outages(cluster: &mut Cluster) -> anyhow::Result<S
     members.kill(0);
     c.process.signal(Signal::TERM)?;
     let left = b.until("left", "finder-c", has_left).await?;
-    c.process.ended(Duration::from_secs(30)).await?;
+    c.process.exited(Duration::from_secs(30)).await?;
     let mut c = Finder::start(cluster, "c", 16743, &flags)?;
     c.ready().await?;
     let back = b.until("present", "finder-c", is_present).await?;
@@ -100,18 +100,16 @@ impl Etcds {
         let all: Vec<String> = (0..3).map(|index| format!("m{index}={}", peer(index))).collect();
         let clients = self.urls().get(index).cloned().context("no such member")?;
         let folder = cluster.folder().join(format!("etcd-m{index}"));
-        let arguments = [
-            format!("--name=m{index}"),
-            format!("--data-dir={}", folder.display()),
-            format!("--listen-client-urls={clients}"),
-            format!("--advertise-client-urls={clients}"),
-            format!("--listen-peer-urls={}", peer(index)),
-            format!("--initial-advertise-peer-urls={}", peer(index)),
-            format!("--initial-cluster={}", all.join(",")),
-            "--unsafe-no-fsync".to_owned(),
-        ];
+        let member = EtcdMember {
+            name: &format!("m{index}"),
+            data: &folder,
+            clients: &clients,
+            peers: &peer(index),
+            cluster: &all.join(","),
+        };
         let log = cluster.folder().join(format!("etcd-m{index}.log"));
-        let process = Process::start("etcd", &log, &cluster.programs.etcd(), arguments)?;
+        let etcd = Program::new("etcd", &cluster.programs.etcd());
+        let process = etcd.start(&log, member.flags())?;
         if let Some(place) = self.processes.get_mut(index) {
             *place = Some(process);
         }
@@ -146,22 +144,20 @@ impl Secure {
             (format!("https://{}", self.address()), format!("http://{}:13380", self.plain.ip()));
         let name = self.name;
         let folder = cluster.folder().join(format!("etcd-{name}"));
-        let arguments = [
-            format!("--name={name}"),
-            format!("--data-dir={}", folder.display()),
+        let member =
+            EtcdMember { name, data: &folder, clients: &clients, peers: &peer, cluster: "" };
+        let mut flags = member.flags();
+        // The last one counts.
+        flags.extend([
             format!("--listen-client-urls={clients},http://{}", self.plain),
-            format!("--advertise-client-urls={clients}"),
-            format!("--listen-peer-urls={peer}"),
-            format!("--initial-advertise-peer-urls={peer}"),
-            format!("--initial-cluster={name}={peer}"),
-            format!("--cert-file={}", server.certificate.display()),
-            format!("--key-file={}", server.key.display()),
+            file_flag("cert-file", &server.certificate),
+            file_flag("key-file", &server.key),
             "--client-cert-auth".to_owned(),
-            format!("--trusted-ca-file={}", pki.ca().display()),
-            "--unsafe-no-fsync".to_owned(),
-        ];
+            file_flag("trusted-ca-file", &pki.files().ca()),
+        ]);
         let log = cluster.folder().join(format!("etcd-{name}.log"));
-        self.process = Some(Process::start("etcd", &log, &cluster.programs.etcd(), arguments)?);
+        let etcd = Program::new("etcd", &cluster.programs.etcd());
+        self.process = Some(etcd.start(&log, flags)?);
         Ok(())
     }
 
@@ -214,7 +210,7 @@ impl Secure {
 }
 
 /// How a gateway is called that uses it, by a pair of the file system.
-fn flags(at: SocketAddr, ca: &std::path::Path, pair: Option<&Pair>) -> Vec<String> {
+fn flags(at: SocketAddr, ca: &std::path::Path, pair: Option<&PairFiles>) -> Vec<String> {
     let mut flags = vec![
         "--membership=etcd".to_owned(),
         format!("--etcd-servers=https://{at}"),
@@ -235,7 +231,7 @@ pub(in crate::cases) async fn tls(cluster: &mut Cluster) -> anyhow::Result<Strin
     let good = pki.user("finder", &[])?;
     let (ca, pair) = (
         folder.join("etcd-ca.crt"),
-        Pair { certificate: folder.join("etcd.crt"), key: folder.join("etcd.key") },
+        PairFiles { certificate: folder.join("etcd.crt"), key: folder.join("etcd.key") },
     );
     let put = |from: &PathBuf, to: &PathBuf| {
         let beside = to.with_extension("next");
@@ -243,13 +239,13 @@ pub(in crate::cases) async fn tls(cluster: &mut Cluster) -> anyhow::Result<Strin
         anyhow::Ok(std::fs::rename(&beside, to)?)
     };
     // The wrong authority of etcd, and then the wrong one of ours.
-    let stranger = pki.stranger("finder", &[])?;
-    put(&pki.front_proxy_ca(), &ca)?;
+    let stranger = pki.untrusted_user("finder", &[])?;
+    put(&pki.files().front_proxy_ca(), &ca)?;
     put(&stranger.certificate, &pair.certificate)?;
     put(&stranger.key, &pair.key)?;
     let mut b = Finder::start(cluster, "b", 17143, &flags(etcd.address(), &ca, Some(&pair)))?;
     b.fails("etcd's certificate cannot be verified").await?;
-    put(&pki.ca(), &ca)?;
+    put(&pki.files().ca(), &ca)?;
     b.fails("etcd does not believe our client certificate").await?;
     put(&good.certificate, &pair.certificate)?;
     put(&good.key, &pair.key)?;
@@ -299,7 +295,7 @@ pub(in crate::cases) async fn tls(cluster: &mut Cluster) -> anyhow::Result<Strin
 pub(in crate::cases) async fn auth(cluster: &mut Cluster) -> anyhow::Result<String> {
     let mut etcd = Secure::start(cluster, "auth")?;
     let user = cluster.pki.user("finder", &[])?;
-    let with = flags(etcd.address(), &cluster.pki.ca(), Some(&user));
+    let with = flags(etcd.address(), &cluster.pki.files().ca(), Some(&user));
     let mut all = Finder::three(cluster, 17243, &with)?;
     found(cluster, &mut all).await?;
     // Rights come to count, and the user has none. Watches that there are go on: etcd restarts.
@@ -345,7 +341,7 @@ pub(in crate::cases) async fn compaction(cluster: &mut Cluster) -> anyhow::Resul
     let etcd = Secure::start(cluster, "compaction")?;
     let user = cluster.pki.user("finder", &[])?;
     let relay = Relay::start(cluster.spare_address(), &[etcd.address()]).await?;
-    let ca = cluster.pki.ca();
+    let ca = cluster.pki.files().ca();
     let (directly, by_relay) =
         (flags(etcd.address(), &ca, Some(&user)), flags(relay.address(), &ca, Some(&user)));
     let a = Finder::start(cluster, "a", 17343, &directly)?;
