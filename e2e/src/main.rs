@@ -14,6 +14,7 @@ mod report;
 mod sockets;
 mod suite;
 mod tally;
+mod up;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -115,7 +116,7 @@ async fn run(command: Command) -> anyhow::Result<bool> {
             println!("{}\n{programs}", programs.described());
             Ok(true)
         }
-        Command::Up => suite::up().await,
+        Command::Up => up::up().await.map(|()| true),
         Command::Record { folder } => record::record(&folder).await,
         Command::Extension { address, certificate, key, front_proxy_ca } => {
             extension::serve(address, &certificate, &key, &front_proxy_ca).await

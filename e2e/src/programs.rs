@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};
+use testkit::process::Program;
 use testkit::programs::{cache, mvp};
 
 pub(crate) use clients::{Clients, python_folder};
@@ -182,7 +183,7 @@ impl Build {
         let beside = tempfile::tempdir_in(cache)?;
         for (name, package) in self.programs {
             let flags = linker_flags(&version);
-            let mut command = Command::new("go");
+            let mut command = Program::new("go", Path::new("go")).command()?;
             command.current_dir(&module);
             command.args(["build", "-v", "-ldflags", &flags, "-o"]);
             command.arg(beside.path().join(name)).arg(package);

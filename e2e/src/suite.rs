@@ -315,27 +315,3 @@ fn warnings(name: &str, log: &Path, count: usize) -> String {
     let short = |line: &&str| line.chars().take(240).collect::<String>();
     last.iter().map(|line| format!("      {name}: {}\n", short(line))).collect()
 }
-
-/// A cluster to play with.
-pub(crate) async fn up() -> anyhow::Result<bool> {
-    let programs = Programs::get()?;
-    let folder = tempfile::Builder::new().prefix("mvp-e2e-").tempdir()?;
-    let spec = Setting::Mixed.spec();
-    let cluster = Cluster::start(&spec, &programs, folder.path()).await?;
-    for server in &cluster.servers {
-        let version = programs.version(server.spec.minor);
-        println!("{} {version} {}", server.name(), server.spec.flags.join(" "));
-        for (what, to) in [("through mvp", server.through()), ("directly", server.direct())] {
-            let kubeconfig = cluster.kubeconfig("admin", to)?;
-            println!(
-                "  {what:12} {} --kubeconfig {}",
-                programs.kubectl().display(),
-                kubeconfig.display()
-            );
-        }
-        println!("  {:12} http://{}/readyz?verbose", "admin", server.gateway_admin());
-    }
-    println!("Logs are in {}. Ctrl-C ends it.", cluster.folder().display());
-    tokio::signal::ctrl_c().await?;
-    Ok(true)
-}

@@ -4,10 +4,12 @@
 use std::ffi::OsString;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::SystemTime;
 
 use anyhow::{Context, ensure};
+
+use crate::process::Program;
 
 /// The `mvp` under test, in the given cargo profile.
 ///
@@ -122,10 +124,8 @@ fn sources(recorded: &str) -> Vec<PathBuf> {
 
 fn build(workspace: &Path, profile: &str, target: &Path) -> anyhow::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    // Ends with this process, as every program that the test kit starts.
-    let output = Command::new("setpriv")
-        .args(["--pdeathsig", "TERM"])
-        .arg(cargo)
+    let output = Program::new("cargo", Path::new(&cargo))
+        .command()?
         .current_dir(workspace)
         .args(["build", "--bin", "mvp", "--profile", profile, "--target-dir"])
         .arg(target)
