@@ -12,7 +12,21 @@ use testkit::process::{Process, Program, until};
 use crate::client::{Answer, Client};
 use crate::cluster::{Cluster, Server};
 use crate::extension::{GROUP, KIND, LOST, RESOURCE, USER};
+use crate::suite::Case;
 use crate::tally::Tally;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(
+            Mixed,
+            "aggregated/passed-on",
+            passed_on,
+            "responses of an extension server pass through every member, also 404s"
+        ),
+        case!(full Mixed, "aggregated/up-and-down", up_and_down, "the extension server is killed and restarted: only its API is affected"),
+    ]
+}
 
 const NAMESPACE: &str = "aggregated";
 const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";

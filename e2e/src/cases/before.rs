@@ -16,7 +16,26 @@ use crate::cluster::Cluster;
 use crate::load::Load;
 use crate::programs::Minor;
 use crate::relay::Relay;
+use crate::suite::Case;
 use crate::tally::Tally;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(
+            Mixed,
+            "before/rolling",
+            rolling,
+            "one gateway before three servers: restarts and an upgrade under load"
+        ),
+        case!(
+            Cable,
+            "before/endpoints",
+            endpoints,
+            "one gateway before servers that it finds by EndpointSlices"
+        ),
+    ]
+}
 
 /// By which pods know where a server is.
 const HOST: &str = "KUBERNETES_SERVICE_HOST";

@@ -27,6 +27,14 @@ use super::objects;
 use crate::client::Client;
 use crate::cluster::Cluster;
 use crate::programs::python_folder;
+use crate::suite::Case;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(full Mixed, "clients/head-sizes", head_sizes, "the size of the request heads of real clients"),
+    ]
+}
 
 const NAMESPACE: &str = "heads";
 const PORT: u16 = 7445;

@@ -16,6 +16,26 @@ use testkit::process::until;
 use super::objects::{self, Kind};
 use super::routing::life;
 use crate::cluster::Cluster;
+use crate::suite::Case;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(
+            Interop,
+            "interop/bare-peer",
+            bare_peer,
+            "a kube-apiserver with the Kubernetes proxy is a bare peer of a gateway"
+        ),
+        case!(
+            Interop,
+            "interop/their-peer",
+            their_peer,
+            "a gateway is the peer of the Kubernetes proxy"
+        ),
+        case!(Interop, "interop/both", both, "both proxies are on: no loop, one hop"),
+    ]
+}
 
 const NAMESPACE: &str = "interop";
 /// Kubernetes' own needs some seconds until it has heard of all its peers.

@@ -9,7 +9,18 @@ use testkit::process::Signal;
 use super::callers;
 use crate::cluster::Cluster;
 use crate::load::Load;
+use crate::suite::Case;
 use crate::tally::Tally;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![case!(
+        Mixed,
+        "restart/local-server",
+        local_server,
+        "the local server restarts under reads, writes and watches"
+    )]
+}
 
 pub(super) async fn local_server(cluster: &mut Cluster) -> anyhow::Result<String> {
     let admin = cluster.admin.clone();

@@ -12,6 +12,17 @@ use super::objects;
 use crate::client::Client;
 use crate::cluster::Cluster;
 use crate::load::{Load, Outcome};
+use crate::suite::Case;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![case!(
+        Mixed,
+        "rotation/whole-cluster",
+        whole_cluster,
+        "every certificate and CA of the cluster is replaced under load"
+    )]
+}
 
 /// kube-apiserver looks at its files at once or after a minute.
 const TAKES: Duration = Duration::from_secs(100);

@@ -7,6 +7,17 @@ use serde_json::{Value, json};
 use super::objects;
 use crate::client::Client;
 use crate::cluster::Cluster;
+use crate::suite::Case;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![case!(
+        Mixed,
+        "identity/spoofs",
+        spoofs,
+        "no header or certificate lets a caller act as another user"
+    )]
+}
 
 /// Headers that say who the user is, to whoever believes them.
 const PRETENCES: [&[(&str, &str)]; 6] = [

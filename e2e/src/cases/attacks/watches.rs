@@ -19,7 +19,16 @@ use super::others::sum;
 use crate::client::{Client, Http2};
 use crate::cluster::Cluster;
 use crate::sockets::connections_to;
+use crate::suite::Case;
 use crate::tally::Tally;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(full Mixed, "attacks/watches", watches, "watches of many changes: as many survive as directly"),
+        case!(full Mixed, "attacks/spread-of-watches", watches_by_connections, "the same on few and on many client connections"),
+    ]
+}
 
 const NAMESPACE: &str = "watched";
 
