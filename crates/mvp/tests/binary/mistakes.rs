@@ -5,7 +5,7 @@ use std::process::Stdio;
 use crate::folder::{Folder, outcome};
 
 #[test]
-fn flags_and_values() {
+fn wrong_flags_and_values_are_reported() {
     let place = Folder::new();
     for (flag, sentence) in [
         ("--secure-prot=1", "--secure-prot: not a known flag; did you mean --secure-port?"),
@@ -107,7 +107,7 @@ fn flags_and_values() {
 }
 
 #[test]
-fn the_environment_is_named() {
+fn a_wrong_environment_variable_is_named() {
     let place = Folder::new();
     let output = place.command(&["serve"]).env("MVP_LOG", "loud").output().unwrap();
     outcome(output).is_mistake(
@@ -118,7 +118,7 @@ fn the_environment_is_named() {
 }
 
 #[test]
-fn a_first_server_is_named_or_found_as_pods_find_one() {
+fn the_first_server_is_given_or_found_in_the_pod_environment() {
     let place = Folder::new();
     let flags = [
         "serve",
@@ -144,7 +144,7 @@ fn a_first_server_is_named_or_found_as_pods_find_one() {
 }
 
 #[test]
-fn what_must_be_given() {
+fn missing_required_flags_are_reported() {
     let place = Folder::new();
     let pair = ["--tls-cert-file=server.crt", "--tls-private-key-file=server.key"];
     let local = "--local-server=https://127.0.0.1:7443";
@@ -177,7 +177,7 @@ fn what_must_be_given() {
 }
 
 #[test]
-fn flags_that_do_not_go_together() {
+fn conflicting_flags_are_reported() {
     let place = Folder::new();
     let fix = "give it with --proxy-client-key-file, signed by the request-header CA of the \
                servers";
@@ -279,7 +279,7 @@ fn files() {
 
 /// Also where it is a front proxy's too. The address is nobody's, so that nothing is ever served.
 #[test]
-fn a_proxy_certificate_that_proves_a_user() {
+fn a_proxy_certificate_that_is_also_a_user_is_rejected() {
     let place = Folder::new();
     let shared = [
         "--bind-address=192.0.2.1",

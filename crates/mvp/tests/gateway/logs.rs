@@ -14,7 +14,7 @@ use crate::support::process::{Gateway, flags, free_address};
 use crate::support::{eventually, soon};
 
 #[tokio::test]
-async fn only_what_is_proxied_or_refused_is_logged() {
+async fn only_proxied_and_refused_requests_are_logged() {
     let cluster = Cluster::start().await;
     let b = &cluster.b.gateway;
     let client = Client::user(b.address).await;
@@ -98,7 +98,7 @@ async fn dropped(gateway: &Gateway) -> u64 {
 }
 
 #[tokio::test]
-async fn a_log_pipe_that_nobody_reads_blocks_neither_requests_nor_the_end() {
+async fn an_unread_log_pipe_blocks_neither_requests_nor_shutdown() {
     let (mut gateway, _unread) = overflowing().await;
     gateway.signal(Signal::TERM);
     assert_eq!(ends(&mut gateway).await, Some(0));

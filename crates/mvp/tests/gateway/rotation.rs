@@ -112,7 +112,7 @@ fn der(pair: &Pair) -> CertificateDer<'static> {
 const PATHS: [&str; 3] = [CONFIG_MAPS, WIDGETS, "/apis"];
 
 #[tokio::test]
-async fn the_serving_certificate() {
+async fn the_serving_certificate_is_replaced() {
     let mut world = World::start().await;
     let user = world.user(&world.clients);
     let load = Load::start(world.address(), &user, &PATHS);
@@ -165,7 +165,7 @@ async fn the_serving_certificate() {
 }
 
 #[tokio::test]
-async fn the_ca_of_clients() {
+async fn the_client_ca_is_replaced() {
     let mut world = World::start().await;
     let old = world.user(&world.clients);
     let others = Ca::new("clients");
@@ -191,7 +191,7 @@ async fn the_ca_of_clients() {
 }
 
 #[tokio::test]
-async fn the_proxy_certificate_with_its_ca() {
+async fn the_proxy_certificate_and_its_ca_are_replaced() {
     let mut world = World::start().await;
     let user = world.user(&world.clients);
     let (client, _) = Client::with(world.address(), Arc::clone(&user)).await.unwrap();
@@ -242,7 +242,7 @@ async fn the_proxy_certificate_with_its_ca() {
 }
 
 #[tokio::test]
-async fn the_ca_of_servers() {
+async fn the_server_ca_is_replaced() {
     let mut world = World::start().await;
     let user = world.user(&world.clients);
     let (client, _) = Client::with(world.address(), Arc::clone(&user)).await.unwrap();
@@ -267,7 +267,7 @@ async fn the_ca_of_servers() {
 }
 
 #[tokio::test]
-async fn idle_connections_of_before_end_too() {
+async fn idle_connections_with_old_certificates_are_closed() {
     let mut world = World::start().await;
     let user = world.user(&world.clients);
     let (client, _) = Client::with(world.address(), user).await.unwrap();
@@ -289,7 +289,7 @@ async fn idle_connections_of_before_end_too() {
 }
 
 #[tokio::test]
-async fn files_are_looked_at_until_the_end() {
+async fn files_are_watched_until_shutdown_ends() {
     let mut world = World::start().await;
     let user = world.user(&world.clients);
     let (client, _) = Client::with(world.address(), user).await.unwrap();

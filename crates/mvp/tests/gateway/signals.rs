@@ -18,7 +18,7 @@ use crate::support::process::{Gateway, free_address};
 const FEW_SECONDS: Duration = Duration::from_secs(10);
 
 #[tokio::test]
-async fn a_signal_ends_it_though_a_watch_is_open() {
+async fn a_signal_ends_the_gateway_while_a_watch_is_open() {
     for signal in [Signal::TERM, Signal::INT] {
         let (mut b, _peer) = with(&["--shutdown-grace-period=1s"]).await;
         let client = Client::user(b.gateway.address).await;
@@ -30,7 +30,7 @@ async fn a_signal_ends_it_though_a_watch_is_open() {
 }
 
 #[tokio::test]
-async fn readiness_fails_first_and_all_is_served_meanwhile() {
+async fn readiness_fails_before_requests_are_refused() {
     let (mut b, _peer) = with(&["--shutdown-delay-duration=3s"]).await;
     let client = Client::user(b.gateway.address).await;
     b.gateway.signal(Signal::TERM);
@@ -52,7 +52,7 @@ async fn readiness_fails_first_and_all_is_served_meanwhile() {
 }
 
 #[tokio::test]
-async fn the_api_port_reports_the_gateway_alone_and_its_end() {
+async fn the_api_port_reports_gateway_readiness_and_shutdown() {
     let (mut b, _peer) = with(&["--shutdown-delay-duration=5s"]).await;
     let address = b.gateway.address;
     // Each over a connection of its own: a 401 may end it.
@@ -83,7 +83,7 @@ async fn the_api_port_reports_the_gateway_alone_and_its_end() {
 }
 
 #[tokio::test]
-async fn what_is_under_way_is_finished() {
+async fn open_requests_are_finished_at_shutdown() {
     let (mut b, _peer) = with(&["--shutdown-grace-period=20s"]).await;
     let client = Client::user(b.gateway.address).await;
     // More than all buffers on the way hold.
@@ -102,7 +102,7 @@ async fn what_is_under_way_is_finished() {
 }
 
 #[tokio::test]
-async fn a_hangup_is_no_end() {
+async fn sighup_does_not_end_the_gateway() {
     let (b, _peer) = with(&[]).await;
     let client = Client::user(b.gateway.address).await;
     b.gateway.signal(Signal::HUP);
@@ -114,7 +114,7 @@ async fn a_hangup_is_no_end() {
 }
 
 #[tokio::test]
-async fn a_hangup_is_heard_as_soon_as_anybody_can_connect() {
+async fn sighup_is_handled_as_soon_as_the_port_is_open() {
     let nobody = free_address();
     for _ in 0..5 {
         let gateway = Gateway::start(free_address(), "b", nobody, &[]);
@@ -128,7 +128,7 @@ async fn a_hangup_is_heard_as_soon_as_anybody_can_connect() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_does_not_hold_it_up() {
+async fn an_idle_connection_does_not_delay_shutdown() {
     let (mut b, _peer) = beside_bare_peer().await;
     let client = Client::user(b.gateway.address).await;
     client.get(WIDGETS).await;
@@ -137,7 +137,7 @@ async fn an_idle_connection_does_not_hold_it_up() {
 }
 
 #[tokio::test]
-async fn a_second_signal_ends_it_at_once() {
+async fn a_second_signal_ends_the_gateway_at_once() {
     let (mut b, _peer) = beside_bare_peer().await;
     let client = Client::user(b.gateway.address).await;
     let watch = client.watch(&format!("{WIDGETS}?watch=true")).await;

@@ -35,7 +35,7 @@ async fn an_address_of_another_host_is_named_with_its_flag() {
 }
 
 #[tokio::test]
-async fn a_port_that_the_system_chose_is_logged() {
+async fn a_port_chosen_by_the_system_is_logged() {
     let more = ["--secure-port=0".to_owned(), "--admin-bind-address=127.0.0.1:0".to_owned()];
     let flags = flags(any(), any(), "a", free_address(), &more);
     let gateway = Gateway::with_flags(any(), any(), &flags);

@@ -12,7 +12,7 @@ use crate::support::process::{Gateway, flags, free_address};
 const GENERATIONS: usize = 4;
 
 #[tokio::test]
-async fn nobody_is_refused_while_a_new_process_takes_over() {
+async fn no_request_fails_while_a_new_process_takes_over() {
     let storage = Storage::new();
     let local = serve(any(), api_server("b", storage.clone())).await;
     let peer = serve(any(), api_server("a", storage)).await;
@@ -30,7 +30,7 @@ async fn nobody_is_refused_while_a_new_process_takes_over() {
 }
 
 #[tokio::test]
-async fn requests_by_way_of_a_peer_go_on_while_a_new_process_takes_over_there() {
+async fn requests_through_a_peer_succeed_while_a_new_process_takes_over() {
     let storage = Storage::new();
     let a_server = serve(any(), api_server("a", storage.clone())).await;
     let b_server = serve(any(), api_server("b", storage)).await;

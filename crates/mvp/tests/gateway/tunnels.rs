@@ -76,7 +76,7 @@ async fn a_thousand_idle_tunnels() {
 }
 
 #[tokio::test]
-async fn a_signal_leaves_tunnels_open_for_the_grace_and_no_longer() {
+async fn a_signal_leaves_tunnels_open_for_the_grace_period() {
     let mut cluster = Cluster::start().await;
     let address = cluster.b.gateway.address;
     let mut to_local = tunnel(address, CONFIG_MAPS).await;
@@ -99,7 +99,7 @@ async fn a_signal_leaves_tunnels_open_for_the_grace_and_no_longer() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_last_tunnel_ends_the_drain() {
+async fn the_drain_ends_with_the_last_tunnel() {
     let (mut b, _peer) = beside_bare_peer().await;
     let mut stream = tunnel(b.gateway.address, WIDGETS).await;
     b.gateway.signal(Signal::TERM);
