@@ -1,5 +1,5 @@
-//! The programs under test, built from the Go module registry by version, once, into a cache
-//! outside the tree. Entry item: [`Programs::get`].
+//! The programs under test, built once per version from Go modules into a cache outside the tree.
+//! Entry item: [`Programs::get`].
 
 mod clients;
 
@@ -18,8 +18,7 @@ use testkit::programs::{cache, mvp};
 
 pub(crate) use clients::{Clients, python_folder};
 
-/// What is built for every run: each in a module of its own under `e2e/programs`, which pins all
-/// that it is made of.
+/// The builds of every run. Each has a Go module under `e2e/programs`, which pins its dependencies.
 const BUILDS: [Build; 3] = [
     Build {
         folder: "etcd",
@@ -42,16 +41,16 @@ const BUILDS: [Build; 3] = [
     },
 ];
 
-/// What is built where a case needs it.
+/// The servers that are built only when a case needs them.
 const OTHER_SERVERS: [Minor; 3] = [Minor::Oldest, Minor::V1_35, Minor::V1_37];
 
-/// A client of ours on client-go.
+/// The test client that uses client-go.
 const CLIENT_GO: Build =
     Build { folder: "client-go", main_module: "k8s.io/client-go", programs: &[("client-go", ".")] };
 
 struct Build {
     folder: &'static str,
-    /// The module whose version is that of the programs.
+    /// The module that gives the version.
     main_module: &'static str,
     programs: &'static [(&'static str, &'static str)],
 }
@@ -59,7 +58,7 @@ struct Build {
 /// A minor version of Kubernetes that the suite runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Minor {
-    /// The oldest that can be built with a Go of today.
+    /// The oldest version that builds with a current Go.
     Oldest,
     V1_34,
     V1_35,
@@ -79,31 +78,31 @@ impl Minor {
     }
 }
 
-/// What a run needs beside etcd and the two usual versions.
+/// The programs that a run needs besides etcd and the two usual versions.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Needs {
     pub(crate) servers: Vec<Minor>,
     pub(crate) clients: bool,
 }
 
-/// Programs that are ready to be run.
+/// Programs that are ready to run.
 #[derive(Debug, Clone)]
 pub(crate) struct Programs {
-    /// By module folder: the version, and where its programs are.
+    /// By module folder: the version and the folder of the programs.
     built: BTreeMap<&'static str, (String, PathBuf)>,
     /// The gateway under test.
     pub(crate) mvp: PathBuf,
-    /// Clients other than kubectl of the newest version, where they are needed.
+    /// Other clients than kubectl of the newest version, if a case needs them.
     pub(crate) clients: Clients,
 }
 
 impl Programs {
-    /// Finds the programs in the cache, or builds what is not there.
+    /// Finds the usual programs in the cache, or builds them.
     pub(crate) fn get() -> anyhow::Result<Programs> {
         Programs::get_with(&Needs::default())
     }
 
-    /// The same, and what else is needed.
+    /// Finds or builds the usual programs and these.
     pub(crate) fn get_with(needs: &Needs) -> anyhow::Result<Programs> {
         let cache = cache()?;
         let mut built = BTreeMap::new();
@@ -133,7 +132,7 @@ impl Programs {
         self.program("v1.36", "kubectl")
     }
 
-    /// As the server itself says it, such as `v1.36.4`.
+    /// The version that the server reports, such as `v1.36.4`.
     pub(crate) fn version(&self, minor: Minor) -> &str {
         self.built.get(minor.folder()).map_or("", |(version, _)| version)
     }
@@ -178,7 +177,7 @@ impl Build {
             return Ok((version, folder));
         }
         let go = go_version()?;
-        // Into a folder beside it first: one that was cut off half-way is never taken for whole.
+        // Built in another folder first: an interrupted build never looks complete.
         std::fs::create_dir_all(cache).with_context(|| format!("cannot make {cache:?}"))?;
         let beside = tempfile::tempdir_in(cache)?;
         for (name, package) in self.programs {
@@ -210,14 +209,14 @@ impl Build {
             .with_context(|| format!("{file:?} requires no {}", self.main_module))
     }
 
-    /// Other sources, other flags or another place: another key.
+    /// A hash of the sources and the linker flags.
     fn key(&self, module: &Path) -> anyhow::Result<String> {
         let mut hash = Sha256::new();
         for file in ["go.mod", "go.sum"] {
             let file = module.join(file);
             hash.update(std::fs::read(&file).with_context(|| format!("cannot read {file:?}"))?);
         }
-        // Our own, where there is one.
+        // The source of a test client, if there is one.
         hash.update(std::fs::read(module.join("main.go")).unwrap_or_default());
         hash.update(linker_flags(""));
         Ok(short(hash))
@@ -228,7 +227,7 @@ fn short(hash: Sha256) -> String {
     hash.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Kubernetes learns its version from the linker.
+/// The linker sets the version of Kubernetes programs.
 fn linker_flags(version: &str) -> String {
     let mut parts = version.trim_start_matches('v').split('.');
     let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -249,7 +248,7 @@ fn go_version() -> anyhow::Result<String> {
     Ok(said.split(' ').nth(2).unwrap_or("go").to_owned())
 }
 
-/// Runs a compiler that names each package as it is done, and shows how far it is.
+/// Runs a compiler that prints each package, and shows progress.
 fn compile(command: &mut Command, what: &str) -> anyhow::Result<()> {
     let started = Instant::now();
     eprintln!("building {what}");
@@ -258,7 +257,7 @@ fn compile(command: &mut Command, what: &str) -> anyhow::Result<()> {
     let compiled = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&compiled);
     let (done, ended) = mpsc::channel();
-    // The last lines are what went wrong, where something did.
+    // The last lines contain the error, if there is one.
     let reader = std::thread::spawn(move || {
         let mut last = Vec::new();
         for line in BufReader::new(errors).lines().map_while(Result::ok) {

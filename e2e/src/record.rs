@@ -1,4 +1,4 @@
-//! Recording: what a real server says of itself, for tests that have none at hand.
+//! Records the documents of real servers, for tests that run without one.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -40,17 +40,17 @@ pub(crate) async fn record(folder: &Path) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// What one server said, byte for byte.
+/// The documents of one server, byte for byte.
 #[derive(Debug, Serialize)]
 struct Recorded {
     provenance: Value,
     aggregated: Documents,
     legacy: Documents,
-    /// By path and media type, in hexadecimal digits.
+    /// Documents by path and media type, as hexadecimal digits.
     encoded: BTreeMap<String, BTreeMap<String, String>>,
 }
 
-/// By path.
+/// Documents by path.
 type Documents = BTreeMap<String, Box<RawValue>>;
 
 async fn documents(cluster: &Cluster, version: &str) -> anyhow::Result<Recorded> {

@@ -1,4 +1,4 @@
-//! A host of its own at the end of a cable that can be cut. Entry item: [`Cable::lay`].
+//! A host of its own, whose network connection can be cut. Entry item: [`Cable::lay`].
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use testkit::process::{Process, Program, until};
 
-/// A network namespace, joined to ours by a pair of interfaces. It goes with the holder.
+/// A network namespace, joined to ours by a pair of interfaces. It ends with the holder process.
 pub(crate) struct Cable {
     holder: Process,
 }
 
 impl Cable {
-    /// Gives our end these addresses and the other end that one. Only in a network of the suite's
-    /// own: the addresses lead nowhere else.
+    /// Gives our end these addresses and the other end that one. Only in a network namespace of the
+    /// suite: the addresses must not exist elsewhere.
     pub(super) async fn lay(near: &[IpAddr], far: IpAddr, folder: &Path) -> anyhow::Result<Cable> {
         ensure!(
             std::env::var_os(ISOLATED).is_some(),
@@ -43,7 +43,7 @@ impl Cable {
         Ok(cable)
     }
 
-    /// From now on nothing arrives, and nobody is told.
+    /// Drops all packets from now on, without an error to either side.
     pub(crate) fn cut(&self) -> anyhow::Result<()> {
         self.over_there(&["link", "set", "far", "down"])
     }
@@ -52,7 +52,7 @@ impl Cable {
         self.over_there(&["link", "set", "far", "up"])
     }
 
-    /// The other host's network, for programs that run there.
+    /// The network namespace of the other host.
     pub(super) fn namespace(&self) -> PathBuf {
         PathBuf::from(format!("/proc/{}/ns/net", self.holder.id()))
     }

@@ -1,4 +1,4 @@
-//! One member: a kube-apiserver, and the gateway beside it.
+//! One member: a kube-apiserver and the gateway beside it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -13,33 +13,33 @@ use testkit::process::{Process, Program, Signal, until};
 use crate::client::Client;
 use crate::programs::{Minor, Programs};
 
-/// kube-apiserver listens here, the gateway on the port that clients know.
+/// The port of kube-apiserver. The gateway has the port that clients know.
 const OWN_PORT: u16 = 6444;
 const GATEWAY_PORT: u16 = 6443;
 const ADMIN_PORT: u16 = 6480;
 
-/// What a member is.
+/// The configuration of a member.
 #[derive(Debug, Clone)]
 pub(crate) struct ServerSpec {
     pub(crate) name: &'static str,
     pub(crate) minor: Minor,
     /// Further flags of kube-apiserver.
     pub(crate) flags: Vec<String>,
-    /// Whether no gateway is beside it.
+    /// Whether it has no gateway.
     pub(crate) bare: bool,
-    /// Whether the gateway has the address and port that the server advertises, as it is meant to be
-    /// on a node; else it is on another port of the same address.
+    /// Whether the gateway has the address and port that the server advertises, as on a real node;
+    /// otherwise it has another port of the same address.
     pub(crate) advertises_gateway: bool,
 }
 
 impl ServerSpec {
-    /// A server with these APIs on or off, as `--runtime-config` takes them.
+    /// A server with these APIs on or off, in the format of `--runtime-config`.
     pub(crate) fn new(name: &'static str, minor: Minor, apis: &str) -> ServerSpec {
         let flags = vec![format!("--runtime-config={apis}")];
         ServerSpec { name, minor, flags, bare: false, advertises_gateway: false }
     }
 
-    /// A server of a release, with one more API on that the other release does not have.
+    /// A server of a release, with one more API on that the other release does not serve.
     pub(crate) fn of_release(name: &'static str, minor: Minor) -> ServerSpec {
         match minor {
             Minor::V1_36 => {
@@ -56,19 +56,20 @@ impl ServerSpec {
 pub(crate) struct Server {
     pub(crate) spec: ServerSpec,
     address: IpAddr,
-    /// Where kube-apiserver itself listens.
+    /// The address of kube-apiserver.
     own: SocketAddr,
     process: Option<Process>,
     gateway: Option<Process>,
     audit: PathBuf,
     /// Whether Kubernetes' own proxy is on.
     native_proxy: bool,
-    /// The network of its host, if that is not ours.
+    /// The network namespace of its host, if it is not ours.
     network: Option<PathBuf>,
 }
 
 impl Server {
-    /// One whose address is this; `behind` is for kube-apiserver where the gateway takes that.
+    /// A member with this address. `behind` is the address of kube-apiserver when the gateway has
+    /// the advertised one.
     pub(super) fn new(spec: ServerSpec, address: IpAddr, behind: IpAddr) -> Server {
         let own = match spec.advertises_gateway {
             true => SocketAddr::new(behind, GATEWAY_PORT),
@@ -83,22 +84,22 @@ impl Server {
         self.spec.name
     }
 
-    /// The ID by which its peers know it.
+    /// The member ID.
     pub(crate) fn id(&self) -> String {
         format!("server-{}", self.spec.name)
     }
 
-    /// kube-apiserver itself: as it is without `mvp`.
+    /// The address of kube-apiserver, without `mvp`.
     pub(crate) fn direct(&self) -> SocketAddr {
         self.own
     }
 
-    /// The gateway beside it.
+    /// The address of the gateway.
     pub(crate) fn through(&self) -> SocketAddr {
         SocketAddr::new(self.address, GATEWAY_PORT)
     }
 
-    /// As others are told of it by `--peer`.
+    /// The value of `--peer` for this member.
     pub(super) fn as_peer(&self) -> String {
         match self.spec.bare {
             true => format!("https://{},kind=bare", self.direct()),
@@ -106,12 +107,12 @@ impl Server {
         }
     }
 
-    /// Where the gateway tells of itself.
+    /// The admin address of the gateway.
     pub(crate) fn gateway_admin(&self) -> SocketAddr {
         SocketAddr::new(self.address, ADMIN_PORT)
     }
 
-    /// Runs on another host from its next start on.
+    /// Moves it to another host from the next start on.
     pub(super) fn move_to(&mut self, network: PathBuf) {
         self.network = Some(network);
     }
@@ -177,7 +178,7 @@ impl Server {
         Ok(())
     }
 
-    /// How a gateway beside it is called. Without members it finds them by Leases, the default.
+    /// The arguments of a gateway beside it. Without members, it finds them by Leases, the default.
     pub(super) fn gateway_arguments(
         &self,
         pki: &PkiFiles,
@@ -199,13 +200,13 @@ impl Server {
                 arguments.extend(peers.map(|(id, peer)| format!("--peer={id}={peer}")));
                 arguments.push(format!("--server-id={}", self.id()));
             }
-            // All are on this host. The ID is the server's own, by the name of the host.
+            // The ID defaults to that of the server, by the host name.
             None => arguments.push(format!("--peer-advertise-ip={}", self.address)),
         }
         arguments
     }
 
-    /// What its gateway knows of whoever is at an address.
+    /// The gateway's view of the member at an address.
     pub(super) async fn knows(&self, address: SocketAddr) -> anyhow::Result<Value> {
         let snapshot = crate::client::plain(self.gateway_admin(), "/debug/snapshot").await?.json();
         let members = snapshot.get("members").and_then(Value::as_array).context("no members")?;
@@ -214,12 +215,12 @@ impl Server {
         Ok(members.iter().find(is_there).cloned().unwrap_or_default())
     }
 
-    /// Ends kube-apiserver as a kubelet does: it is told, and after a while it is killed. From its
-    /// next start on it is another release, with that one's flags.
+    /// Stops kube-apiserver as a kubelet does: SIGTERM, then SIGKILL. The next start uses another
+    /// release with its flags.
     pub(crate) async fn leave_for(&mut self, minor: Minor) -> anyhow::Result<()> {
         if let Some(process) = &mut self.process {
             process.signal(Signal::TERM)?;
-            // It waits a minute for watches to end; a kubelet does not wait so long.
+            // kube-apiserver waits a minute for watches to end; a kubelet does not wait that long.
             let _ = process.exited(Duration::from_secs(10)).await;
         }
         self.process = None;
@@ -227,14 +228,14 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until the gateway, which was told to, has ended.
+    /// Waits until a gateway that was signalled has exited.
     pub(crate) async fn gateway_ended(&mut self) -> anyhow::Result<()> {
         self.gateway()?.exited(Duration::from_secs(20)).await?;
         self.gateway = None;
         Ok(())
     }
 
-    /// Waits until kube-apiserver says that it is ready.
+    /// Waits until kube-apiserver is ready.
     pub(crate) async fn ready(&mut self, admin: &Client, within: Duration) -> anyhow::Result<()> {
         let to = self.direct();
         let process = self.process.as_mut().context("it was not started")?;
@@ -248,7 +249,7 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until the gateway says that it is ready.
+    /// Waits until the gateway is ready.
     pub(crate) async fn gateway_ready(&mut self, within: Duration) -> anyhow::Result<()> {
         let to = self.gateway_admin();
         let gateway = self.gateway.as_mut().context("it was not started")?;
@@ -270,25 +271,25 @@ impl Server {
         self.gateway.as_mut().context("the gateway does not run")
     }
 
-    /// `kill -9` of its gateway alone.
+    /// Kills the gateway with SIGKILL.
     pub(super) fn kill_gateway(&mut self) {
         self.gateway = None;
     }
 
-    /// `kill -9` of the whole node.
+    /// Kills the gateway and kube-apiserver with SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.gateway = None;
         self.process = None;
     }
 
-    /// The audit log's entries so far.
+    /// The entries of the audit log so far.
     pub(crate) fn audit(&self) -> anyhow::Result<Vec<Value>> {
         let text = std::fs::read_to_string(&self.audit)?;
         Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 }
 
-/// Whether it runs; what has ended is put away.
+/// Whether the process runs. An exited one is removed.
 fn runs(process: &mut Option<Process>) -> bool {
     if process.as_mut().is_some_and(|process| process.check().is_err()) {
         *process = None;
