@@ -42,7 +42,7 @@ pub(crate) fn worker(member: MemberBuilder, snapshot: Snapshot) -> anyhow::Resul
 pub(crate) fn run(path: &'static str, times: usize) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let pki = Pki::new()?;
+        let pki = Pki::new();
         let stop = CancellationToken::new();
         let server = serve_lists(&pki, &stop).await?;
         let gateway = serve_gateway(&pki, server, &stop).await?;

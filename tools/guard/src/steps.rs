@@ -52,7 +52,7 @@ pub(crate) fn resolve_and_decide(wire: Wire, times: usize) {
 pub(crate) fn layer(times: usize) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let pki = Pki::new()?;
+        let pki = Pki::new();
         let inputs = inputs();
         let id = inputs.local.clone().context("a local server")?;
         let member = Member::builder(&id, pki.outbound()?);
@@ -61,9 +61,9 @@ pub(crate) fn layer(times: usize) -> anyhow::Result<()> {
             Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"{}"))))
         });
         let mut service = AuthenticateLayer::default().layer(worker.layer().layer(inner));
-        let judgement = pki.trust()?.judge(&pki.user_chain()?, UnixTime::now());
+        let judgement = pki.trust()?.judge(&pki.user_chain(), UnixTime::now());
         let remote = SocketAddr::from(([127, 0, 0, 1], 50_000));
-        let connection = ConnectionInfo::new(remote, pki.user_chain()?, judgement).over_http2();
+        let connection = ConnectionInfo::new(remote, pki.user_chain(), judgement).over_http2();
         for _ in 0..times {
             let mut request = list_pods()?;
             request.extensions_mut().insert(connection.clone());

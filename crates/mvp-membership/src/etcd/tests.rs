@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use mvp_core::member::MemberKind;
 use mvp_proxy::control::Clock;
-use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use testkit::certificates::{Ca, Pair, cn};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -202,13 +204,12 @@ async fn what_lasts_is_told() {
 }
 
 /// A server over TLS that wants client certificates, and is no etcd.
-async fn wary(ca: &CertifiedIssuer<'static, KeyPair>) -> (String, JoinHandle<()>) {
-    let key = KeyPair::generate().unwrap();
-    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-    let certificate = params.signed_by(&key, ca).unwrap();
+async fn wary(ca: &Ca) -> (String, JoinHandle<()>) {
+    let server = ca.server(&["127.0.0.1"]);
+    let key = PrivateKeyDer::from_pem_slice(server.key.as_bytes()).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut roots = rustls::RootCertStore::empty();
-    roots.add(ca.der().clone()).unwrap();
+    roots.add(CertificateDer::from_pem_slice(ca.pem().as_bytes()).unwrap()).unwrap();
     let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(
         Arc::new(roots),
         Arc::clone(&provider),
@@ -217,7 +218,7 @@ async fn wary(ca: &CertifiedIssuer<'static, KeyPair>) -> (String, JoinHandle<()>
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_client_cert_verifier(verifier.build().unwrap())
-        .with_single_cert(vec![certificate.der().clone()], key.into())
+        .with_single_cert(server.chain(), key)
         .unwrap();
     let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -231,22 +232,11 @@ async fn wary(ca: &CertifiedIssuer<'static, KeyPair>) -> (String, JoinHandle<()>
     (url, task)
 }
 
-fn authority() -> CertifiedIssuer<'static, KeyPair> {
-    let mut params = CertificateParams::default();
-    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-}
-
 #[tokio::test]
 async fn what_is_wrong_with_certificates_is_told_and_mended_by_new_ones() {
-    let (good, other) = (authority(), authority());
-    let pair = |ca: &CertifiedIssuer<'static, KeyPair>| {
-        let key = KeyPair::generate().unwrap();
-        let certificate = CertificateParams::default().signed_by(&key, ca).unwrap();
-        (certificate.pem(), key.serialize_pem())
-    };
-    let tls = |ca: &CertifiedIssuer<'static, KeyPair>, pair: Option<(String, String)>| {
-        let pair = pair.as_ref().map(|(chain, key)| (chain.as_bytes(), key.as_bytes()));
+    let (good, other) = (Ca::new("good"), Ca::new("other"));
+    let tls = |ca: &Ca, pair: Option<Pair>| {
+        let pair = pair.as_ref().map(Pair::pem);
         let tls = mvp_net::ClientTls::new(ca.pem().as_bytes(), pair).unwrap();
         Some(tls.config(&[b"h2"]))
     };
@@ -257,7 +247,10 @@ async fn what_is_wrong_with_certificates_is_told_and_mended_by_new_ones() {
     for (new, says) in [
         (tls(&other, None), "etcd's certificate cannot be verified"),
         (tls(&good, None), "etcd wants a client certificate; give --etcd-certfile"),
-        (tls(&good, Some(pair(&other))), "etcd does not believe our client certificate"),
+        (
+            tls(&good, Some(other.client(&[cn("gateway")]))),
+            "etcd does not believe our client certificate",
+        ),
     ] {
         in_force.send_replace(new);
         for troubles in [&mut a.keeps, &mut a.reads] {

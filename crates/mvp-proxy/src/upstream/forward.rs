@@ -248,16 +248,13 @@ fn reset(error: &hyper::Error) -> Option<Reset> {
 #[cfg(test)]
 mod tests {
     use mvp_core::member::MemberKind;
+    use testkit::certificates::Ca;
 
     use super::*;
     use crate::upstream::{OutboundTls, server_name};
 
     fn outbound() -> OutboundTls {
-        let key = rcgen::KeyPair::generate().unwrap();
-        let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        let roots = params.self_signed(&key).unwrap().pem();
-        OutboundTls::new(roots.as_bytes(), None).unwrap()
+        OutboundTls::new(Ca::new("servers").pem().as_bytes(), None).unwrap()
     }
 
     #[test]

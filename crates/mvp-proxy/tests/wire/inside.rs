@@ -58,7 +58,7 @@ fn request(path: &str, identity: Option<Identity>) -> Request<Body> {
 }
 
 #[tokio::test]
-async fn a_request_that_nobody_authenticated_is_our_own_fault() {
+async fn a_request_without_identity_is_500() {
     let (layer, reader, _stop) = layer("a", Vec::new());
     let service = layer.layer(api_server("a", "a.example"));
     seen(&reader, &["a"]).await;
@@ -76,7 +76,7 @@ async fn a_request_that_nobody_authenticated_is_our_own_fault() {
 }
 
 #[tokio::test]
-async fn the_control_loop_asks_the_wrapped_server_as_the_system() {
+async fn the_control_loop_calls_the_wrapped_service_as_system() {
     type Asked = Arc<Mutex<Vec<(String, bool)>>>;
     let asked = Asked::default();
     let remembered = Arc::clone(&asked);
@@ -110,7 +110,7 @@ async fn the_control_loop_asks_the_wrapped_server_as_the_system() {
 }
 
 #[tokio::test]
-async fn servers_with_the_layer_inside_serve_each_others_resources() {
+async fn servers_with_the_layer_serve_each_others_resources() {
     let peer = Double::start("b", "v1.36.0", &[("b.example", "things")]).await;
     let gateway_b = Gateway::beside("b", &peer).await;
     let record = MemberRecord {

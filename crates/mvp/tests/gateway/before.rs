@@ -16,7 +16,7 @@ use crate::support::process::{Gateway, flags, free_address};
 const GEARS: &str = "/apis/other.example.com/v1/gears";
 
 #[tokio::test]
-async fn each_request_goes_to_a_server_that_serves_it_and_to_those_that_are_left() {
+async fn requests_go_to_capable_servers_that_are_still_up() {
     let storage = Storage::new();
     let mut a = serve(any(), api_server("a", storage.clone())).await;
     let mut b = serve(any(), api_server("b", storage)).await;
@@ -64,7 +64,7 @@ async fn each_request_goes_to_a_server_that_serves_it_and_to_those_that_are_left
 }
 
 #[tokio::test]
-async fn a_first_server_that_gives_no_answer_is_named() {
+async fn an_unreachable_first_server_is_named() {
     let (address, admin, nobody) = (free_address(), free_address(), free_address());
     let mut flags = flags(address, admin, "none", any(), &["--membership=endpoints".to_owned()]);
     let beside = ["--local-server=", "--server-id=", "--membership=static"];
