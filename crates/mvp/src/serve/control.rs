@@ -12,6 +12,7 @@ use mvp_proxy::LocalSlot;
 use mvp_proxy::control;
 use mvp_proxy::data::{Forwarder, Target, server_name};
 use mvp_proxy::peers::{AnyMember, Reachable};
+use prometheus_client::encoding::text::encode;
 use tokio_util::sync::CancellationToken;
 
 use super::Gateway;
@@ -130,7 +131,7 @@ impl Gateway {
         let snapshot = self.reader.clone();
         self.probes.ready_when(self.readiness(members));
         let (ready, live) = (Arc::clone(&self.probes), Arc::clone(&self.probes));
-        let (metrics, beside) = (Arc::clone(&self.metrics), Arc::clone(&self.registry));
+        let (metrics, registry) = (Arc::clone(&self.metrics), Arc::clone(&self.registry));
         let (handle, conflicts) = (members.handle(), members.handle());
         let reader = self.reader.clone();
         Admin {
@@ -153,7 +154,11 @@ impl Gateway {
                 reader.forget(id);
                 Ok(())
             }),
-            metrics: Arc::new(move |text| metrics.encode_beside(text, &beside)),
+            metrics: Arc::new(move |text| {
+                metrics.encode_open(text);
+                // Writing to a string cannot fail.
+                let _ = encode(text, &registry);
+            }),
             snapshot: Arc::new(move || inside::described(&snapshot, &conflicts.conflicts())),
         }
     }
