@@ -280,7 +280,7 @@ impl Peers {
                 error(Stage::Refused, "its server is down")
             }
             Some(Refusal::Unready) => {
-                health.is_reluctant(self.health.now());
+                health.mark_unready(self.health.now());
                 error(Stage::Unready, "its server is unready")
             }
             Some(Refusal::ThisRequest) => error(Stage::Refused, "it refused this request"),
