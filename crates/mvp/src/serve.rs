@@ -316,7 +316,7 @@ async fn let_go(forwarder: Arc<Forwarder>, reader: SnapshotReader) {
         tokio::time::sleep(LET_GO_INTERVAL).await;
         let snapshot = reader.load();
         let has = |member: &Member, address: &str| member.address.as_deref() == Some(address);
-        forwarder.let_go(|address| snapshot.members().any(|member| has(member, address)));
+        forwarder.prune(|address| snapshot.members().any(|member| has(member, address)));
     }
 }
 

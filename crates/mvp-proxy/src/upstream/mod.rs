@@ -1,4 +1,4 @@
-//! Requests to servers: which connection they use, what is written into them, and what comes back.
+//! Requests to servers: connections, request heads and responses.
 //! Entry items: [`Forwarder::send`], [`Delivery`].
 
 pub(crate) mod client;
