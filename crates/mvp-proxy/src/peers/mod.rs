@@ -251,7 +251,7 @@ impl Peers {
                     health.measure(now.since(began), now);
                 }
                 self.health.answered(&target.id, health, Answered::Request);
-                Ok(response.map(|body| body.keeping(in_flight)))
+                Ok(response.map(|body| body.with_guard(in_flight)))
             }
             Err(error) => {
                 if error.stage.is_of_server() {

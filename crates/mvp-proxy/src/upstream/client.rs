@@ -66,17 +66,17 @@ impl Blame {
     }
 
     /// Notes that the client reset a request before its response began. Returns whether that was one
-    /// too many, and the client's connection is closed.
+    /// too many, and the client's connection is ended.
     pub(crate) fn reset(&self) -> bool {
         let Some(connection) = &self.0 else { return false };
         let Some(client) = Client::of(connection) else { return false };
-        let closes = client.resets.add() && !connection.is_ending();
-        if closes {
+        let ends = client.resets.add() && !connection.is_ending();
+        if ends {
             let client = connection.remote();
-            tracing::warn!(%client, reason = "too-many-resets", "client connection closed");
+            tracing::warn!(%client, reason = "too-many-resets", "client connection ended");
             connection.end();
         }
-        closes
+        ends
     }
 }
 
