@@ -52,7 +52,7 @@ impl Endpoint {
             stream.set_nodelay(true)?;
             // Detects a server that vanished, also where there are no PINGs.
             SockRef::from(&stream).set_tcp_keepalive(&KEEP_ALIVE)?;
-            let stream = Counted::new(stream, self.beat.clone());
+            let stream = self.beat.clone().count(stream);
             let connector = TlsConnector::from(Arc::clone(&self.tls));
             Ok(TokioIo::new(connector.connect(self.server_name.clone(), stream).await?))
         })
@@ -127,7 +127,7 @@ mod tests {
     fn read_elsewhere(beat: Beat, every: Duration) {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let (mut server, client) = tokio::io::duplex(64);
-        let mut client = Counted::new(client, beat);
+        let mut client = beat.count(client);
         tokio::spawn(async move {
             loop {
                 sleep(every).await;

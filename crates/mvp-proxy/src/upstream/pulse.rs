@@ -5,13 +5,11 @@
 //! are summed only when an operation takes too long.
 
 use std::collections::HashMap;
-use std::io;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::AsyncRead;
+use tokio_util::io::InspectReader;
 
 use super::single_flight::SingleFlight;
 
@@ -69,70 +67,19 @@ impl Beat {
         &self.pulse.probing
     }
 
-    fn count(&self) {
-        if let Some(counter) = self.pulse.reads.get(self.counter) {
-            counter.0.fetch_add(1, Ordering::Relaxed);
-        }
+    /// Counts the reads of this connection.
+    pub(crate) fn count<T: AsyncRead>(self, connection: T) -> Counted<T> {
+        let count = move |read: &[u8]| {
+            if let (false, Some(counter)) = (read.is_empty(), self.pulse.reads.get(self.counter)) {
+                counter.0.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        InspectReader::new(connection, Box::new(count))
     }
 }
 
 /// A connection whose reads are counted.
-#[derive(Debug)]
-pub(crate) struct Counted<T> {
-    stream: T,
-    beat: Beat,
-}
-
-impl<T> Counted<T> {
-    pub(crate) fn new(stream: T, beat: Beat) -> Counted<T> {
-        Counted { stream, beat }
-    }
-}
-
-impl<T: AsyncRead + Unpin> AsyncRead for Counted<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let outcome = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        if buffer.filled().len() > before {
-            self.beat.count();
-        }
-        outcome
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-}
+pub(crate) type Counted<T> = InspectReader<T, Box<dyn FnMut(&[u8]) + Send>>;
 
 #[cfg(test)]
 mod tests {
@@ -147,7 +94,7 @@ mod tests {
         let (mine, other) = (pulses.beat(&address), pulses.clone().beat(&address));
         let stranger = pulses.beat(&"two:2".into());
         let (mut server, client) = duplex(64);
-        let mut client = Counted::new(client, other.clone());
+        let mut client = other.clone().count(client);
         server.write_all(b"x").await.unwrap();
         client.read_exact(&mut [0]).await.unwrap();
         assert_eq!((mine.heard(), stranger.heard()), (1, 0));
