@@ -147,11 +147,7 @@ impl Forwarder {
         }
         match sent {
             Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                let opened = upgrade.and_then(|upgrade| self.tunnels.open(upgrade, response));
-                opened.ok_or_else(|| {
-                    let cause = "the server switched to a protocol that was not requested";
-                    SendError::new(&target.id, Stage::Exchange, cause)
-                })
+                self.open_tunnel(target, upgrade, response)
             }
             Ok(mut response) => {
                 headers::remove_hop_by_hop(response.headers_mut());
@@ -168,16 +164,7 @@ impl Forwarder {
                 }
                 Ok(response)
             }
-            Err(_) if sender.is_some_and(|sender| sender.aborted()) => {
-                Err(SendError::new(&target.id, Stage::Client, "the client aborted its request"))
-            }
-            Err(error) => {
-                let stage = stage(&error);
-                if stage == Stage::Overloaded {
-                    self.lanes.overloaded();
-                }
-                Err(SendError::new(&target.id, stage, error.to_string()))
-            }
+            Err(error) => Err(self.send_error(target, &error, sender.as_ref())),
         }
     }
 
@@ -186,6 +173,32 @@ impl Forwarder {
         let Identity::Token = identity else { return None };
         let token = request.headers().get(AUTHORIZATION).and_then(bearer)?;
         Some(self.tokens.hash(token))
+    }
+
+    /// Joins the client's connection to the server's after a 101.
+    fn open_tunnel(
+        &self,
+        target: &Target,
+        upgrade: Option<Upgrade>,
+        response: Response<Body>,
+    ) -> Result<Response<Body>, SendError> {
+        let opened = upgrade.and_then(|upgrade| self.tunnels.open(upgrade, response));
+        opened.ok_or_else(|| {
+            let cause = "the server switched to a protocol that was not requested";
+            SendError::new(&target.id, Stage::Exchange, cause)
+        })
+    }
+
+    /// Why a request got no response: the client may be at fault, or this process.
+    fn send_error(&self, target: &Target, error: &PoolError, sender: Option<&Sender>) -> SendError {
+        if sender.is_some_and(Sender::aborted) {
+            return SendError::new(&target.id, Stage::Client, "the client aborted its request");
+        }
+        let stage = stage(error);
+        if stage == Stage::Overloaded {
+            self.lanes.overloaded();
+        }
+        SendError::new(&target.id, stage, error.to_string())
     }
 
     /// Closes idle connections, connections to peers at addresses that are not `wanted`, and all
