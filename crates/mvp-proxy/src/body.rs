@@ -42,7 +42,8 @@ impl Body {
 }
 
 impl Body {
-    /// The same body, which drops `guard` when it ends or is dropped. An empty body drops it at once.
+    /// The same body, which drops `guard` when it ends or is dropped. An empty body drops it at
+    /// once.
     pub(crate) fn with_guard<G: Send + Unpin + 'static>(self, guard: G) -> Body {
         if self.is_end_stream() {
             return self;

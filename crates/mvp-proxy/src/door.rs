@@ -139,7 +139,8 @@ impl Head {
     }
 }
 
-/// Whether Go's HTTP/2 server would accept the request. It refuses a request by resetting the stream.
+/// Whether Go's HTTP/2 server would accept the request. It refuses a request by resetting the
+/// stream.
 ///
 /// The path is checked as `url.ParseRequestURI` does, which ignores escapes in the query. Over
 /// HTTP/1.1, Go accepts userinfo and CONNECT; nobody needs them, and the next hop may be HTTP/2. A

@@ -15,9 +15,9 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// Removes the headers that `Connection` names. Exceptions are `Upgrade` and `TE`, which are handled
-/// separately, and headers that identify the caller: the client of a proxy must not remove the user
-/// name that the proxy set.
+/// Removes the headers that `Connection` names. Exceptions are `Upgrade` and `TE`, which are
+/// handled separately, and headers that identify the caller: the client of a proxy must not remove
+/// the user name that the proxy set.
 pub(crate) fn remove_named_by_connection(
     headers: &mut HeaderMap,
     identifies: impl Fn(&HeaderName) -> bool,

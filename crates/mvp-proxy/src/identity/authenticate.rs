@@ -38,8 +38,8 @@ impl AuthenticateLayer {
     }
 
     /// Sets the probability with which an HTTP/2 request closes its connection (GOAWAY), so that
-    /// long-lived clients are rebalanced, as with kube-apiserver's `--goaway-chance`. Connections of
-    /// front proxies and peers are never closed. The default is 0.
+    /// long-lived clients are rebalanced, as with kube-apiserver's `--goaway-chance`. Connections
+    /// of front proxies and peers are never closed. The default is 0.
     pub fn with_goaway_chance(mut self, chance: f64) -> AuthenticateLayer {
         self.door.goaway = door::Chance::new(chance);
         self

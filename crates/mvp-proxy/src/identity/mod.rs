@@ -2,7 +2,7 @@
 //!
 //! [`Authenticate`] runs before the layer. It reads the connection's certificate and the request's
 //! headers, removes all headers that the caller may not send, and sets the extensions [`Identity`]
-//! and [`Origin`](mvp_core::decide::Origin). [`Identity::write`] writes the headers that a server
+//! and [`Origin`](mvp_core::decide::Origin). `Identity::write` writes the headers that a server
 //! receives.
 
 mod authenticate;

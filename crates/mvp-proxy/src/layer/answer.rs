@@ -95,8 +95,8 @@ pub(super) fn probe(
     request
 }
 
-/// Whether the response to a probe means that the caller is authorized. A server authorizes before it
-/// routes, so a 404 for a group that only a peer serves means it too.
+/// Whether the response to a probe means that the caller is authorized. A server authorizes before
+/// it routes, so a 404 for a group that only a peer serves means it too.
 pub(super) fn consents(status: StatusCode, path: &DiscoveryPath<'_>) -> bool {
     let root = matches!(path, DiscoveryPath::Api | DiscoveryPath::Apis);
     status == StatusCode::OK

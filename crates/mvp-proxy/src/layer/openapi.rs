@@ -141,8 +141,9 @@ impl Exchange<'_> {
         self.respond(&schema, if immutable { IMMUTABLE } else { NO_CACHE })
     }
 
-    /// Fetches a document from a member that has it: the one with the hash of the index, else another
-    /// one for the same key. Returns whether it is the former, or the IDs of the members tried.
+    /// Fetches a document from a member that has it: the one with the hash of the index, else
+    /// another one for the same key. Returns whether it is the former, or the IDs of the members
+    /// tried.
     async fn fetch(
         &self,
         key: &str,
@@ -236,8 +237,8 @@ impl Exchange<'_> {
     }
 }
 
-/// Whether the response to a probe means that the caller is authorized. The server need not have the
-/// document itself.
+/// Whether the response to a probe means that the caller is authorized. The server need not have
+/// the document itself.
 fn consents(status: StatusCode) -> bool {
     matches!(
         status,

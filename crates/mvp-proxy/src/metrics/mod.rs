@@ -1,8 +1,8 @@
 //! Metrics, under Kubernetes' own names where it has them. Entry item: [`Metrics`].
 //!
-//! - [`requests`]: how requests ended
-//! - [`failover`]: failovers, retry budget, ejections
-//! - [`isolation`]: measures that keep callers apart
+//! - `requests`: how requests ended
+//! - `failover`: failovers, retry budget, ejections
+//! - `isolation`: measures that keep callers apart
 
 mod failover;
 mod isolation;

@@ -1,8 +1,8 @@
 //! The health of members, learned from the requests sent to them. All workers share it and use it
 //! without a lock. Entry items: [`Health`] and [`MemberHealth`].
 //!
-//! A member that fails is ejected: it is chosen only if no healthy member is left. When the ejection
-//! expires, one request at a time tries it, and a response readmits it.
+//! A member that fails is ejected: it is chosen only if no healthy member is left. When the
+//! ejection expires, one request at a time tries it, and a response readmits it.
 
 use std::collections::HashMap;
 use std::sync::Arc;

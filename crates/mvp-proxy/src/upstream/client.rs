@@ -1,5 +1,5 @@
-//! The state of one client connection: the peers that served it, the upstream connections that serve
-//! it alone, and the requests that it reset. Entry item: [`Client::of`].
+//! The state of one client connection: the peers that served it, the upstream connections that
+//! serve it alone, and the requests that it reset. Entry item: [`Client::of`].
 
 mod sticky;
 
@@ -53,9 +53,9 @@ impl Client {
     }
 }
 
-/// The client connection that is responsible for a request on a shared upstream connection. There is
-/// none for our own requests, and for those of peers and front proxies, whose connections carry many
-/// users.
+/// The client connection that is responsible for a request on a shared upstream connection. There
+/// is none for our own requests, and for those of peers and front proxies, whose connections carry
+/// many users.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Blame(Option<ConnectionInfo>);
 
@@ -65,8 +65,8 @@ impl Blame {
         Blame(connection.filter(|connection| !connection.judgement().front_proxy).cloned())
     }
 
-    /// Notes that the client reset a request before its response began. Returns whether that was one
-    /// too many, and the client's connection is ended.
+    /// Notes that the client reset a request before its response began. Returns whether that was
+    /// one too many, and the client's connection is ended.
     pub(crate) fn reset(&self) -> bool {
         let Some(connection) = &self.0 else { return false };
         let Some(client) = Client::of(connection) else { return false };

@@ -1,7 +1,7 @@
 //! Copies bytes in both directions between two streams. Entry item: [`copy_both_ways`].
 //!
-//! Most tunnels are idle most of the time, so an idle one holds no buffer. What is read is written at
-//! once. Only what the sink does not accept is kept, and nothing more is read until it does.
+//! Most tunnels are idle most of the time, so an idle one holds no buffer. What is read is written
+//! at once. Only what the sink does not accept is kept, and nothing more is read until it does.
 
 use std::future::poll_fn;
 use std::io;

@@ -88,9 +88,9 @@ impl Forwarder {
     /// Sends a request to a server and returns its response.
     ///
     /// The request must have the extension [`Identity`]. The extensions `Origin` and
-    /// [`ConnectionInfo`](mvp_net::ConnectionInfo) are used if present. With hyper's `OnUpgrade`, the
-    /// client's connection becomes a tunnel if the server agrees to an upgrade. Headers that only a
-    /// proxy may send are removed, whoever set them.
+    /// [`ConnectionInfo`](mvp_net::ConnectionInfo) are used if present. With hyper's `OnUpgrade`,
+    /// the client's connection becomes a tunnel if the server agrees to an upgrade. Headers that
+    /// only a proxy may send are removed, whoever set them.
     ///
     /// # Errors
     /// If the server sends no response. [`SendError::stage`] tells how far the request came.
@@ -120,7 +120,8 @@ impl Forwarder {
         };
         let relayed = extensions.get::<Lasting>() == Some(&Lasting::Relayed);
         let blame = Blame::of(extensions);
-        // Unknown tokens of many callers share the connections to a peer, so each caller has a limit.
+        // Unknown tokens of many callers share the connections to a peer, so each caller has a
+        // limit.
         let _permit = match (token, credential) {
             (Some(_), Credential::Vouched) if !accepted => {
                 let permit = Box::pin(unknown_token_permit(target, extensions)).await;

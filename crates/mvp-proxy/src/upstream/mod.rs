@@ -1,5 +1,5 @@
 //! Requests to servers: connections, request heads and responses.
-//! Entry items: [`Forwarder::send`], [`Delivery`].
+//! Entry items: [`Forwarder::send`], `Delivery`.
 
 pub(crate) mod client;
 mod connect;

@@ -1,5 +1,5 @@
-//! Signs of life: reads from a server on any connection of this process. They tell a busy server, whose
-//! handshakes are slow, from a dead one. Entry item: [`Pulses`].
+//! Signs of life: reads from a server on any connection of this process. They tell a busy server,
+//! whose handshakes are slow, from a dead one. Entry item: [`Pulses`].
 //!
 //! Each server has several counters of reads, so that workers seldom write to the same memory. They
 //! are summed only when an operation takes too long.

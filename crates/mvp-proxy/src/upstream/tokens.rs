@@ -1,6 +1,6 @@
-//! The bearer tokens that a server has accepted. kube-apiserver closes an HTTP/2 connection after each
-//! 401, so a token that no server has accepted yet must not use a shared connection. Entry item:
-//! [`AcceptedTokens`].
+//! The bearer tokens that a server has accepted. kube-apiserver closes an HTTP/2 connection after
+//! each 401, so a token that no server has accepted yet must not use a shared connection. Entry
+//! item: [`AcceptedTokens`].
 //!
 //! Only hashes of tokens are stored, under a random key of this process. Lookups take no lock.
 
@@ -110,8 +110,8 @@ mod tests {
         let tokens = AcceptedTokens::default();
         let one = token(&tokens, 1);
         assert!(!tokens.contains(one));
-        // These may come from a filter before authentication. A malformed `timeout`, for example, is
-        // a 400 before the token is read.
+        // These may come from a filter before authentication. A malformed `timeout`, for example,
+        // is a 400 before the token is read.
         for early in [
             StatusCode::BAD_REQUEST,
             StatusCode::EXPECTATION_FAILED,

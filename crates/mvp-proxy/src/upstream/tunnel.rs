@@ -95,8 +95,8 @@ impl Tunnels {
         Tunnels(gauge)
     }
 
-    /// The 101 for the client. When the client has it, the two connections are joined. `None` if the
-    /// server chose a protocol that was not requested.
+    /// The 101 for the client. When the client has it, the two connections are joined. `None` if
+    /// the server chose a protocol that was not requested.
     pub(crate) fn open(
         &self,
         upgrade: Upgrade,

@@ -1,8 +1,8 @@
 //! A pool of HTTP/2 connections that many requests share. Entry item: [`Http2Pool::send`].
 //!
 //! hyper does not account for HTTP/2 streams: a request above the server's limit would wait behind
-//! watches that never end. So each connection counts its streams, and a new one is opened before the
-//! limit is reached.
+//! watches that never end. So each connection counts its streams, and a new one is opened before
+//! the limit is reached.
 //!
 //! A caller must not be able to end a connection that others use. Go ends a connection on which too
 //! many requests were reset before their handlers started, so a connection is retired before that:

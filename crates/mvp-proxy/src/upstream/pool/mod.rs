@@ -1,5 +1,5 @@
-//! Pools of connections to one server with the same credentials, over HTTP/2 or HTTP/1.1. Entry item:
-//! [`Pool::send`].
+//! Pools of connections to one server with the same credentials, over HTTP/2 or HTTP/1.1. Entry
+//! item: [`Pool::send`].
 
 mod http1;
 mod http2;
@@ -62,7 +62,8 @@ pub(crate) enum Pool {
 }
 
 impl Pool {
-    /// Sends a request. `blame` is the client connection responsible for resets on shared connections.
+    /// Sends a request. `blame` is the client connection responsible for resets on shared
+    /// connections.
     pub(crate) async fn send(
         &self,
         request: Request<Body>,
