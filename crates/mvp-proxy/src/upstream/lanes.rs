@@ -111,6 +111,7 @@ pub(super) struct Traffic<'a> {
     pub(super) identity: &'a Identity,
 }
 
+/// The lane of a request. The module documentation describes each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Lane {
     Short,
@@ -118,10 +119,12 @@ pub(super) enum Lane {
     Anonymous,
     AnonymousUpload,
     Upgrade,
+    /// Exclusive, for large heads of known callers.
     Large,
     Exclusive(Protocol),
 }
 
+/// The protocol of an exclusive connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Protocol {
     Http1,
@@ -169,6 +172,7 @@ pub(super) struct Lanes {
     counts: Isolation,
 }
 
+/// What the requests of a pool have in common.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct PoolKey {
     address: Arc<str>,
@@ -257,6 +261,7 @@ impl Lanes {
         Ok(pool)
     }
 
+    /// A new pool. `exclusive` is the number of its HTTP/1.1 connections in exclusive lanes.
     fn open(
         &self,
         target: &Target,
@@ -266,11 +271,8 @@ impl Lanes {
     ) -> Result<Pool, SendError> {
         let tls = match key.credential {
             Credential::Vouched => current.vouched.as_ref().ok_or_else(|| {
-                SendError::new(
-                    &target.id,
-                    Stage::Identity,
-                    "no proxy client certificate is configured",
-                )
+                let cause = "no proxy client certificate is configured";
+                SendError::new(&target.id, Stage::Identity, cause)
             })?,
             Credential::Token | Credential::Anonymous => &current.plain,
         };
