@@ -24,7 +24,9 @@ mod upstream;
 pub use body::{Body, BodyError};
 pub use error::{SendError, Stage};
 pub use gateway::unique;
-pub use identity::{Authenticate, AuthenticateLayer, Identity, RemoteHeaders, User};
+pub use identity::{
+    Authenticate, AuthenticateLayer, Identity, RemoteHeaders, ResponseFuture, User,
+};
 pub use layer::{MixedVersion, MixedVersionLayer};
 pub use local::LocalSlot;
 pub use member::{Member, MemberBuilder, Worker};

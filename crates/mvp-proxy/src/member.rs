@@ -306,7 +306,7 @@ impl Worker {
             let is_used = |address: &str| {
                 snapshot.members().any(|member| member.address.as_deref() == Some(address))
             };
-            self.forwarder.let_go(is_used);
+            self.forwarder.prune(is_used);
         }
     }
 

@@ -1,9 +1,9 @@
-//! The layer: a tower service in front of an API server. [`exchange`] is the data path; the other
+//! The layer: a tower service in front of an API server. `exchange` is the data path; the other
 //! modules are its parts.
 //!
-//! - [`progress`]: all state of one request, without I/O
-//! - [`consent`], [`discovery`], [`openapi`]: documents that are answered for the whole cluster
-//! - [`answer`], [`refuse`]: responses of our own
+//! - `progress`: all state of one request, without I/O
+//! - `consent`, `discovery`, `openapi`: documents that are answered for the whole cluster
+//! - `answer`, `refuse`: responses of our own
 
 mod answer;
 mod consent;

@@ -246,7 +246,7 @@ impl Peers {
                     health.measure(now.since(began), now);
                 }
                 self.health.answered(&target.id, health, Answered::Request);
-                Ok(response.map(|body| body.keeping(in_flight)))
+                Ok(response.map(|body| body.with_guard(in_flight)))
             }
             Err(error) => {
                 if error.stage.is_of_server() {
@@ -275,7 +275,7 @@ impl Peers {
                 error(Stage::Refused, "its server is down")
             }
             Some(Refusal::Unready) => {
-                health.is_reluctant(self.health.now());
+                health.mark_unready(self.health.now());
                 error(Stage::Unready, "its server is unready")
             }
             Some(Refusal::ThisRequest) => error(Stage::Refused, "it refused this request"),

@@ -1,5 +1,5 @@
-//! Requests to servers: which connection they use, what is written into them, and what comes back.
-//! Entry items: [`Forwarder::send`], [`Delivery`].
+//! Requests to servers: connections, request heads and responses.
+//! Entry items: [`Forwarder::send`], `Delivery`.
 
 pub(crate) mod client;
 mod connect;

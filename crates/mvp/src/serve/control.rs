@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use anyhow::Context;
 use mvp_core::member::{MemberKind, Presence, ViewState};
 use mvp_proxy::{Target, Worker, server_name};
+use prometheus_client::encoding::text::encode;
 use tokio_util::sync::CancellationToken;
 
 use super::Gateway;
@@ -93,7 +94,7 @@ impl Gateway {
         let snapshot = self.member.reader().clone();
         self.probes.ready_when(self.readiness(members));
         let (ready, live) = (Arc::clone(&self.probes), Arc::clone(&self.probes));
-        let (metrics, beside) = (Arc::clone(self.member.metrics()), Arc::clone(&self.registry));
+        let (metrics, registry) = (Arc::clone(self.member.metrics()), Arc::clone(&self.registry));
         let (handle, conflicts) = (members.handle(), members.handle());
         let reader = self.member.reader().clone();
         Admin {
@@ -116,7 +117,11 @@ impl Gateway {
                 reader.forget(id);
                 Ok(())
             }),
-            metrics: Arc::new(move |text| metrics.encode_beside(text, &beside)),
+            metrics: Arc::new(move |text| {
+                metrics.encode_open(text);
+                // Writing to a string cannot fail.
+                let _ = encode(text, &registry);
+            }),
             snapshot: Arc::new(move || inside::described(&snapshot, &conflicts.conflicts())),
         }
     }
