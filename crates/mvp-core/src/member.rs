@@ -10,7 +10,7 @@ use crate::openapi::Index;
 use crate::recorded::Recorded;
 
 /// A server of the cluster.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     /// Its ID: the sort key of the merge, and its name in logs, metrics and refusals.
     pub id: Arc<str>,
@@ -49,7 +49,7 @@ pub enum Presence {
 }
 
 /// What is known of what a member serves. Its two documents come and fail separately.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct View {
     /// What `/api` said.
     pub api: Option<Seen>,
@@ -64,7 +64,7 @@ pub struct View {
 }
 
 /// A document of a member, and when it was last true.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
     /// What it says, parsed once and shared by every snapshot until it changes.
     pub list: Arc<GroupList>,

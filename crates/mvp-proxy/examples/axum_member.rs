@@ -21,8 +21,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (ca, proxy) = (read("ca.crt")?, (read("proxy.crt")?, read("proxy.key")?));
     let peers = arguments.filter_map(|peer| {
         let (id, address) = peer.split_once('=')?;
-        let (id, address) = (id.into(), Some(address.into()));
-        Some(MemberRecord { id, address, kind: MemberKind::Mvp, heard: None })
+        let (name, address) = (id.into(), Some(address.into()));
+        Some(MemberRecord { name, address, kind: MemberKind::Mvp, heard: None })
     });
     let outbound = OutboundTls::new(&ca, Some((&proxy.0, &proxy.1)))?;
     let membership = StaticMembership::new(peers.collect());

@@ -12,7 +12,7 @@ use tower::util::BoxCloneService;
 use tower_service::Service;
 
 use crate::body::{Body, BodyError};
-use crate::control::Ask;
+use crate::control::{Ask, AskError};
 use crate::data::Unreachable;
 
 /// A place for the local server: the layer fills it, the control loop takes from it.
@@ -73,23 +73,25 @@ impl SharedLocal {
 
 /// Whichever server is there by then.
 impl Ask for LocalSlot {
-    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, String> {
+    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, AskError> {
         match self.get() {
             Some(local) => local.ask(request).await,
-            None => Err("the local server is not there yet".to_owned()),
+            None => Err(AskError::new("the local server is not set up yet")),
         }
     }
 }
 
 impl Ask for SharedLocal {
-    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, String> {
+    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, AskError> {
         let service = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let response = match service.oneshot(request).await {
             Ok(response) => response,
             Err(never) => match never {},
         };
         match response.extensions().get::<Unreachable>() {
-            Some(Unreachable(stage)) => Err(format!("the server gave no answer ({stage})")),
+            Some(Unreachable(stage)) => {
+                Err(AskError::new(format!("the server gave no answer ({stage})")))
+            }
             None => Ok(response),
         }
     }

@@ -178,7 +178,7 @@ pub(super) async fn leases(cluster: &mut Cluster) -> anyhow::Result<String> {
     kubectl.run(["delete", "--ignore-not-found", "-f", &rbac()], None).await?;
     let flags = ["--membership=leases".to_owned()];
     let mut b = Finder::start(cluster, "b", 16443, &flags)?;
-    b.fails("the API server does not let us").await?;
+    b.fails("the API server denies permission").await?;
     allow(cluster).await?;
     b.ready().await?;
 
@@ -281,7 +281,7 @@ pub(super) async fn forged(cluster: &mut Cluster) -> anyhow::Result<String> {
         }
     }
     let log = std::fs::read_to_string(b.process.log())?;
-    ensure!(log.contains("two members go by the ID finder-a"), "nobody was told");
+    ensure!(log.contains("two members use the ID finder-a"), "nobody was told");
     let (mut tried, mut let_in) = (0, 0);
     for (connected, spoken_to) in [thief.counted(), other_thief.counted()] {
         ensure!(connected > 0, "nobody even looked at it: the test shows nothing");

@@ -57,7 +57,7 @@ pub(super) async fn storage_versions(cluster: &mut Cluster) -> anyhow::Result<St
     .await?;
     until("it says what it may not", SOON, async || {
         let log = std::fs::read_to_string(gateway.log())?;
-        Ok(log.contains("StorageVersions cannot be listed").then_some(()))
+        Ok(log.contains("listing StorageVersions is forbidden").then_some(()))
     })
     .await?;
     ensure!(admin.get(through, &workloads).await?.status == 404, "though it knows nothing");

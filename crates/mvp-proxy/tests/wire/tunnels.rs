@@ -265,7 +265,7 @@ async fn inside_the_server_takes_the_connection_over_itself() {
         }
     });
     let record = mvp_proxy::control::MemberRecord {
-        id: "b".into(),
+        name: "b".into(),
         address: Some(peer.address.to_string().into()),
         kind: mvp_core::member::MemberKind::Bare,
         heard: None,

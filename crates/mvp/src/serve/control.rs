@@ -120,7 +120,7 @@ impl Gateway {
         // Here, so that a second signal is heard meanwhile.
         let join = move || workers.into_iter().all(|worker| worker.join().unwrap_or(false));
         let joined = tokio::task::spawn_blocking(join).await?;
-        members.left().await;
+        members.withdrawn().await;
         // Not before: who must not be trusted any more must not be while we drain either.
         drop(reload);
         anyhow::ensure!(joined, "a worker ended by itself; the log has the reason");
@@ -150,7 +150,7 @@ impl Gateway {
                 {
                     return Err(format!("{id} is alive: it has just said what it serves"));
                 }
-                handle.forget(id)?;
+                handle.forget(id).map_err(|error| error.to_string())?;
                 reader.forget(id);
                 Ok(())
             }),

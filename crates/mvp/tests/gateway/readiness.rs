@@ -53,7 +53,7 @@ async fn discovery_that_is_forbidden_is_told_with_what_to_grant() {
     })
     .await;
     assert!(reason.contains("[-]local-server failed: /api of the local server"), "{reason}");
-    assert!(reason.contains("answered 403 Forbidden"), "{reason}");
+    assert!(reason.contains("status 403 Forbidden"), "{reason}");
     let client = Client::user(gateway.address).await;
     for path in [CONFIG_MAPS, "/version"] {
         assert_eq!(client.get(path).await.0, StatusCode::OK, "{path}");
