@@ -10,7 +10,7 @@ use crate::openapi::Index;
 use crate::recorded::Recorded;
 
 /// A server of the cluster.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     /// The ID: the sort key of the merge, and the name in logs, metrics and refusals.
     pub id: Arc<str>,
@@ -50,7 +50,7 @@ pub enum Presence {
 
 /// The APIs that a member serves, as far as known. Its two discovery documents are fetched
 /// separately.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct View {
     /// The document at `/api`; `None` if it was never fetched.
     pub api: Option<Seen>,
@@ -65,7 +65,7 @@ pub struct View {
 }
 
 /// A discovery document of a member, and when it was last confirmed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
     /// The document, parsed once and shared by all snapshots until it changes.
     pub list: Arc<GroupList>,

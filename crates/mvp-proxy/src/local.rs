@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tower_service::Service;
 
 use crate::body::{Body, BodyError};
-use crate::control::Ask;
+use crate::control::{Ask, AskError};
 use crate::error::SendError;
 use crate::gateway;
 
@@ -130,18 +130,20 @@ pub struct SharedLocal(Arc<Mutex<Local>>);
 
 /// Asks the server that is in the slot at that time.
 impl Ask for LocalSlot {
-    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, String> {
+    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, AskError> {
         match self.get() {
             Some(local) => local.ask(request).await,
-            None => Err("the local server is not there yet".to_owned()),
+            None => Err(AskError::new("the local server is not set up yet")),
         }
     }
 }
 
 impl Ask for SharedLocal {
-    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, String> {
+    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, AskError> {
         let mut local = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let sent = local.send(request).await;
-        sent.map_err(|error| format!("the server sent no response ({})", error.stage))
+        sent.map_err(|error| {
+            AskError::new(format!("the server sent no response ({})", error.stage))
+        })
     }
 }

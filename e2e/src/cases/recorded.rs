@@ -109,7 +109,7 @@ impl Recorded {
         process.ready(SOON, ready).await?;
         until("the gateway logs the missing right", SOON, async || {
             let log = std::fs::read_to_string(process.log())?;
-            Ok(log.contains("StorageVersions cannot be listed").then_some(()))
+            Ok(log.contains("listing StorageVersions is forbidden").then_some(()))
         })
         .await?;
         let status = self.admin.get(self.through, &self.workloads).await?.status;

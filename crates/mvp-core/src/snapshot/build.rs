@@ -49,12 +49,19 @@ pub struct Policy {
     pub startup: Duration,
 }
 
+impl Policy {
+    /// The default of [`Policy::heard_within`].
+    pub const HEARD_WITHIN: Duration = Duration::from_secs(40);
+    /// The default of [`Policy::blocks_for`].
+    pub const BLOCKS_FOR: Duration = Duration::from_secs(300);
+}
+
 impl Default for Policy {
     fn default() -> Self {
         Policy {
             fresh_for: Duration::from_secs(5),
-            heard_within: Duration::from_secs(40),
-            blocks_for: Duration::from_secs(300),
+            heard_within: Policy::HEARD_WITHIN,
+            blocks_for: Policy::BLOCKS_FOR,
             startup: Duration::from_secs(30),
         }
     }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use http::{Method, Request, Response};
 use tower_service::Service;
 
-use super::{Ask, SnapshotReader};
+use super::{Ask, AskError, SnapshotReader};
 use crate::body::Body;
 use crate::peers::Peers;
 use crate::status;
@@ -28,16 +28,16 @@ impl AnyMember {
 }
 
 impl Ask for AnyMember {
-    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, String> {
+    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, AskError> {
         let (parts, _) = request.into_parts();
         if !matches!(parts.method, Method::GET | Method::HEAD) {
-            return Err("nobody in particular can be asked to change anything".to_owned());
+            return Err(AskError::new("only reads can go to any member"));
         }
         let again = |_: &_| Request::from_parts(parts.clone(), Body::empty());
         let asked = self.peers.ask_any(&self.reader.load(), again).await;
         asked.map(|(_, response)| response).map_err(|failed| match &*failed.tried() {
-            [] => "no member is known".to_owned(),
-            tried => format!("no member answers: {}", tried.join(", ")),
+            [] => AskError::new("no member is known"),
+            tried => AskError::new(format!("no member answers: {}", tried.join(", "))),
         })
     }
 }

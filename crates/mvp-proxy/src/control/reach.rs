@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{Request, Response};
 use mvp_core::member::{Member, MemberKind};
 
-use super::{Ask, MemberRecord, Reach};
+use super::{Ask, AskError, Reach};
 use crate::body::Body;
 use crate::error::{SendError, Stage};
 use crate::gateway::Refusal;
@@ -26,13 +26,7 @@ pub struct Reachable {
 impl Reachable {
     /// How a member of a snapshot is asked.
     pub(crate) fn reach_member(&self, member: &Member) -> Option<Reached> {
-        let record = MemberRecord {
-            id: Arc::clone(&member.id),
-            address: member.address.clone(),
-            kind: member.kind,
-            heard: None,
-        };
-        self.reach(&member.id, Some(&record))
+        self.reach(member)
     }
 }
 
@@ -46,7 +40,7 @@ pub enum Reached {
 }
 
 impl Ask for Reached {
-    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, String> {
+    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, AskError> {
         let (forwarder, health, target) = match self {
             Reached::Local(local) => return local.ask(request).await,
             Reached::Peer(forwarder, health, target) => (forwarder, health, target),
@@ -67,25 +61,24 @@ impl Ask for Reached {
             }
             Err(_) => {}
         }
-        sent.map_err(|error: SendError| format!("{}: {}", error.stage, error.cause))
+        sent.map_err(|error: SendError| AskError::new(format!("{}: {}", error.stage, error.cause)))
     }
 }
 
 impl Reach for Reachable {
     type Ask = Reached;
 
-    fn reach(&self, id: &Arc<str>, record: Option<&MemberRecord>) -> Option<Reached> {
+    fn reach(&self, member: &Member) -> Option<Reached> {
         if let Some((local, slot)) = &self.local
-            && local == id
+            && *local == member.id
         {
             return slot.get().map(Reached::Local);
         }
-        let record = record?;
         let target = Target {
-            id: Arc::clone(id),
-            address: Arc::clone(record.address.as_ref()?),
+            id: Arc::clone(&member.id),
+            address: Arc::clone(member.address.as_ref()?),
             server_name: server_name(),
-            kind: record.kind,
+            kind: member.kind,
             local: false,
         };
         let (forwarder, health) = self.peers.as_ref()?;

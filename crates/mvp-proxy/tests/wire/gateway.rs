@@ -113,14 +113,14 @@ impl Plan {
 
     pub fn peer(mut self, id: &str, address: SocketAddr, kind: MemberKind) -> Plan {
         let address = Some(address.to_string().into());
-        self.members.push(MemberRecord { id: id.into(), address, kind, heard: None });
+        self.members.push(MemberRecord { name: id.into(), address, kind, heard: None });
         self
     }
 
     /// With a peer of which nobody knows where it is.
     pub fn nowhere(mut self, id: &str) -> Plan {
         let kind = MemberKind::Mvp;
-        self.members.push(MemberRecord { id: id.into(), address: None, kind, heard: None });
+        self.members.push(MemberRecord { name: id.into(), address: None, kind, heard: None });
         self
     }
 
@@ -144,7 +144,7 @@ impl Plan {
 
     /// Starts it, and waits until it has seen every member.
     pub async fn start(self) -> Gateway {
-        let ids: Vec<Arc<str>> = self.members.iter().map(|member| Arc::clone(&member.id)).collect();
+        let ids: Vec<Arc<str>> = self.members.iter().map(|member| member.name.label()).collect();
         let local = Arc::clone(&self.local.0);
         let gateway = self.start_blind();
         let ids: Vec<&str> = ids.iter().map(|id| &**id).chain([&*local]).collect();

@@ -114,7 +114,7 @@ async fn servers_with_the_layer_serve_each_others_resources() {
     let peer = Double::start("b", "v1.36.0", &[("b.example", "things")]).await;
     let gateway_b = Gateway::beside("b", &peer).await;
     let record = MemberRecord {
-        id: "b".into(),
+        name: "b".into(),
         address: Some(gateway_b.address().to_string().into()),
         kind: MemberKind::Mvp,
         heard: None,

@@ -264,7 +264,7 @@ async fn with_the_layer_the_server_takes_over_the_connection() {
         }
     });
     let record = mvp_proxy::control::MemberRecord {
-        id: "b".into(),
+        name: "b".into(),
         address: Some(peer.address.to_string().into()),
         kind: mvp_core::member::MemberKind::Bare,
         heard: None,

@@ -64,7 +64,7 @@ impl Cluster {
             .zip(&listeners)
             .map(|(spec, listener)| {
                 Ok(MemberRecord {
-                    id: spec.id.as_str().into(),
+                    name: spec.id.as_str().into(),
                     address: Some(listener.local_addr()?.to_string().into()),
                     kind: MemberKind::Mvp,
                     heard: None,
@@ -101,7 +101,7 @@ fn start_server(
     stop: &CancellationToken,
 ) -> anyhow::Result<Server> {
     let (id, own) = (spec.id.clone(), own(&spec));
-    let others = members.iter().filter(|member| *member.id != *id).cloned().collect();
+    let others = members.iter().filter(|member| *member.name.label() != *id).cloned().collect();
     let proxy = (certificates.proxy.certificate.as_bytes(), certificates.proxy.key.as_bytes());
     let outbound = OutboundTls::new(certificates.ca.as_bytes(), Some(proxy))?;
     let member = Member::builder(&id, outbound).build();

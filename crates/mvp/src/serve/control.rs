@@ -83,7 +83,7 @@ impl Gateway {
         // On another thread, so that this one handles a second signal meanwhile.
         let join = move || workers.into_iter().all(|worker| worker.join().unwrap_or(false));
         let joined = tokio::task::spawn_blocking(join).await?;
-        members.left().await;
+        members.withdrawn().await;
         // Not before: a CA that was revoked must not be trusted during the drain either.
         drop(reload);
         anyhow::ensure!(joined, "a worker failed; see the log for the reason");

@@ -71,13 +71,12 @@ async fn an_unreachable_first_server_is_named() {
     flags.retain(|flag| !beside.iter().any(|name| flag.starts_with(name)));
     let gateway = Gateway::in_pod(address, admin, &flags, nobody);
     let why = format!(
-        "[-]membership failed: members by endpoints were not read yet ({nobody}, where a first server \
-         is looked for, gives no answer"
+        "[-]membership failed: source endpoints was not read yet (the first server {nobody} does not answer"
     );
     eventually("it says so", async || {
         let page = gateway.ask("/readyz").await.unwrap_or_default().1;
         if page.contains(&why) && page.contains("[-]servers failed") { Ok(()) } else { Err(page) }
     })
     .await;
-    gateway.logs("gives no answer").await;
+    gateway.logs("first server does not answer").await;
 }

@@ -53,7 +53,7 @@ async fn forbidden_discovery_is_logged_with_the_missing_permission() {
     })
     .await;
     assert!(reason.contains("[-]local-server failed: /api of the local server"), "{reason}");
-    assert!(reason.contains("answered 403 Forbidden"), "{reason}");
+    assert!(reason.contains("status 403 Forbidden"), "{reason}");
     let client = Client::user(gateway.address).await;
     for path in [CONFIG_MAPS, "/version"] {
         assert_eq!(client.get(path).await.0, StatusCode::OK, "{path}");

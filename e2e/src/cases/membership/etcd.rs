@@ -140,13 +140,13 @@ async fn tls(cluster: &mut Cluster) -> anyhow::Result<String> {
     let mut b = Finder::start(cluster, "b", 17143, &flags(etcd.address(), &ca, Some(&pair)))?;
     b.fails("etcd's certificate cannot be verified").await?;
     put(&pki.files().ca(), &ca)?;
-    b.fails("etcd does not believe our client certificate").await?;
+    b.fails("etcd rejects the client certificate").await?;
     put(&good.certificate, &pair.certificate)?;
     put(&good.key, &pair.key)?;
     b.ready().await?;
     // None at all.
     let mut c = Finder::start(cluster, "c", 17143, &flags(etcd.address(), &ca, None))?;
-    c.fails("etcd wants a client certificate; give --etcd-certfile").await?;
+    c.fails("etcd requires a client certificate; set --etcd-certfile").await?;
     c.process.kill();
     let with = flags(etcd.address(), &ca, Some(&pair));
     let c = Finder::start(cluster, "c", 17143, &with)?;
@@ -197,7 +197,7 @@ async fn auth(cluster: &mut Cluster) -> anyhow::Result<String> {
     etcd.kill();
     etcd.run(cluster)?;
     for finder in &mut all {
-        finder.fails("etcd does not let us in").await?;
+        finder.fails("etcd denies access").await?;
     }
     let job = objects::job("default", "x");
     let (begun, mut reads) = (Instant::now(), 0);

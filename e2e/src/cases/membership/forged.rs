@@ -76,7 +76,7 @@ async fn forged(cluster: &mut Cluster) -> anyhow::Result<String> {
         }
     }
     let log = std::fs::read_to_string(b.process.log())?;
-    ensure!(log.contains("two members go by the ID finder-a"), "nobody was told");
+    ensure!(log.contains("two members use the ID finder-a"), "nobody was told");
     let (mut tried, mut let_in) = (0, 0);
     for (connected, spoken_to) in [thief.counted(), other_thief.counted()] {
         ensure!(connected > 0, "nobody even looked at it: the test shows nothing");

@@ -36,7 +36,7 @@ async fn leases(cluster: &mut Cluster) -> anyhow::Result<String> {
     kubectl.run(["delete", "--ignore-not-found", "-f", &rbac()], None).await?;
     let flags = ["--membership=leases".to_owned()];
     let mut b = Finder::start(cluster, "b", 16443, &flags)?;
-    b.fails("the API server does not let us").await?;
+    b.fails("the API server denies permission").await?;
     allow(cluster).await?;
     b.ready().await?;
 
