@@ -7,13 +7,12 @@
 //! - [`Insists`]: all servers that could serve a request are unready; this one must.
 //! - [`Instance`]: which process responded.
 
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, Response};
 use mvp_core::decide::Reason;
-
-use crate::control::Who;
 
 /// Marks a request that one API server proxied to another. Kubernetes uses the same name.
 pub(crate) const PEER_PROXIED: HeaderName = HeaderName::from_static("x-kubernetes-peer-proxied");
@@ -81,11 +80,11 @@ pub(crate) fn unmark<B>(response: &mut Response<B>) {
 
 /// The name of this process among peers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Instance(HeaderValue);
+pub(crate) struct Instance(HeaderValue);
 
 impl Instance {
     /// The instance of the server with this ID; a load balancer has an empty one.
-    pub fn new(id: &str) -> Instance {
+    pub(crate) fn new(id: &str) -> Instance {
         // An embedder may choose any ID; header values are ASCII.
         let value = format!("{}_{}", id.escape_default(), unique());
         Instance(HeaderValue::try_from(value).unwrap_or(HeaderValue::from_static("_")))
@@ -101,6 +100,23 @@ impl Instance {
 pub fn unique() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("{:x}-{:x}", now.as_nanos(), std::process::id())
+}
+
+/// Who answered at an address. The connection proves that it belongs to the cluster; which member it is,
+/// only its own answer tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Who {
+    /// This process.
+    Ourselves,
+    /// A gateway, or a server with the layer inside.
+    Gateway {
+        /// The ID of its server.
+        id: Arc<str>,
+        /// The unique name of its process.
+        instance: Arc<str>,
+    },
+    /// A server without a gateway. It does not tell its ID.
+    Server,
 }
 
 /// The process that sent these response headers.

@@ -5,11 +5,14 @@
 //! - [`control`]: the control loop, and where members come from
 //! - [`AuthenticateLayer`]: who the caller is
 
+mod ask;
 mod body;
+mod clock;
 pub mod control;
 mod door;
 mod error;
 mod gateway;
+mod gzip;
 mod headers;
 mod identity;
 mod layer;

@@ -13,8 +13,8 @@ use http_body::Body as HttpBody;
 use tokio::sync::watch;
 use tower_service::Service;
 
+use crate::ask::{Ask, AskError};
 use crate::body::{Body, BodyError};
-use crate::control::{Ask, AskError};
 use crate::error::SendError;
 use crate::gateway;
 

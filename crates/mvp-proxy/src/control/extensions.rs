@@ -9,9 +9,9 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::time::timeout;
 
-use super::ask::Ask;
 use super::fetch::{MAX_SMALL, SMALL_TIMEOUT, get};
 use super::report_once::ReportOnce;
+use crate::ask::Ask;
 
 /// All APIServices except those that the server manages for its own groups and custom resources. Read
 /// from the server's cache, which is cheap.

@@ -7,6 +7,8 @@ use mvp_core::Timestamp;
 use mvp_core::member::MemberKind;
 use tokio::sync::watch;
 
+use crate::gateway::Who;
+
 /// A source of members.
 pub trait Membership: Send + 'static {
     /// The members at this moment, without the local server.
@@ -107,23 +109,6 @@ impl From<Arc<str>> for MemberName {
     fn from(id: Arc<str>) -> MemberName {
         MemberName::Id(id)
     }
-}
-
-/// Who answered at an address. The connection proves that it belongs to the cluster; which member it is,
-/// only its own answer tells.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Who {
-    /// This process.
-    Ourselves,
-    /// A gateway, or a server with the layer inside.
-    Gateway {
-        /// The ID of its server.
-        id: Arc<str>,
-        /// The unique name of its process.
-        instance: Arc<str>,
-    },
-    /// A server without a gateway. It does not tell its ID.
-    Server,
 }
 
 impl MemberRecord {

@@ -8,7 +8,6 @@
 //! without I/O. `extensions` and `storage_versions` add what the cluster's own objects say.
 
 mod any;
-mod ask;
 mod extensions;
 mod fetch;
 mod membership;
@@ -26,32 +25,35 @@ use std::time::Duration;
 use mvp_core::snapshot::Policy;
 
 pub use any::AnyMember;
-pub use ask::{Ask, AskError, Reach};
-pub(crate) use fetch::{get, gunzip};
+pub(crate) use fetch::get;
 pub use membership::{
-    MemberName, MemberRecord, Membership, Roster, StaticMembership, WatchedMembership, Who,
+    MemberName, MemberRecord, Membership, Roster, StaticMembership, WatchedMembership,
 };
-pub use publish::{Clock, SnapshotReader, SnapshotWriter, channel};
-pub use reach::{Reachable, Reached};
+pub(crate) use publish::channel;
+pub use publish::{SnapshotReader, SnapshotWriter};
+pub(crate) use reach::{Reach, Reachable};
 pub use report_once::ReportOnce;
-pub use run::{first_snapshot, run};
+pub(crate) use run::{first_snapshot, run};
 pub(crate) use schemas::{Schema, content_type as v2_media_type};
 
+pub use crate::ask::{Ask, AskError};
+pub use crate::clock::Clock;
 use crate::gateway::Instance;
+pub use crate::gateway::Who;
 
 /// The settings of the control loop.
 #[derive(Debug, Clone)]
-pub struct ControlSettings {
+pub(crate) struct ControlSettings {
     /// The ID of the local server. `None` for a load balancer.
-    pub local: Option<Arc<str>>,
+    pub(crate) local: Option<Arc<str>>,
     /// How often what a member serves is fetched.
-    pub interval: Duration,
+    pub(crate) interval: Duration,
     /// How long a member that left is remembered.
-    pub forget_after: Duration,
+    pub(crate) forget_after: Duration,
     /// The time limits of decisions.
-    pub policy: Policy,
+    pub(crate) policy: Policy,
     /// This process as peers know it, to recognise its own answers. `None` only in tests.
-    pub instance: Option<Instance>,
+    pub(crate) instance: Option<Instance>,
 }
 
 impl Default for ControlSettings {

@@ -8,12 +8,13 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use mvp_core::{Snapshot, Timestamp};
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::schemas::Schemas;
+use crate::clock::Clock;
 
 /// A writer of snapshots and its first reader.
-pub fn channel(clock: Clock, first: Snapshot) -> (SnapshotWriter, SnapshotReader) {
+pub(crate) fn channel(clock: Clock, first: Snapshot) -> (SnapshotWriter, SnapshotReader) {
     let first = Arc::new(first);
     let (published, _) = watch::channel(Arc::clone(&first));
     let shared = Arc::new(Shared {
@@ -159,22 +160,6 @@ impl SnapshotReader {
             // The writer is gone: there are no more snapshots.
             Err(_) => std::future::pending().await,
         }
-    }
-}
-
-/// A monotonic clock. It is paused together with tokio's in tests.
-#[derive(Debug, Clone, Copy)]
-pub struct Clock(Instant);
-
-impl Clock {
-    /// Starts a clock.
-    pub fn start() -> Clock {
-        Clock(Instant::now())
-    }
-
-    /// The time since the start.
-    pub fn now(&self) -> Timestamp {
-        Timestamp::after_start(self.0.elapsed())
     }
 }
 

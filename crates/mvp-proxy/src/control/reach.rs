@@ -1,11 +1,11 @@
-//! How the control loop reaches members. What it finds out on the way tells how they do.
+//! How the control loop reaches members. The outcome of each request counts for their health.
 
 use std::sync::Arc;
 
 use http::{Request, Response};
 use mvp_core::member::{Member, MemberKind};
 
-use super::{Ask, AskError, Reach};
+use crate::ask::{Ask, AskError};
 use crate::body::Body;
 use crate::error::{SendError, Stage};
 use crate::gateway::Refusal;
@@ -13,26 +13,30 @@ use crate::local::{LocalSlot, SharedLocal};
 use crate::peers::{Answered, Health};
 use crate::upstream::{Forwarder, Target, server_name};
 
-/// How the control loop reaches members: the local one through the service that the layer is put
-/// before, peers through connections of its own.
-#[derive(Debug)]
-pub struct Reachable {
-    /// The local server's ID and place.
-    pub local: Option<(Arc<str>, LocalSlot)>,
-    /// Connections to peers, and how those do; without them only the local server is asked.
-    pub peers: Option<(Arc<Forwarder>, Health)>,
+/// Finds the way to a member.
+pub(crate) trait Reach: Send + 'static {
+    /// The way to a member.
+    type Ask: Ask + Clone + 'static;
+
+    /// The way to this member: the local server, or a peer by its address. `None` if there is none.
+    fn reach(&self, member: &Member) -> Option<Self::Ask>;
+
+    /// Drops whatever is kept about a member that is forgotten.
+    fn forget(&self, _id: &str) {}
 }
 
-impl Reachable {
-    /// How a member of a snapshot is asked.
-    pub(crate) fn reach_member(&self, member: &Member) -> Option<Reached> {
-        self.reach(member)
-    }
+/// The local server through the service that the layer is in front of, peers through connections.
+#[derive(Debug)]
+pub(crate) struct Reachable {
+    /// The ID and the slot of the local server.
+    pub(crate) local: Option<(Arc<str>, LocalSlot)>,
+    /// The connections to peers, and their health. Without them only the local server is asked.
+    pub(crate) peers: Option<(Arc<Forwarder>, Health)>,
 }
 
 /// A member, ready to be asked.
 #[derive(Debug, Clone)]
-pub enum Reached {
+pub(crate) enum Reached {
     /// The local server.
     Local(SharedLocal),
     /// A peer.
@@ -55,7 +59,7 @@ impl Ask for Reached {
                 health.failed(&target.id, &member, Stage::Refused);
             }
             Ok(_) => health.answered(&target.id, &member, Answered::Probe),
-            // Only a missing way is a fault for sure: a connection may end while it rests.
+            // Other failures prove nothing: a connection may close while it is idle.
             Err(error) if error.stage == Stage::Connect => {
                 health.failed(&target.id, &member, Stage::Connect);
             }

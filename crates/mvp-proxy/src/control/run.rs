@@ -14,20 +14,21 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::ControlSettings;
-use super::ask::Reach;
 use super::extensions::{Extensions, Found};
 use super::fetch::{Fetched, fetch};
 use super::membership::{Membership, Roster};
-use super::publish::{Clock, SnapshotWriter};
+use super::publish::SnapshotWriter;
+use super::reach::Reach;
 use super::roster::{Effect, Event, FetchRequest, RosterState, Ticket};
 use super::storage_versions::StorageVersions;
+use crate::clock::Clock;
 use crate::metrics::Metrics;
 
 /// The shortest sleep between two rounds.
 const MIN_SLEEP: Duration = Duration::from_millis(5);
 
 /// Runs the control loop until `stop` is cancelled.
-pub async fn run(
+pub(crate) async fn run(
     membership: impl Membership,
     reach: impl Reach,
     settings: ControlSettings,
@@ -53,7 +54,7 @@ pub async fn run(
 }
 
 /// The snapshot before the first round: the local server is a member, and nothing is known about it.
-pub fn first_snapshot(settings: &ControlSettings, clock: Clock) -> Snapshot {
+pub(crate) fn first_snapshot(settings: &ControlSettings, clock: Clock) -> Snapshot {
     let mut roster = RosterState::new(settings, clock.now());
     roster.step(Event::Listed(Roster::default()), clock.now());
     let inputs = inputs(&roster, settings, &Extensions::default(), clock.now(), clock.now());

@@ -15,9 +15,10 @@ use serde::Deserialize;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::ask::{Ask, Reach};
 use super::fetch::get;
+use super::reach::Reach;
 use super::roster::{RosterState, is_unseen};
+use crate::ask::Ask;
 
 const GROUP: &str = "internal.apiserver.k8s.io";
 const VERSION: &str = "v1alpha1";

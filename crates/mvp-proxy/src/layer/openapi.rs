@@ -21,7 +21,7 @@ use super::answer::{self, Caching};
 use super::exchange::{Exchange, no_response};
 use super::refuse::refuse;
 use crate::body::Body;
-use crate::control::{Reachable, Schema, v2_media_type};
+use crate::control::{Reach, Reachable, Schema, v2_media_type};
 use crate::local::Local;
 use crate::status;
 
@@ -217,7 +217,7 @@ impl Exchange<'_> {
         }
         let id = snapshot.local().map(|local| (Arc::clone(&local.id), self.shared.slot.clone()));
         let reach = Reachable { local: id, peers: Some(self.peers.ways()) };
-        let reach = |member: &Member| reach.reach_member(member);
+        let reach = |member: &Member| reach.reach(member);
         let metrics = &self.shared.metrics;
         match schemas.v2(format, snapshot, || reader.now(), reach, metrics).await {
             Some(schema) => self.respond(&schema, NO_CACHE),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use mvp_core::Timestamp;
 
-use crate::control::Clock;
+use crate::clock::Clock;
 use crate::error::Stage;
 use crate::metrics::Metrics;
 

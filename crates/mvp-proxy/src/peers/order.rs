@@ -71,7 +71,7 @@ mod tests {
     use mvp_core::member::{MemberKind, Presence, Release, View};
 
     use super::*;
-    use crate::control::Clock;
+    use crate::clock::Clock;
     use crate::error::Stage;
     use crate::metrics::Metrics;
     use crate::peers::health::Answered;

@@ -13,7 +13,7 @@ use mvp_core::not_found::is_unrouted;
 use tokio::time::{Instant, timeout_at};
 
 use crate::body::Body;
-use crate::control::gunzip;
+use crate::gzip::gunzip;
 
 /// The largest body that is inspected. The expected ones have a few hundred bytes.
 const MAX_INSPECTED: usize = 16 << 10;

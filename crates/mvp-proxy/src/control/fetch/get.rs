@@ -1,17 +1,15 @@
 //! One document of a server, read whole. Entry item: [`get`].
 
-use std::io::{self, Read};
-
 use bytes::Bytes;
-use flate2::read::GzDecoder;
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, USER_AGENT,
 };
 use http::{HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 
-use super::super::ask::Ask;
+use crate::ask::Ask;
 use crate::body::Body;
+use crate::gzip::gunzip;
 use crate::identity::Identity;
 
 /// Fetches a document as the proxy itself. Fails if there is no response, or one over the limit.
@@ -82,14 +80,4 @@ impl Answer {
         };
         Err(format!("{}: status {}: {start}{hint}", self.path, self.status))
     }
-}
-
-/// Decompresses gzip up to a limit: a small body can decompress to a huge one.
-pub(crate) fn gunzip(packed: &[u8], limit: usize) -> io::Result<Bytes> {
-    let mut unpacked = Vec::new();
-    GzDecoder::new(packed).take(limit as u64 + 1).read_to_end(&mut unpacked)?;
-    if unpacked.len() > limit {
-        return Err(io::Error::other(format!("decompresses to more than {limit} bytes")));
-    }
-    Ok(unpacked.into())
 }

@@ -12,9 +12,9 @@ use mvp_core::discovery::{
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::super::ask::Ask;
 use super::MAX_SMALL;
 use super::get::get;
+use crate::ask::Ask;
 
 /// The most groups and versions that are fetched one by one.
 const MAX_WALKED: usize = 2000;

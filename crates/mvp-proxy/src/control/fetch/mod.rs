@@ -20,12 +20,12 @@ use mvp_core::openapi::Index;
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use super::ask::{Ask, AskError};
 use super::extensions::{self, Found};
-use super::membership::Who;
+use crate::ask::{Ask, AskError};
 use crate::body::Body;
+use crate::gateway::Who;
 use crate::gateway::{Instance, who};
-pub(crate) use get::{get, gunzip};
+pub(crate) use get::get;
 use legacy::walk;
 
 /// Aggregated discovery of that server alone, else the next best format. Servers ignore parameters that

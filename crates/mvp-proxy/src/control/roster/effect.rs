@@ -8,7 +8,7 @@ use mvp_core::discovery::DocumentError;
 use mvp_core::member::Member;
 
 use super::super::fetch::Known;
-use super::super::membership::Who;
+use crate::gateway::Who;
 
 /// Something that the control loop must do after a step.
 #[derive(Debug, Clone, PartialEq, Eq)]

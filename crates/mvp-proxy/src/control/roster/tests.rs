@@ -10,8 +10,9 @@ use mvp_core::snapshot::{Inputs, Policy};
 
 use super::super::extensions::Found;
 use super::super::fetch::{OpenApiOutcome, Outcome};
-use super::super::membership::{MemberName, Who};
+use super::super::membership::MemberName;
 use super::*;
+use crate::gateway::Who;
 
 const FORGET_AFTER: Duration = Duration::from_secs(600);
 

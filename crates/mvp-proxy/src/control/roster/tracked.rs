@@ -8,9 +8,10 @@ use mvp_core::member::{Member, MemberKind, Presence, Seen, View};
 use mvp_core::openapi::Index;
 
 use super::super::fetch::{Fetched, Known, OpenApiOutcome, Outcome};
-use super::super::membership::{MemberName, Who};
+use super::super::membership::MemberName;
 use super::super::report_once::ReportOnce;
 use super::effect::{Effect, FetchRequest, Report, Ticket};
+use crate::gateway::Who;
 
 /// A member: what snapshots show of it, and what the next step depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use http::{Request, Response};
 use mvp_core::member::{Member, MemberKind};
 
-use super::super::ask::{Ask, AskError};
 use super::super::{MemberRecord, WatchedMembership, channel};
 use super::*;
+use crate::ask::{Ask, AskError};
 use crate::body::Body;
 use crate::error::Stage;
 use crate::peers::Health;

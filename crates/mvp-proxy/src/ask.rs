@@ -1,10 +1,8 @@
-//! How the control loop sends its own requests: to one server ([`Ask`]), and to a member by its entry
-//! in the roster ([`Reach`]).
+//! Requests of our own to one server. Entry item: [`Ask`].
 
 use std::fmt;
 
 use http::{Request, Response};
-use mvp_core::member::Member;
 
 use crate::body::Body;
 
@@ -35,15 +33,3 @@ impl fmt::Display for AskError {
 }
 
 impl std::error::Error for AskError {}
-
-/// Finds the way to a member.
-pub trait Reach: Send + 'static {
-    /// The way to a member.
-    type Ask: Ask + Clone + 'static;
-
-    /// The way to this member: the local server, or a peer by its address. `None` if there is none.
-    fn reach(&self, member: &Member) -> Option<Self::Ask>;
-
-    /// Drops whatever is kept about a member that is forgotten.
-    fn forget(&self, _id: &str) {}
-}
