@@ -1,5 +1,5 @@
-//! The story that the project starts from: a namespace controller that talks to a server without
-//! batch/v1 deletes a namespace in which there is a Job.
+//! The motivating problem: a namespace controller that talks to a server without batch/v1 deletes a
+//! namespace that contains a Job.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -25,8 +25,8 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Deletes a namespace with a Job and a ConfigMap by a controller that talks to that address. Gives
-/// the jobs that are left in etcd, and the seconds that it took.
+/// Deletes a namespace with a Job and a ConfigMap by a controller at that address. Returns the Jobs
+/// that are left in etcd, and the seconds that it took.
 async fn delete_namespace(
     cluster: &Cluster,
     namespace: &str,
@@ -65,7 +65,7 @@ pub(super) async fn without_mvp(cluster: &mut Cluster) -> anyhow::Result<String>
     let direct = cluster.server("b")?.direct();
     let (left, took) = delete_namespace(cluster, "story-without", direct).await?;
     ensure!(left == 1, "no harm was done: {left} jobs are left");
-    // It comes to light when someone uses the name again.
+    // It shows when the name is used again.
     cluster.namespace("story-without").await?;
     let jobs = objects::job("story-without", "").collection;
     let list = cluster.admin.get(cluster.server("a")?.direct(), &jobs).await?.expect(200)?;

@@ -1,5 +1,4 @@
-//! Members by an etcd of the case's own: of three members that are killed, with TLS, with users and
-//! their rights, and with a past that it forgets.
+//! Membership in an etcd of the case: members killed, TLS, users with permissions, and compaction.
 
 mod servers;
 
@@ -53,7 +52,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Where gateways keep their keys.
+/// The prefix of the keys of gateways.
 const FOLDER: &str = "/registry/mixed-version-proxy/";
 const SERVERS: &str = "/registry/peerserverleases/";
 
@@ -65,7 +64,7 @@ async fn outages(cluster: &mut Cluster) -> anyhow::Result<String> {
     found(cluster, &mut all).await?;
     let [a, b, mut c] = all;
 
-    // One of three is killed; whoever was with it goes on with another.
+    // One of three is killed; its clients switch to another.
     members.kill(0);
     c.process.signal(Signal::TERM)?;
     let left = b.until("left", "finder-c", has_left).await?;
@@ -77,7 +76,7 @@ async fn outages(cluster: &mut Cluster) -> anyhow::Result<String> {
     found(cluster, &mut all).await?;
     let [a, mut b, mut c] = all;
 
-    // Nothing is left of it: what was known last stays, for longer than any lease lasts.
+    // All are killed: the last known members stay, longer than any lease.
     (0..3).for_each(|index| members.kill(index));
     let job = objects::job("default", "x");
     let gone = Instant::now();
@@ -93,7 +92,7 @@ async fn outages(cluster: &mut Cluster) -> anyhow::Result<String> {
         }
     }
     (0..3).try_for_each(|index| members.run(cluster, index))?;
-    // Who is killed now is seen to go, by a lease that ends.
+    // A gateway that is killed now leaves when its lease expires.
     b.ready().await?;
     c.process.kill();
     let ended = b.until("left", "finder-c", has_left).await?;
@@ -106,7 +105,7 @@ async fn outages(cluster: &mut Cluster) -> anyhow::Result<String> {
     ))
 }
 
-/// How a gateway is called that uses it, by a pair of the file system.
+/// The flags of a gateway that uses an etcd with this certificate.
 fn flags(at: SocketAddr, ca: &std::path::Path, pair: Option<&PairFiles>) -> Vec<String> {
     let mut flags = vec![
         "--membership=etcd".to_owned(),
@@ -132,7 +131,7 @@ async fn tls(cluster: &mut Cluster) -> anyhow::Result<String> {
         std::fs::copy(from, &beside)?;
         anyhow::Ok(std::fs::rename(&beside, to)?)
     };
-    // The wrong authority of etcd, and then the wrong one of ours.
+    // First a wrong CA for etcd, then a client certificate of a wrong CA.
     let stranger = pki.untrusted_user("finder", &[])?;
     put(&pki.files().front_proxy_ca(), &ca)?;
     put(&stranger.certificate, &pair.certificate)?;
@@ -144,7 +143,7 @@ async fn tls(cluster: &mut Cluster) -> anyhow::Result<String> {
     put(&good.certificate, &pair.certificate)?;
     put(&good.key, &pair.key)?;
     b.ready().await?;
-    // None at all.
+    // No client certificate.
     let mut c = Finder::start(cluster, "c", 17143, &flags(etcd.address(), &ca, None))?;
     c.fails("etcd wants a client certificate; give --etcd-certfile").await?;
     c.process.kill();
@@ -192,7 +191,8 @@ async fn auth(cluster: &mut Cluster) -> anyhow::Result<String> {
     let with = flags(etcd.address(), &cluster.pki.files().ca(), Some(&user));
     let mut all = Finder::three(cluster, 17243, &with)?;
     found(cluster, &mut all).await?;
-    // Rights come to count, and the user has none. Watches that there are go on: etcd restarts.
+    // Authentication is turned on, and the user has no permissions. Open watches would continue, so
+    // etcd restarts.
     etcd.enable_auth().await?;
     etcd.kill();
     etcd.run(cluster)?;
@@ -245,7 +245,7 @@ async fn compaction(cluster: &mut Cluster) -> anyhow::Result<String> {
     found(cluster, &mut all).await?;
     let [a, mut b, c] = all;
 
-    // While b hears nothing, c leaves, much else happens, and etcd forgets all of it.
+    // While b is cut off, c leaves, many keys change, and etcd compacts the history.
     relay.lead_to(SocketAddr::new(cluster.client_address(), 9));
     c.process.signal(Signal::TERM)?;
     a.until("left", "finder-c", has_left).await?;
@@ -285,7 +285,7 @@ async fn compaction(cluster: &mut Cluster) -> anyhow::Result<String> {
     ))
 }
 
-/// How many keys of kube-apiservers there are in the cluster's own etcd, all of them protobuf.
+/// The number of kube-apiserver keys in the cluster's etcd, all of them protobuf.
 pub(super) async fn stored_as_protobuf(cluster: &Cluster) -> anyhow::Result<usize> {
     let etcd: SocketAddr = cluster.etcd_url().trim_start_matches("http://").parse()?;
     let (key, end) = (BASE64.encode(SERVERS), BASE64.encode("/registry/peerserverleases0"));
