@@ -113,7 +113,7 @@ pub(super) async fn up_and_down(cluster: &mut Cluster) -> anyhow::Result<String>
     })
     .await?;
     remove(cluster).await?;
-    Ok(format!("killed: {meanwhile} through 3 members, as directly; works when it is back"))
+    Ok(format!("killed: {meanwhile} through 3 members, as directly; works after its return"))
 }
 
 /// Starts the extension server and waits until every member serves it as an extension group.

@@ -180,8 +180,8 @@ pub(super) async fn endpoints(cluster: &mut Cluster) -> anyhow::Result<String> {
     let said = std::fs::read_to_string(lost.process.log())?;
     ensure!(status.code() == Some(2) && said.contains("--servers: missing"), "{status}: {said}");
     Ok(format!(
-        "three servers found through one that is named, and as pods find one; a stop known after {:.1} \
-         s, {reads} reads meanwhile all 200; there again {:.1} s after it is ready",
+        "three servers found through a named one and the pod environment; a stop noticed after {:.1} \
+         s, {reads} reads meanwhile all 200; back {:.1} s after it is ready",
         gone.as_secs_f64(),
         back.as_secs_f64()
     ))
@@ -226,7 +226,7 @@ pub(super) async fn rolling(cluster: &mut Cluster) -> anyhow::Result<String> {
     ensure!(refused <= 3, "{refused} writes were refused: {}", outcome.writes);
     Ok(format!(
         "three restarts, one from 1.34 to 1.36: reads {}, writes {}, {} lists and {} watches; \
-         nothing lost, doubled or missed",
+         no write lost or doubled, no event missed",
         outcome.reads, outcome.writes, outcome.lists, outcome.watches
     ))
 }

@@ -163,7 +163,10 @@ pub(super) async fn switched_off(cluster: &mut Cluster) -> anyhow::Result<String
         ensure!(jobs.status == 404, "{how}: {jobs}");
         admin.get(to, "/api/v1/namespaces/default").await?.expect(200).context(how)?;
     }
-    Ok(format!("{count} ways to be alone: {} resources of b, no more", resources(&own).len()))
+    Ok(format!(
+        "{count} configurations without merging: only the {} resources of b",
+        resources(&own).len()
+    ))
 }
 
 pub(super) async fn as_kubernetes_own(cluster: &mut Cluster) -> anyhow::Result<String> {

@@ -62,7 +62,7 @@ pub(super) async fn bare_peer(cluster: &mut Cluster) -> anyhow::Result<String> {
         let asked = ask(cluster, to, &kind).await.with_context(|| what.clone())?;
         ensure!(asked == [(wanted, 1)].into(), "{what}: servers that were asked: {asked:?}");
     }
-    Ok(format!("{requests} requests of a and c as directly; each came to the one server that can"))
+    Ok(format!("{requests} requests of a and c as directly; each reached the one capable server"))
 }
 
 /// Kubernetes' own proxy forwards to a gateway.
@@ -152,7 +152,7 @@ pub(super) async fn both(cluster: &mut Cluster) -> anyhow::Result<String> {
         ensure!(once, "marked, through {name}: {asked:?}");
     }
     Ok(format!(
-        "{asked} requests at 5 addresses at once: each at its one server, none passed on twice"
+        "{asked} requests at 5 addresses at once: each at its one server, none forwarded twice"
     ))
 }
 

@@ -72,7 +72,7 @@ pub(super) async fn without_mvp(cluster: &mut Cluster) -> anyhow::Result<String>
     let name = list.pointer("/items/0/metadata/name").and_then(Value::as_str);
     ensure!(name == Some("left-behind"), "the new namespace has {list}");
     Ok(format!(
-        "the namespace went in {took:.1} s, its Job stayed, and is in the next of that name"
+        "namespace deleted in {took:.1} s; its Job is left, and appears in the next namespace of that name"
     ))
 }
 
@@ -80,5 +80,5 @@ pub(super) async fn with_mvp(cluster: &mut Cluster) -> anyhow::Result<String> {
     let through = cluster.server("b")?.through();
     let (left, took) = delete_namespace(cluster, "story-with", through).await?;
     ensure!(left == 0, "{left} jobs are left behind");
-    Ok(format!("the namespace went in {took:.1} s, its Job with it"))
+    Ok(format!("namespace deleted in {took:.1} s, with its Job"))
 }

@@ -63,7 +63,7 @@ pub(super) async fn local_server(cluster: &mut Cluster) -> anyhow::Result<String
         ensure!(refused <= 1, "{refused} writes were refused after {how}: {}", outcome.writes);
         figures.push(format!(
             "{how}, {down:.0} s down: reads {}, writes {}, {} lists and {} watches; \
-             nothing lost, doubled or missed",
+             no write lost or doubled, no event missed",
             outcome.reads, outcome.writes, outcome.lists, outcome.watches
         ));
     }

@@ -179,7 +179,7 @@ impl Rolled {
     fn figures(&self) -> String {
         let Namespaces { deleted, stuck, left_behind } = self.namespaces;
         let broken = match self.broken.as_slice() {
-            [] => "nothing lost, doubled or missed".to_owned(),
+            [] => "no write lost or doubled, no event missed".to_owned(),
             broken => broken.join("; ").chars().take(300).collect(),
         };
         format!(

@@ -73,7 +73,7 @@ pub(super) async fn whole_cluster(cluster: &mut Cluster) -> anyhow::Result<Strin
     let second = check(load.end(&present, at).await?)?;
     cluster.admin = present;
     let took = started.elapsed().as_secs_f64();
-    Ok(format!("all certificates and authorities in {took:.0} s: {first}; {second}"))
+    Ok(format!("all certificates and CAs in {took:.0} s: {first}; {second}"))
 }
 
 /// Nothing may fail.

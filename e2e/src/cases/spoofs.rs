@@ -103,5 +103,5 @@ pub(super) async fn spoofs(cluster: &mut Cluster) -> anyhow::Result<String> {
     let job = objects::job("spoofs", "one");
     let answer = asked.create(through, &job.collection, &job.object).await?;
     ensure!(answer.status == 403, "eve made a job: {answer}");
-    Ok(format!("{tried} pretences, all answered as without them"))
+    Ok(format!("{tried} spoofing attempts, all answered as without them"))
 }

@@ -128,10 +128,7 @@ async fn another_can(
     }
     found_out(longest)?;
     let count = names.len();
-    Ok(format!(
-        "{count} times silent: {tally}; the longest read took {:.1} s",
-        longest.as_secs_f64()
-    ))
+    Ok(format!("{count} hangs: {tally}; the longest read took {:.1} s", longest.as_secs_f64()))
 }
 
 pub(super) async fn only_it_can(cluster: &mut Cluster) -> anyhow::Result<String> {
@@ -170,7 +167,7 @@ async fn nobody_can(cluster: &mut Cluster, silence: Silence) -> anyhow::Result<S
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let (longest, back) = (longest.as_secs_f64(), woken.elapsed().as_secs_f64());
-    Ok(format!("{tally}, the longest after {longest:.1} s; back {back:.1} s after it woke"))
+    Ok(format!("{tally}, the longest after {longest:.1} s; served again {back:.1} s after SIGCONT"))
 }
 
 /// Slow is not dead: a LIST that takes 5 s is sent once.

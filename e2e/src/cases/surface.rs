@@ -144,7 +144,7 @@ pub(super) async fn every_form(cluster: &mut Cluster) -> anyhow::Result<String> 
         }
     }
     Ok(format!(
-        "{documents} documents in 5 forms, the same bytes from 3 members; {compared} as the server's own"
+        "{documents} documents in 5 formats, the same bytes from 3 members; {compared} equal to the server's own"
     ))
 }
 
@@ -324,7 +324,7 @@ pub(super) async fn kubectl(cluster: &mut Cluster) -> anyhow::Result<String> {
         commands += 1;
     }
     Ok(format!(
-        "{} commands through the server that lacks the kind, as one says that has it",
+        "{} commands through a server without the kind, as at one that serves it",
         commands + 3
     ))
 }

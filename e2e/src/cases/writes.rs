@@ -59,7 +59,9 @@ pub(super) async fn newest_first(cluster: &mut Cluster) -> anyhow::Result<String
         let kept = make(&format!("by-the-newest-{round}"), through).await?;
         ensure!(kept, "write {round} lost the field: 1.34 got it");
     }
-    Ok(format!("{rounds} writes, each by 1.36, though 1.34 could; directly at 1.34 the field goes"))
+    Ok(format!(
+        "{rounds} writes, each by 1.36, although 1.34 serves it; directly at 1.34 the field is lost"
+    ))
 }
 
 /// While the local server is down, no older server gets its writes.

@@ -75,7 +75,7 @@ pub(super) async fn streams(cluster: &mut Cluster) -> anyhow::Result<String> {
         Ok((now <= before + 20).then_some(now))
     });
     let fewer = fewer.await.map_err(|error| error.context(figures.clone()))?;
-    Ok(format!("{figures}, at last {fewer}; {harm}"))
+    Ok(format!("{figures}, in the end {fewer}; {harm}"))
 }
 
 async fn many_streams(nobody: Client, to: SocketAddr) -> anyhow::Result<Tally> {

@@ -67,7 +67,7 @@ async fn endpoints(cluster: &mut Cluster) -> anyhow::Result<String> {
     let gone = b.until("left", &a, has_left).await?;
     admin.get(b.through, &job.collection).await?.expect(200)?;
     Ok(format!(
-        "a and c are known by their EndpointSlices; a kill -9 after {:.0} s",
+        "a and c are found by EndpointSlices; a SIGKILL is noticed after {:.0} s",
         gone.as_secs_f64()
     ))
 }
@@ -98,8 +98,8 @@ async fn by_ipv6(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.admin.get(b.through, &job.collection).await?.expect(200)?;
     drop(c);
     Ok(format!(
-        "three gateways at fd00:77::/64 by Leases, each kind through the one that lacks it; a leave \
-         known after {:.1} s",
+        "three gateways at fd00:77::/64 by Leases, each kind through a server without it; a stop \
+         noticed after {:.1} s",
         left.as_secs_f64()
     ))
 }

@@ -97,8 +97,8 @@ async fn outages(cluster: &mut Cluster) -> anyhow::Result<String> {
     c.process.kill();
     let ended = b.until("left", "finder-c", has_left).await?;
     Ok(format!(
-        "one member of etcd killed: a leave known after {:.1} s, a return after {:.1} s; all three \
-         killed for 20 s: {reads} reads, all 200, nobody lost; then a kill -9 known after {:.0} s",
+        "one etcd member killed: a stop noticed after {:.1} s, a return after {:.1} s; all three \
+         killed for 20 s: {reads} reads, all 200, no member lost; then a SIGKILL noticed after {:.0} s",
         left.as_secs_f64(),
         back.as_secs_f64(),
         ended.as_secs_f64()
@@ -179,8 +179,8 @@ async fn tls(cluster: &mut Cluster) -> anyhow::Result<String> {
     ensure!(is_present(&b.knows("finder-a").await?.unwrap_or_default()), "a is lost");
     drop(a);
     Ok(format!(
-        "a wrong CA, a certificate of a wrong CA and none are told in log and /readyz; mended by new \
-         files; after the next certificate a leave is known after {:.1} s",
+        "a wrong CA, a wrong and a missing certificate are reported in log and /readyz; fixed by new \
+         files; after the next certificate a stop is noticed after {:.1} s",
         left.as_secs_f64()
     ))
 }
@@ -225,8 +225,8 @@ async fn auth(cluster: &mut Cluster) -> anyhow::Result<String> {
     let left = b.until("left", "finder-c", has_left).await?;
     drop(a);
     Ok(format!(
-        "a user without rights: told in log and /readyz, {reads} reads meanwhile all 200, nobody lost; \
-         ready after the grant, a leave known after {:.1} s",
+        "a user without permissions: reported in log and /readyz, {reads} reads all 200, no member lost; \
+         ready after the grant, a stop noticed after {:.1} s",
         left.as_secs_f64()
     ))
 }
@@ -278,8 +278,8 @@ async fn compaction(cluster: &mut Cluster) -> anyhow::Result<String> {
     let job = objects::job("default", "x");
     cluster.admin.get(b.through, &job.collection).await?.expect(200)?;
     Ok(format!(
-        "cut off while a member left and etcd was compacted: seen {:.1} s after the cable was mended; a \
-         key that somebody deletes is back after {:.1} s",
+        "cut off while a member left and etcd was compacted: noticed {:.1} s after reconnecting; a \
+         deleted key is written again after {:.1} s",
         saw.as_secs_f64(),
         mended.as_secs_f64()
     ))

@@ -102,8 +102,8 @@ pub(in crate::cases) async fn flood(cluster: &mut Cluster) -> anyhow::Result<Str
     }
     let seconds = |after: Option<Duration>| after.unwrap_or_default().as_secs_f64();
     Ok(format!(
-        "a gateway starts into {FORGED} forged Leases: reads of what only others serve {}, the first \
-         200 after {:.1} s; a true 404 after {:.0} s",
+        "a gateway starts with {FORGED} forged Leases: reads of an API of others {}, the first \
+         200 after {:.1} s; a correct 404 after {:.0} s",
         reads
             .iter()
             .map(|(code, count)| format!("{count} × {code}"))

@@ -88,7 +88,7 @@ async fn forged(cluster: &mut Cluster) -> anyhow::Result<String> {
     }
     Ok(format!(
         "a forged ID and a forged member: {tried} connections, none past the handshake; {reads} \
-         reads of the true one's API, all 200; 404s held up for {:.0} s",
+         reads of the real member's API, all 200; 404s withheld for {:.0} s",
         truth.unwrap_or_default().as_secs_f64()
     ))
 }

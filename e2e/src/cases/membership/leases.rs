@@ -81,8 +81,8 @@ async fn leases(cluster: &mut Cluster) -> anyhow::Result<String> {
     let job = objects::job("default", "x");
     cluster.admin.get(b.through, &job.collection).await?.expect(200)?;
     Ok(format!(
-        "denied access is told; three gateways together after {together:.1} s; a leave known after \
-         {:.1} s, an ID at another address {:.0} s after it is ready",
+        "denied access is reported; three gateways found after {together:.1} s; a stop noticed after \
+         {:.1} s, an ID at a new address {:.0} s after it is ready",
         left.as_secs_f64(),
         moved.as_secs_f64()
     ))
@@ -116,7 +116,7 @@ async fn bare(cluster: &mut Cluster) -> anyhow::Result<String> {
     }
     let stored = etcd::stored_as_protobuf(cluster).await?;
     Ok(format!(
-        "a and c are known by {}, {stored} keys stored as protobuf; b reaches batch/v1 through them",
+        "a and c are found by {}, {stored} keys stored as protobuf; b reaches batch/v1 through them",
         figures.join(" and ")
     ))
 }

@@ -96,7 +96,7 @@ pub(super) async fn coherence(cluster: &mut Cluster) -> anyhow::Result<String> {
         );
     }
     Ok(format!(
-        "{} promises (resource, subresource, verb) × 3 members, none answered 404 by routing; directly {broken} are",
+        "{} promises (resource, subresource, verb) × 3 members, no unrouted 404; directly {broken}",
         promised.len()
     ))
 }
