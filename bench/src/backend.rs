@@ -1,7 +1,7 @@
-//! The server behind every proxy, in a process of its own: discovery as a Kubernetes API server
-//! gives it, lists of any size, watches with events. Entry item: [`serve`].
+//! The server behind every proxy, in a process of its own: discovery like a Kubernetes API server,
+//! lists of any size, watches with events. Entry item: [`serve`].
 //!
-//! It listens twice: as a server that lacks `batch/v1`, and as its peer that has it.
+//! It listens twice: as a server without `batch/v1`, and as its peer with it.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -25,22 +25,22 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// What stands before the moment, in nanoseconds, at which an event was sent.
+/// The text before the time, in nanoseconds, at which an event was sent.
 pub(crate) const SENT: &str = "\"sent\":\"";
 
-/// A list of about so many bytes that the server lacking `batch/v1` serves itself.
+/// The path of a list of this many bytes at the server without `batch/v1`.
 pub(crate) fn local_path(bytes: usize) -> String {
     format!("/api/v1/namespaces/size-{bytes}/configmaps")
 }
 
-/// The same of what only its peer serves.
+/// The path of a list of this many bytes that only the peer serves.
 pub(crate) fn peer_path(bytes: usize) -> String {
     format!("/apis/batch/v1/namespaces/size-{bytes}/jobs")
 }
 
 pub(crate) const WATCH_PATH: &str = "/apis/batch/v1/namespaces/default/jobs?watch=1";
 
-/// Tells the server to send each watch an event this often; 0: none.
+/// The path that sets the interval of watch events in milliseconds; 0 for none.
 pub(crate) fn control_path(milliseconds: u64) -> String {
     format!("/bench/events/{milliseconds}")
 }
@@ -63,7 +63,7 @@ pub(crate) async fn serve(
     future::try_join(serve(lacking, false), serve(peer, true)).await.map(drop)
 }
 
-/// How a server of the bench shows itself, and whom it believes.
+/// The TLS configuration of a server of the bench.
 pub(crate) fn tls(pki: &PkiFiles) -> anyhow::Result<ReloadableTls> {
     let (certificate, front) = (pki.server(), std::fs::read(pki.front_proxy_ca())?);
     let trust = ClientTrust::new(Some(&std::fs::read(pki.ca())?), Some(&front), Vec::new())?;
@@ -71,7 +71,7 @@ pub(crate) fn tls(pki: &PkiFiles) -> anyhow::Result<ReloadableTls> {
     Ok(ReloadableTls::new(ServerTls::new(&chain, &key, trust)?))
 }
 
-/// Answers at an address until the process is killed.
+/// Serves at an address until the process is killed.
 pub(crate) async fn serve_at<F>(
     address: SocketAddr,
     tls: ReloadableTls,
@@ -89,13 +89,13 @@ where
     Ok(())
 }
 
-/// What it answers.
+/// The state of the server.
 pub(crate) struct State {
     /// Milliseconds between the events of a watch; 0: none.
     pause: watch::Sender<u64>,
     watches: AtomicU64,
     filler: Bytes,
-    /// `/api`, and `/apis` of the server that lacks `batch/v1` and of its peer.
+    /// `/api`, then `/apis` of the server without `batch/v1` and of its peer.
     documents: [Bytes; 3],
 }
 
@@ -138,7 +138,8 @@ impl State {
         }
     }
 
-    /// `…/size-BYTES/…` gives so many bytes; `/bench/events/N` changes the pace of watches.
+    /// `…/size-BYTES/…` returns that many bytes; `/bench/events/N` sets the interval of watch
+    /// events.
     pub(crate) fn list(&self, path: &str) -> Response<Body> {
         if let Some(pause) = path.strip_prefix("/bench/events/") {
             self.pause.send_replace(pause.parse().unwrap_or_default());
@@ -168,14 +169,15 @@ impl State {
 
     fn watch(&self) -> Response<Body> {
         let number = self.watches.fetch_add(1, Ordering::Relaxed);
-        // One at the start, as informers get them; nginx holds the head back until there is one.
+        // One event at the start, as informers get; nginx delays the response head until there is
+        // one.
         let events = stream::iter([event()]).chain(events(self.pause.subscribe(), number));
         let body = StreamBody::new(events.map(|event| Ok(Frame::data(event)))).boxed_unsync();
         response(StatusCode::OK, Some(JSON), body)
     }
 }
 
-/// One event each time that the pause is over; watches are spread over it.
+/// One event per interval; watches are spread over it.
 fn events(pause: watch::Receiver<u64>, number: u64) -> impl Stream<Item = Bytes> {
     stream::unfold((pause, true), move |(mut pause, mut first)| async move {
         loop {
@@ -205,7 +207,7 @@ fn event() -> Bytes {
 }
 
 pub(crate) const JSON: &str = "application/json";
-/// The ETag of discovery of the server that lacks `batch/v1`.
+/// The discovery ETag of the server without `batch/v1`.
 pub(crate) const ETAG_OF_LACKING: &str = "\"lacking\"";
 pub(crate) const AGGREGATED: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";

@@ -1,4 +1,4 @@
-//! One request over a connection of its own: to see whether a server is ready, and to set it up.
+//! One request over a connection of its own: for readiness checks and setup.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::pki::client_config;
 
-/// An answer, read whole.
+/// A response with its whole body.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     etag: Option<String>,
@@ -37,7 +37,7 @@ pub(crate) async fn etag(
     Ok(answer.etag)
 }
 
-/// Asks as the user `admin`.
+/// Sends a request as the user `admin`.
 pub(crate) async fn ask(
     pki: &PkiFiles,
     to: SocketAddr,

@@ -1,4 +1,4 @@
-//! Where and with what a run was made.
+//! The machine and the versions of a run.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ pub(crate) struct Machine {
     pub(crate) cores: usize,
     pub(crate) system: String,
     pub(crate) versions: Vec<String>,
-    /// Load averages of the last minute, before and after: others on the machine show here.
+    /// Load averages of the last minute, before and after: they show other work on the machine.
     pub(crate) load_before: String,
     pub(crate) load_after: String,
 }
@@ -51,7 +51,7 @@ pub(crate) fn load() -> String {
     text.split(' ').next().unwrap_or_default().to_owned()
 }
 
-/// A program in the usual places, root's too.
+/// Finds a program in `PATH` or in the folders of root.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);

@@ -1,5 +1,5 @@
-//! `mvp` side by side with haproxy, nginx and kube-apiserver's own proxy, in one run: `programs`
-//! are found, `scenarios` measured by a `load` before a `backend`, and `report` written.
+//! Compares `mvp` with haproxy, nginx and kube-apiserver's own proxy in one run: finds `programs`,
+//! measures `scenarios` by a `load` before a `backend`, and writes a `report`.
 
 mod backend;
 mod client;
@@ -30,38 +30,38 @@ use crate::results::Results;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// mvp side by side with haproxy, nginx and kube-apiserver's own proxy.
+/// Compares mvp with haproxy, nginx and kube-apiserver's own proxy
 #[derive(Debug, Parser)]
 #[command(
     name = "bench",
     args_conflicts_with_subcommands = true,
     after_help = "\
 Examples:
-  cargo run --release -p bench -- --quick                  four minutes, and the build of mvp
-  cargo run --release -p bench -- --full                   all; writes docs/performance.md
+  cargo run --release -p bench -- --quick                  four minutes, plus building mvp
+  cargo run --release -p bench -- --full                   everything; writes docs/performance.md
   cargo run --release -p bench -- --quick --only requests  one scenario
 
-Scenarios: requests, latency, handshakes, watches, discovery, members, kube. The last one needs the
-programs of `cargo run -p e2e -- programs`. MVP_TEST_BINARY=PATH measures that mvp instead of the one of this
-tree."
+Scenarios: requests, latency, handshakes, watches, discovery, members, kube. kube needs the programs
+that `cargo run -p e2e -- programs` builds.
+MVP_TEST_BINARY=PATH measures that mvp instead of building one from this tree."
 )]
 struct Arguments {
-    /// A few cases, for four minutes
+    /// Measure a few cases, in four minutes
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// Every case, five rounds; writes docs/performance.md and bench/results
+    /// Measure every case in five rounds; writes docs/performance.md and bench/results
     #[arg(long)]
     full: bool,
-    /// A scenario; may be given more than once
+    /// Measure only this scenario; may be repeated
     #[arg(long, value_name = "SCENARIO", value_parser = scenarios::ALL)]
     only: Vec<String>,
-    /// How often each target is measured
+    /// The number of rounds in which each target is measured
     #[arg(long, value_name = "NUMBER")]
     rounds: Option<usize>,
-    /// How the results are printed
+    /// The output format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Output,
-    /// Print or write the report of stored results again, and measure nothing
+    /// Report stored results again, without measuring
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
     #[command(subcommand)]
@@ -76,20 +76,20 @@ enum Output {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// The process of the server behind
+    /// Run the server behind the proxies
     #[command(hide = true)]
     Backend { pki: PathBuf, lacking: SocketAddr, peer: SocketAddr, groups: usize },
-    /// The process of many members
+    /// Run many members
     #[command(hide = true)]
     Members { pki: PathBuf, count: usize },
-    /// The process of the load
+    /// Run the load
     #[command(hide = true)]
     Load { order: String },
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    // One thread: what the bench starts is tied to the life of this one.
+    // One thread: the kernel kills the programs of the bench when this thread ends.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let outcome =
         runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(run(arguments)));
@@ -119,7 +119,7 @@ async fn bench(arguments: Arguments) -> anyhow::Result<()> {
         Some(file) => serde_json::from_slice(&std::fs::read(file)?)?,
         None => measure(&arguments, workspace).await?,
     };
-    // A run of some scenarios must not replace the document of all.
+    // A run of some scenarios must not replace the complete report.
     if results.full && arguments.only.is_empty() {
         report::write(&results, workspace)?;
     }
@@ -134,7 +134,7 @@ async fn measure(arguments: &Arguments, workspace: &Path) -> anyhow::Result<Resu
     let mut plan = match (arguments.quick, arguments.full) {
         (_, true) => Plan::full(),
         (true, false) => Plan::quick(),
-        _ => bail!("say --quick (four minutes) or --full (all)"),
+        _ => bail!("missing mode: pass --quick (four minutes) or --full (everything)"),
     };
     plan.rounds = arguments.rounds.unwrap_or(plan.rounds).max(1);
     let mut machine = machine::Machine::look(workspace);

@@ -1,8 +1,8 @@
-//! Many members and the API server beside the gateway, in a process of their own: what the gateway
-//! finds its members by, and what it asks them. Entry item: [`serve`].
+//! Many members and the API server beside the gateway, in a process of their own: the Leases by
+//! which the gateway finds members, and the documents it fetches. Entry item: [`serve`].
 //!
-//! Each member renews its Lease as a gateway does, and changes when the list of [`changes`] says so:
-//! it leaves and returns, moves, is upgraded or downgraded, serves a group more or less.
+//! Each member renews its Lease as a gateway does, and changes as listed in [`changes`]: it leaves
+//! and returns, moves, is upgraded or downgraded, or serves a group more or less.
 
 mod changes;
 mod leases;
@@ -29,20 +29,20 @@ use leases::Leases;
 use testkit::pki::PkiFiles;
 use views::{Release, View};
 
-/// As gateways do.
+/// The interval of gateways.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 const SEED: u64 = 9;
 
-/// The API server beside the gateway. It lacks `batch/v1`, which every member has.
+/// The API server beside the gateway. It does not serve `batch/v1`, which every member serves.
 pub(crate) const LOCAL: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(127, 78, 0, 10)), 6443);
 
-/// Has so many changes a minute made from now on.
+/// The path that sets the number of changes per minute.
 pub(crate) fn control_path(changes_a_minute: usize) -> String {
     format!("/bench/changes/{changes_a_minute}")
 }
 
-/// What happened so far, as JSON.
+/// The path that returns the counts so far, as JSON.
 pub(crate) const TALLY_PATH: &str = "/bench/tally";
 
 /// Serves until it is killed.
@@ -56,7 +56,7 @@ pub(crate) async fn serve(pki: &PkiFiles, count: usize) -> anyhow::Result<()> {
             let instance = HeaderValue::try_from(leases::holder(index, address(index, place)))?;
             let member = move |request| {
                 let mut response = crowd.answer(&request, Some(index));
-                // A gateway says who it is.
+                // A gateway identifies itself.
                 response.headers_mut().insert("x-mvp-instance", instance.clone());
                 future::ready(response)
             };
@@ -77,7 +77,7 @@ pub(crate) async fn serve(pki: &PkiFiles, count: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A member moves between so many addresses.
+/// The number of addresses that a member moves between.
 const PLACES: u8 = 2;
 
 fn address(member: usize, place: u8) -> SocketAddr {
@@ -88,14 +88,14 @@ fn address(member: usize, place: u8) -> SocketAddr {
 struct Crowd {
     releases: [Release; 2],
     members: Vec<Mutex<Member>>,
-    /// What the local server serves.
+    /// The documents of the local server.
     local: View,
     leases: Leases,
     lists: backend::State,
     changes_a_minute: watch::Sender<usize>,
     changed: AtomicUsize,
     asked: AtomicUsize,
-    /// Documents of discovery that were sent whole.
+    /// The number of discovery documents that were sent in full.
     sent: AtomicUsize,
 }
 
@@ -103,7 +103,7 @@ struct Member {
     place: u8,
     present: bool,
     release: usize,
-    /// Groups of custom resources, as bits.
+    /// The custom resource groups, as bits.
     groups: u8,
     view: Arc<View>,
     was_asked: bool,
@@ -138,7 +138,7 @@ impl Crowd {
         })
     }
 
-    /// The answer of a member, or of the local server.
+    /// The response of a member, or of the local server.
     fn answer(&self, request: &Request<Incoming>, member: Option<usize>) -> Response<Body> {
         let path = request.uri().path();
         let member = member.and_then(|index| self.members.get(index));
@@ -168,7 +168,7 @@ impl Crowd {
         }
     }
 
-    /// The local server has Leases, too, and the bench's own paths.
+    /// The local server also serves Leases, and the bench's own paths.
     async fn answer_local(&self, request: Request<Incoming>) -> Response<Body> {
         let path = request.uri().path().to_owned();
         if let Some(changes) = path.strip_prefix("/bench/changes/") {
@@ -243,7 +243,7 @@ fn with_etag(status: StatusCode, body: Bytes, etag: &HeaderValue) -> Response<Bo
     response
 }
 
-/// Renews every member's Lease, one after the other, so that they are spread over the time.
+/// Renews the Leases of all members one after the other, evenly spread over time.
 async fn beat(crowd: Arc<Crowd>) {
     let pause = HEARTBEAT.div_f64(views::figure(crowd.members.len().max(1)));
     let mut due = Instant::now();
@@ -254,7 +254,7 @@ async fn beat(crowd: Arc<Crowd>) {
     }
 }
 
-/// Makes changes at the pace that was told last.
+/// Makes changes at the current rate.
 async fn change(crowd: Arc<Crowd>) -> anyhow::Result<()> {
     let mut changes = Changes::new(SEED, crowd.members.len());
     let mut pace = crowd.changes_a_minute.subscribe();

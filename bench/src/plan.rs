@@ -1,12 +1,12 @@
-//! How much is measured, and for how long.
+//! The extent and duration of measurements.
 
 use crate::load::Protocol;
 
-/// The lengths of a run.
+/// The parameters of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) full: bool,
-    /// Each round measures every target once, one after the other.
+    /// The number of rounds. Each measures every target once.
     pub(crate) rounds: usize,
     pub(crate) warm_up_seconds: f64,
     pub(crate) seconds: f64,
@@ -14,12 +14,12 @@ pub(crate) struct Plan {
     pub(crate) requests: Vec<RequestCase>,
     pub(crate) watches: Vec<WatchCase>,
     pub(crate) kube_seconds: f64,
-    /// The control loop works in rounds of its own: this takes long, and varies little.
+    /// The rounds of the members scenario: it takes long and varies little.
     pub(crate) members_seconds: f64,
     pub(crate) members_rounds: usize,
 }
 
-/// Requests of one kind.
+/// A case of requests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestCase {
     pub(crate) bytes: usize,
@@ -29,7 +29,7 @@ pub(crate) struct RequestCase {
 }
 
 impl RequestCase {
-    /// One connection carries what HTTP/2 lets it carry.
+    /// One connection carries as many streams as HTTP/2 allows.
     fn new(bytes: usize, protocol: Protocol, connections: usize) -> RequestCase {
         let streams = match (bytes, protocol, connections) {
             (LARGE.., ..) | (_, Protocol::Http1, _) => 1,
@@ -52,7 +52,7 @@ impl RequestCase {
     }
 }
 
-/// Watches of one kind; all of them are HTTP/2.
+/// A case of watches, over HTTP/2.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WatchCase {
     pub(crate) connections: usize,
@@ -70,18 +70,18 @@ const SMALL: usize = 2_000;
 const MIDDLE: usize = 200_000;
 const LARGE: usize = 100_000_000;
 
-/// The case that answers for "a request" in the targets.
+/// The case that goals about requests refer to.
 pub(crate) fn main_case(protocol: Protocol) -> RequestCase {
     RequestCase::new(SMALL, protocol, 32)
 }
 
-/// The case that answers for large bodies.
+/// The case that goals about large bodies refer to.
 pub(crate) fn large_case(protocol: Protocol) -> RequestCase {
     RequestCase::new(LARGE, protocol, 4)
 }
 
 impl Plan {
-    /// Four minutes, with everything but builds.
+    /// The plan of four minutes, without builds.
     pub(crate) fn quick() -> Plan {
         use Protocol::{Http1, Http2};
         Plan {
@@ -101,7 +101,7 @@ impl Plan {
         }
     }
 
-    /// Everything.
+    /// The full plan.
     pub(crate) fn full() -> Plan {
         let mut requests = Vec::new();
         for protocol in [Protocol::Http2, Protocol::Http1] {

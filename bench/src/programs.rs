@@ -1,5 +1,4 @@
-//! The programs that are compared: built, found or installed, and what is missing. Entry item:
-//! [`get`].
+//! The programs to compare: built, found or installed, and the missing ones. Entry item: [`get`].
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,16 +9,16 @@ use crate::machine::{find, first_line};
 use crate::scenarios::{KUBE, KubePrograms};
 use crate::targets::Programs;
 
-/// What there is.
+/// The programs that were found.
 pub(crate) struct Found {
     pub(crate) programs: Programs,
     pub(crate) kube: Option<KubePrograms>,
     pub(crate) versions: Vec<String>,
-    /// What is not there, and what to do about it.
+    /// The missing programs, and how to install each.
     pub(crate) missing: Vec<String>,
 }
 
-/// Builds `mvp`, installs haproxy and nginx where that can be done, and looks for kube-apiserver.
+/// Builds `mvp`, installs haproxy and nginx if possible, and looks for kube-apiserver.
 pub(crate) fn get(wanted: &[String]) -> anyhow::Result<Found> {
     ensure!(find("setpriv").is_some(), "setpriv is missing: install util-linux");
     ensure!(find("taskset").is_some(), "taskset is missing: install util-linux");
@@ -52,14 +51,14 @@ pub(crate) fn get(wanted: &[String]) -> anyhow::Result<Found> {
     Ok(Found { programs: Programs { mvp, haproxy, nginx }, kube, versions, missing })
 }
 
-/// What a program says of itself, without addresses and dates.
+/// The version that a program reports, without addresses and dates.
 fn version(program: &Path, flag: &str) -> String {
     let said = first_line(&program.display().to_string(), &[flag]);
     let words: Vec<&str> = said.split_whitespace().take(3).collect();
     words.join(" ").replace("HAProxy version", "haproxy").replace("nginx version: nginx/", "nginx ")
 }
 
-/// Debian's, if this is Debian and we may.
+/// Installs packages, as root on Debian.
 fn install(packages: &[&str]) {
     if find("apt-get").is_none() || !rustix::process::geteuid().is_root() {
         return;
@@ -72,7 +71,7 @@ fn install(packages: &[&str]) {
     };
     let mut arguments = vec!["install", "--yes", "--no-install-recommends"];
     arguments.extend(packages);
-    // Lists of packages may be old, or absent.
+    // The package lists may be old or missing.
     if !run(&arguments) && run(&["update"]) {
         run(&arguments);
     }

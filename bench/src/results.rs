@@ -1,4 +1,4 @@
-//! What a run has measured, as it is stored: one [`Sample`] for each target, case and round.
+//! The stored measurements of a run: one [`Sample`] for each target, case and round.
 
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +38,7 @@ impl Results {
         median(self.values(scenario, case, target, name))
     }
 
-    /// The median, the least and the most of a figure over the rounds.
+    /// The median, minimum and maximum of a figure over the rounds.
     pub(crate) fn spread(
         &self,
         scenario: &str,
@@ -52,8 +52,8 @@ impl Results {
         Some(Ratio { median: median(values)?, least, most })
     }
 
-    /// The ratio of two targets: the median of the ratios of each round, as both were measured
-    /// within seconds of each other and share the noise of that moment.
+    /// The ratio of two targets: the median of the ratios of each round, since both were measured
+    /// within seconds of each other under the same noise.
     pub(crate) fn ratio(
         &self,
         scenario: &str,
@@ -64,7 +64,7 @@ impl Results {
         self.ratio_of(scenario, [case, case], [target, to], |figures| figures.get(name).copied())
     }
 
-    /// The same of what is computed of a sample's figures.
+    /// The ratio of a value computed from the figures of a sample.
     pub(crate) fn ratio_of(
         &self,
         scenario: &str,
@@ -171,7 +171,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_ratio_is_that_of_each_round() {
-        // The machine was twice as slow in the second round: the ratio does not care.
+        // The machine was twice as slow in the second round: the ratio is the same.
         let results = results(&[
             ("s", "c", "a", 0, &[("x", 1.0)]),
             ("s", "c", "b", 0, &[("x", 2.0)]),

@@ -1,5 +1,5 @@
-//! What is measured: `mvp`, haproxy and nginx, one after the other in one place, each with one
-//! thread, TLS both ways, and the same work on headers. Entry item: [`Bench::start`].
+//! The targets: `mvp`, haproxy and nginx, one after the other under the same conditions, each with
+//! one thread, TLS on both sides, and the same header changes. Entry item: [`Bench::start`].
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -17,14 +17,14 @@ use crate::pki;
 
 const STARTUP: Duration = Duration::from_secs(20);
 
-/// One of those that are compared.
+/// A target of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// No proxy: what the load and the server behind cost by themselves.
+    /// No proxy: the cost of the load and the backend alone.
     Direct,
-    /// `mvp` before a server that answers by itself.
+    /// `mvp` beside a server that serves the request itself.
     MvpLocal,
-    /// `mvp` before a server that lacks what is asked for: one hop to a peer.
+    /// `mvp` beside a server without the API: one hop to a peer.
     MvpPeer,
     Haproxy,
     Nginx,
@@ -45,7 +45,7 @@ impl Target {
     }
 }
 
-/// The programs that are there.
+/// The available programs.
 #[derive(Debug, Clone)]
 pub(crate) struct Programs {
     pub(crate) mvp: PathBuf,
@@ -53,7 +53,7 @@ pub(crate) struct Programs {
     pub(crate) nginx: Option<PathBuf>,
 }
 
-/// The server behind, and every proxy before it, running.
+/// The running backend and every proxy before it.
 pub(crate) struct Bench {
     pub(crate) pki: PkiFiles,
     folder: PathBuf,
@@ -65,8 +65,8 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// Starts all of it, and waits until each passes a request on.
-    /// The server behind has so many custom resources besides.
+    /// Starts all of them, and waits until each forwards requests. The backend has this many custom
+    /// resource groups.
     pub(crate) async fn start(
         programs: &Programs,
         folder: &Path,
@@ -102,7 +102,7 @@ impl Bench {
         Ok(bench)
     }
 
-    /// Those of the five that can be measured here.
+    /// The targets that can be measured here.
     pub(crate) fn targets(&self) -> Vec<Target> {
         let there = |target: &Target| match target {
             Target::Haproxy => self.programs.haproxy.is_some(),
@@ -112,7 +112,7 @@ impl Bench {
         Target::ALL.into_iter().filter(there).collect()
     }
 
-    /// Where a target listens.
+    /// The address of a target.
     pub(crate) fn address(&self, target: Target) -> SocketAddr {
         address(match target {
             Target::Direct => PEER,
@@ -122,12 +122,12 @@ impl Bench {
         })
     }
 
-    /// The server behind all of them.
+    /// The address of the backend.
     pub(crate) fn server(&self) -> SocketAddr {
         address(PEER)
     }
 
-    /// Whose cost is the target's.
+    /// The processes whose cost counts for the target.
     pub(crate) fn processes(&self, target: Target) -> Vec<u32> {
         let process = match target {
             Target::Direct => &None,
@@ -138,7 +138,7 @@ impl Bench {
         process.iter().map(Process::id).collect()
     }
 
-    /// Starts a proxy anew, so that its memory is that of what follows.
+    /// Restarts a proxy, so that its memory is that of the next case alone.
     pub(crate) async fn restart(&mut self, target: Target) -> anyhow::Result<()> {
         let slot = match target {
             Target::Direct => return Ok(()),
@@ -146,7 +146,7 @@ impl Bench {
             Target::Haproxy => &mut self.haproxy,
             Target::Nginx => &mut self.nginx,
         };
-        // The old one must have left its port.
+        // The old process must have left the port.
         drop(slot.take());
         let mut process = match target {
             Target::Haproxy => self.start_haproxy()?,
@@ -197,7 +197,7 @@ impl Bench {
             .start(&log, ["-p", &folder, "-c", &file])
     }
 
-    /// A configuration with its blanks filled in.
+    /// A configuration template with its placeholders replaced.
     fn filled(&self, template: &str, listen: u8) -> String {
         let pki = &self.pki;
         let (server, proxy) = (pki.server(), pki.front_proxy());
@@ -226,12 +226,12 @@ const MVP: u8 = 3;
 const HAPROXY: u8 = 4;
 const NGINX: u8 = 5;
 
-/// Addresses of the bench's own on the loopback, so that it meets nobody.
+/// A loopback address that only the bench uses.
 fn address(host: u8) -> SocketAddr {
     (Ipv4Addr::new(127, 78, 0, host), 6443).into()
 }
 
-/// `mvp serve` before one server, with a bare one as its peer.
+/// The arguments of `mvp serve` beside one server, with a bare server as its peer.
 pub(crate) fn mvp_arguments(
     pki: &PkiFiles,
     listen: SocketAddr,
@@ -259,7 +259,7 @@ pub(crate) fn mvp_with_local(pki: &PkiFiles, listen: SocketAddr, local: SocketAd
     arguments
 }
 
-/// Whether what only the peer has can be had there.
+/// Checks that an API of the peer is served at this address.
 async fn answers(pki: &PkiFiles, to: SocketAddr) -> anyhow::Result<()> {
     let answer = client::ask(pki, to, "GET", &crate::backend::peer_path(100), None).await?;
     ensure!(answer.status == 200, "{to} answers {}: {}", answer.status, answer.body);

@@ -1,4 +1,4 @@
-//! What processes cost, as the kernel counts it. Entry item: [`Usage::of`].
+//! The cost of processes, as the kernel counts it. Entry item: [`Usage::of`].
 
 use std::fs;
 use std::path::Path;
@@ -7,15 +7,15 @@ use std::path::Path;
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Usage {
     pub(crate) cpu_seconds: f64,
-    /// That of the main threads alone: in `mvp` the control loop's.
+    /// CPU time of the main threads alone: in `mvp`, of the control loop.
     pub(crate) main_seconds: f64,
-    /// Ready to run, but the core was another's.
+    /// The time ready to run while the core was used by others.
     pub(crate) waited_seconds: f64,
     pub(crate) resident_bytes: f64,
 }
 
 impl Usage {
-    /// Those that have ended count nothing.
+    /// The usage of these processes. Exited ones count as zero.
     pub(crate) fn of(processes: &[u32]) -> Usage {
         let mut sum = Usage::default();
         for process in processes {
@@ -34,7 +34,7 @@ impl Usage {
     }
 }
 
-/// The time of a thread on a core, and of waiting for one. In nanoseconds: `stat` has it in
+/// The time of a thread on a core and waiting for one, in nanoseconds: `stat` is limited to
 /// hundredths of a second.
 fn seconds(thread: &Path) -> [f64; 2] {
     let text = fs::read_to_string(thread.join("schedstat")).unwrap_or_default();
@@ -67,7 +67,7 @@ mod tests {
         let this = [std::process::id()];
         let before = Usage::of(&this);
         let started = std::time::Instant::now();
-        // The kernel counts in hundredths of a second of work, however long that takes here.
+        // The kernel counts CPU time in hundredths of a second, however long that takes here.
         let mut after = Usage::of(&this);
         while after.cpu_seconds <= before.cpu_seconds {
             assert!(started.elapsed().as_secs() < 60, "{before:?} {after:?}");

@@ -33,12 +33,12 @@ use crate::suite::Level;
 Examples:
   cargo run -p e2e -- run                 ten minutes; writes e2e/report.md
   cargo run -p e2e -- run --full          every case; writes e2e/report-full.md
-  cargo run -p e2e -- run routing crd     the cases whose names start so
-  cargo run -p e2e -- list                what there is
-  cargo run -p e2e -- up                  a cluster to play with, until Ctrl-C
+  cargo run -p e2e -- run routing crd     cases whose names start with these words
+  cargo run -p e2e -- list                list all cases
+  cargo run -p e2e -- up                  a cluster to try things on, until Ctrl-C
 
-Programs are built once with Go into ~/.cache/mvp-e2e (MVP_E2E_CACHE names another folder).
-MVP_TEST_BINARY=PATH tests that mvp instead of the one of this tree."
+Programs are built once with Go into ~/.cache/mvp-e2e (set MVP_E2E_CACHE for another folder).
+MVP_TEST_BINARY=PATH tests that mvp instead of building one from this tree."
 )]
 struct Arguments {
     #[command(subcommand)]

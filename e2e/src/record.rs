@@ -35,7 +35,7 @@ pub(crate) async fn record(folder: &Path) -> anyhow::Result<bool> {
         let count = recorded.legacy.len();
         std::fs::write(&file, serde_json::to_string(&recorded)?)
             .with_context(|| format!("cannot write {file:?}"))?;
-        println!("{}: {count} older documents beside the aggregated ones", file.display());
+        println!("{}: {count} legacy documents besides the aggregated ones", file.display());
     }
     Ok(true)
 }

@@ -185,7 +185,7 @@ pub(crate) async fn run(
     let cases: Vec<Case> = cases::all().into_iter().filter(is_wanted).collect();
     for word in wanted {
         let known = cases.iter().any(|case| case.name.starts_with(word.as_str()));
-        ensure!(known, "no case has a name that starts with `{word}`; `list` shows them");
+        ensure!(known, "no case name starts with `{word}`; run `e2e list` to see all");
     }
     let programs = Programs::get_with(&needs(&cases))?;
     if let Some(status) = isolate(&programs)? {
@@ -242,7 +242,7 @@ fn isolate(programs: &Programs) -> anyhow::Result<Option<ExitStatus>> {
         command
     };
     if !unshare("ip link set lo up").output().is_ok_and(|output| output.status.success()) {
-        eprintln!("no network of its own for the suite: it needs root and `ip` of iproute2");
+        eprintln!("running without a network namespace: it needs root and `ip` of iproute2");
         return Ok(None);
     }
     let status = unshare("ip link set lo up && exec \"$0\" \"$@\"")
@@ -270,11 +270,11 @@ async fn run_on(
         Err(error) => {
             let failed = |case: &&Case| Row::failed(case.name, &error);
             rows.extend(cases.iter().map(failed));
-            eprintln!("fail  the cluster did not come up: {error:#}");
+            eprintln!("fail  the cluster did not start: {error:#}");
             return;
         }
     };
-    eprintln!("it is up after {:.0} s", started.elapsed().as_secs_f64());
+    eprintln!("the cluster is ready after {:.0} s", started.elapsed().as_secs_f64());
     for case in cases {
         let started = Instant::now();
         let outcome = run_case(case, &mut cluster).await;
@@ -298,12 +298,12 @@ async fn run_on(
 
 /// Runs one case. A panic or a timeout is a failure of that case only.
 async fn run_case(case: &Case, cluster: &mut Cluster) -> anyhow::Result<String> {
-    cluster.heal().await.context("the cluster did not recover from the case before")?;
+    cluster.heal().await.context("the cluster did not recover from the previous case")?;
     let run = AssertUnwindSafe((case.run)(cluster)).catch_unwind();
     match tokio::time::timeout(CASE_DEADLINE, run).await {
         Ok(Ok(outcome)) => outcome,
-        Ok(Err(_)) => anyhow::bail!("it panicked"),
-        Err(_) => anyhow::bail!("it took more than {} s", CASE_DEADLINE.as_secs()),
+        Ok(Err(_)) => anyhow::bail!("the case panicked"),
+        Err(_) => anyhow::bail!("the case timed out after {} s", CASE_DEADLINE.as_secs()),
     }
 }
 

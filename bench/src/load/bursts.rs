@@ -1,5 +1,5 @@
-//! Watches of a real kube-apiserver while many objects change at once: it ends a watch whose client
-//! takes events too slowly. How many does it end?
+//! Watches of a real kube-apiserver while many objects change at once. It ends a watch whose client
+//! reads too slowly; this counts how many it ends.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,16 +23,16 @@ use super::{Figures, Order, figure, pki};
 use crate::pki::client_config;
 use crate::usage::Usage;
 
-/// What changes.
+/// The objects that change.
 const COLLECTION: &str = "/api/v1/namespaces/default/configmaps";
 pub(crate) const WATCH_PATH: &str = "/api/v1/namespaces/default/configmaps?watch=1";
 const BYTES: usize = 4_000;
 const ROUNDS: usize = 12;
-/// No event for so long: all have come.
+/// After this time without an event, all have arrived.
 const SILENCE: Duration = Duration::from_secs(1);
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Changes so many objects at the same time at that server, again and again.
+/// Changes this many objects at once at that server, repeatedly.
 pub(super) async fn run(
     order: &Order,
     server: SocketAddr,
@@ -52,7 +52,7 @@ pub(super) async fn run(
         ensure!(opening.elapsed() < DEADLINE, "not every watch was opened");
         sleep(Duration::from_millis(20)).await;
     }
-    // What a watch begins with.
+    // The initial events of a watch.
     let first = settled(&counts).await?;
     let (before, started) = (Usage::of(&order.processes), Instant::now());
     for round in 1..=ROUNDS {
@@ -70,7 +70,7 @@ pub(super) async fn run(
     ]))
 }
 
-/// Waits until no more events come; gives their number.
+/// Waits until no more events arrive, and returns their number.
 async fn settled(counts: &Counts) -> anyhow::Result<usize> {
     let started = Instant::now();
     let mut last = (counts.events.load(Ordering::Relaxed), Instant::now());
@@ -85,7 +85,7 @@ async fn settled(counts: &Counts) -> anyhow::Result<usize> {
     Ok(last.0)
 }
 
-/// Writes on one connection.
+/// Writes objects over one connection.
 struct Writer {
     sender: http2::SendRequest<Full<Bytes>>,
     server: SocketAddr,

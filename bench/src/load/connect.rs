@@ -1,4 +1,4 @@
-//! TLS connections of the load.
+//! The TLS connections of the load.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::pki::client_config;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Shakes hands.
+/// Opens a TCP connection and completes the TLS handshake.
 pub(super) async fn connect(
     to: SocketAddr,
     config: &Arc<ClientConfig>,
@@ -36,7 +36,7 @@ pub(super) async fn connect(
     timeout(DEADLINE, shaken).await.context("no connection in time")?
 }
 
-/// A connection that speaks HTTP.
+/// A connection with HTTP on it.
 pub(super) struct Connection {
     stream: TlsStream<TcpStream>,
     wire: Wire,
@@ -51,7 +51,7 @@ impl Connection {
         Connection { stream, wire, out, input: vec![0; 64 << 10] }
     }
 
-    /// As many as are ordered.
+    /// Opens as many connections as ordered.
     pub(super) async fn all(order: &Order) -> anyhow::Result<Vec<Connection>> {
         let config = client_config(&pki(order), order.protocol.alpn(), false)?;
         let all = stream::iter(0..order.connections).map(async |_| {
@@ -66,7 +66,7 @@ impl Connection {
         self.wire.request(due, &mut self.out);
     }
 
-    /// Sends what is to be sent.
+    /// Sends the pending output.
     pub(super) async fn flush(&mut self) -> anyhow::Result<()> {
         if !self.out.is_empty() {
             self.stream.write_all(&self.out).await?;
@@ -76,7 +76,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits for input; can be given up without loss.
+    /// Waits for input. It can be cancelled without loss.
     pub(super) async fn read(&mut self, seen: &mut Seen<'_>) -> anyhow::Result<()> {
         let read = self.stream.read(&mut self.input).await?;
         anyhow::ensure!(read > 0, "the server closed the connection");

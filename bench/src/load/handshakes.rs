@@ -1,4 +1,4 @@
-//! A connection for each request: what a new client costs.
+//! A connection for each request: the cost of a new client.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,8 +23,8 @@ pub(super) async fn run(order: &Order, resumed: bool) -> anyhow::Result<Figures>
     let end = Instant::now() + Duration::from_secs_f64(order.warm_up_seconds + order.seconds);
     let counts = Arc::new(Counts::default());
     let pki = pki(order);
-    // A client of its own for each: rustls keeps eight tickets a server, and more workers than
-    // that on one cache would go without.
+    // One client per worker: rustls keeps eight tickets per server, which is too few for many
+    // workers.
     let workers = (0..order.connections)
         .map(|_| client_config(&pki, order.protocol.alpn(), resumed))
         .map(|config| {
@@ -58,7 +58,7 @@ pub(super) async fn run(order: &Order, resumed: bool) -> anyhow::Result<Figures>
     Ok(figures)
 }
 
-/// Connects, asks once, reads the answer, closes; over and over.
+/// Connects, sends one request, reads the response and closes; repeatedly.
 async fn work(
     order: Order,
     config: Arc<ClientConfig>,

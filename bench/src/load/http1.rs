@@ -1,4 +1,4 @@
-//! HTTP/1.1 as a load needs it: one GET after the other, answers with a length.
+//! The HTTP/1.1 subset of the load: one GET after the other, responses with a length.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -7,14 +7,14 @@ use anyhow::{Context, ensure};
 
 use super::wire::Seen;
 
-/// One connection's state.
+/// The state of one connection.
 #[derive(Debug)]
 pub(super) struct Http1 {
     request: Vec<u8>,
-    /// The first is on its way, the others wait for their turn.
+    /// The first request is in flight; the others wait.
     due: VecDeque<Instant>,
     head: Vec<u8>,
-    /// Bytes of the body to come, once the head was read.
+    /// The remaining bytes of the body, once the head is read.
     left: Option<usize>,
 }
 
@@ -83,7 +83,7 @@ impl Http1 {
     }
 }
 
-/// Whether it is a 200, and the length of its body.
+/// Whether the status is 200, and the length of the body.
 fn read_head(head: &[u8]) -> anyhow::Result<(bool, usize)> {
     let text = std::str::from_utf8(head)?;
     let length = text.lines().find_map(|line| {

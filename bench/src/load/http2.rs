@@ -1,5 +1,5 @@
-//! HTTP/2 as a load needs it: the same GET over and over, answers counted and not kept. A client
-//! library would cost more than the proxies under test, and they would wait for it.
+//! The HTTP/2 subset of the load: the same GET repeatedly, responses counted and discarded. A
+//! client library would cost more than the proxies under test and slow them down.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
@@ -10,11 +10,11 @@ use super::Order;
 use super::wire::Seen;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// What Go's client allows, which is what most clients of Kubernetes are.
+/// The limits of Go's client, which most Kubernetes clients use.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 1 << 30;
 
-/// `:status: 200` and `:status: 304` in HPACK's static table.
+/// `:status: 200` and `:status: 304` in the static table of HPACK.
 const OK: u8 = 0x88;
 const NOT_MODIFIED: u8 = 0x8b;
 
@@ -32,16 +32,16 @@ const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 const PRIORITY: u8 = 0x20;
 
-/// One connection's state.
+/// The state of one connection.
 #[derive(Debug)]
 pub(super) struct Http2 {
     /// The header block of every request.
     block: Vec<u8>,
-    /// The status that is right, as one byte.
+    /// The expected status, as one byte.
     right: u8,
     next_stream: u32,
     open: HashMap<u32, Open>,
-    /// Those beyond `most_open`, until it is their turn.
+    /// Requests beyond `most_open`, waiting.
     waiting: VecDeque<Instant>,
     most_open: usize,
     frame: Frame,
@@ -68,7 +68,7 @@ struct Frame {
 }
 
 impl Http2 {
-    /// Writes what a connection begins with.
+    /// Writes the connection preface.
     pub(super) fn new(order: &Order, out: &mut Vec<u8>) -> Http2 {
         out.extend_from_slice(PREFACE);
         let mut settings = Vec::new();
@@ -80,7 +80,7 @@ impl Http2 {
         write_frame(out, SETTINGS, 0, 0, &settings);
         write_frame(out, WINDOW_UPDATE, 0, 0, &(CONNECTION_WINDOW - 65_535).to_be_bytes());
 
-        // GET, https, then literals that are not indexed, by their names in the static table.
+        // GET, https, then literals without indexing, by their names in the static table.
         let mut block = vec![0x82, 0x87];
         let authority = order.to.to_string();
         let always = [(4, &*order.path), (1, &authority), (19, &order.accept), (58, "bench/1.0")];
@@ -176,7 +176,7 @@ impl Http2 {
                 }
             }
             HEADERS if self.open.contains_key(&stream) => {
-                // Trailers are the end of a stream that had its status.
+                // Trailers end a stream whose status was already read.
                 let ended = flags & END_STREAM != 0;
                 if begins_with(self.right, &self.payload, flags) {
                     seen.head();
@@ -218,7 +218,7 @@ impl Frame {
     }
 }
 
-/// Whether a header block begins with this status, after changes of the table's size.
+/// Whether a header block starts with this status, after table size updates.
 fn begins_with(status: u8, payload: &[u8], flags: u8) -> bool {
     let skipped =
         if flags & PADDED != 0 { 1 } else { 0 } + if flags & PRIORITY != 0 { 5 } else { 0 };
@@ -244,7 +244,7 @@ fn write_frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u
     out.extend_from_slice(payload);
 }
 
-/// HPACK's integers, with a prefix of so many bits.
+/// An HPACK integer with a prefix of this many bits.
 fn write_integer(out: &mut Vec<u8>, pattern: u8, prefix: u32, value: usize) {
     let most = (1usize << prefix) - 1;
     let byte = |value: usize| u8::try_from(value & 0xff).unwrap_or_default();

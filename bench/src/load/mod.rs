@@ -1,5 +1,5 @@
-//! The load, in a process of its own so that its cost is not the proxy's: an [`Order`] as its
-//! argument, figures as JSON on its standard output. Entry item: [`run`].
+//! The load, in a process of its own so that its cost is separate from the proxy's. It takes an
+//! [`Order`] as its argument and prints figures as JSON. Entry item: [`run`].
 
 mod bursts;
 mod connect;
@@ -24,24 +24,25 @@ use crate::cores::Cores;
 pub(crate) use bursts::WATCH_PATH as BURSTS_PATH;
 pub(crate) use wire::Protocol;
 
-/// What was measured, by name; the name ends in its unit.
+/// The measured values by name. The name ends with the unit.
 pub(crate) type Figures = BTreeMap<String, f64>;
 
-/// What to do.
+/// The parameters of a load.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) to: SocketAddr,
     pub(crate) path: String,
     pub(crate) accept: String,
-    /// What it has already, so that the right answer is 304; HTTP/2 only.
+    /// The ETag of a document that the client already has, so that the expected status is 304;
+    /// HTTP/2 only.
     pub(crate) etag: Option<String>,
     pub(crate) protocol: Protocol,
     pub(crate) connections: usize,
-    /// Requests under way on each connection, at most.
+    /// The maximum number of requests in flight on each connection.
     pub(crate) streams: usize,
     pub(crate) warm_up_seconds: f64,
     pub(crate) seconds: f64,
-    /// Whose cost is measured.
+    /// The processes whose cost is measured.
     pub(crate) processes: Vec<u32>,
     pub(crate) pki: PathBuf,
     pub(crate) kind: Kind,
@@ -49,20 +50,20 @@ pub(crate) struct Order {
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Kind {
-    /// Each answer is followed by the next request: as many as the other side can.
+    /// Each response is followed by the next request: the maximum throughput.
     Closed,
-    /// So many a second, whatever the answers do.
+    /// A fixed rate, independent of responses.
     Paced { rate: f64 },
     /// A connection for each request.
     Handshakes { resumed: bool },
-    /// Watches that are silent at first; then the server behind is told to send events.
+    /// Watches that are idle at first; then the backend sends events.
     Watches { server: SocketAddr, events_per_second: f64 },
-    /// Watches of a kube-apiserver, at which so many objects change at once.
+    /// Watches of a kube-apiserver at which this many objects change at once.
     Bursts { server: SocketAddr, at_once: usize },
 }
 
 impl Order {
-    /// Carries it out in another process.
+    /// Runs the load in another process.
     pub(crate) async fn carry_out(&self, cores: Cores) -> anyhow::Result<Figures> {
         let this = std::env::current_exe()?;
         let mut command = Program::new("load", &this).on_cpus(cores.cpus()).command()?;
@@ -71,14 +72,14 @@ impl Order {
         let output = tokio::process::Command::from(command).output().await?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "the load failed: {}", said.trim());
-        serde_json::from_slice(&output.stdout).context("the load said nothing of use")
+        serde_json::from_slice(&output.stdout).context("cannot parse the output of the load")
     }
 }
 
-/// The process of the load.
+/// The entry point of the load process.
 pub(crate) async fn run(order: &str) -> anyhow::Result<()> {
     let order: Order = serde_json::from_str(order)?;
-    // A thousand connections need more than the usual limit.
+    // A thousand connections exceed the usual limit.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let figures = match order.kind {
         Kind::Closed | Kind::Paced { .. } => requests::run(&order).await,
@@ -105,7 +106,7 @@ fn percentiles(figures: &mut Figures, mut seconds: Vec<f32>) {
     }
 }
 
-/// A count as a figure.
+/// A count as a floating-point value.
 #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
 fn figure(count: usize) -> f64 {
     count as f64

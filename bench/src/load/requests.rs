@@ -1,4 +1,4 @@
-//! Requests over connections that are kept: as many as can be, or so many a second.
+//! Requests over persistent connections: as many as possible, or at a fixed rate.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,10 @@ use super::wire::Seen;
 use super::{Figures, Kind, Order, figure, percentiles};
 use crate::usage::Usage;
 
-/// How long answers may be late after the end before they count as missing.
+/// The time limit for responses after the end of the measurement.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// When it counts.
+/// The time window that is measured.
 #[derive(Debug, Clone, Copy)]
 struct Window {
     start: Instant,
@@ -28,7 +28,7 @@ impl Window {
     }
 }
 
-/// What one connection saw within the window.
+/// The results of one connection within the window.
 #[derive(Debug, Default)]
 struct Tally {
     latencies: Vec<f32>,
@@ -97,7 +97,7 @@ pub(super) async fn run(order: &Order) -> anyhow::Result<Figures> {
     Ok(figures)
 }
 
-/// Keeps `streams` requests under way, or sends those that are due, until the window is over.
+/// Keeps `streams` requests in flight, or sends those that are due, until the window is over.
 async fn drive(
     mut connection: Connection,
     streams: usize,
@@ -155,10 +155,11 @@ async fn drive(
     }
 }
 
-/// Tells connections in turn that a request is due; gives the number of those in the window.
+/// Tells connections in turn that a request is due, and returns the number of requests in the
+/// window.
 ///
-/// A thread, as the timers of the runtime are no finer than a millisecond. Where it is late,
-/// requests count from when they were due.
+/// A thread of its own: timers of the runtime are no finer than a millisecond. If it is late,
+/// latency counts from when the request was due.
 fn pace(senders: &[UnboundedSender<Instant>], rate: f64, window: Window) -> anyhow::Result<usize> {
     let pause = Duration::from_secs_f64(1.0 / rate);
     let mut due = Instant::now();
@@ -168,7 +169,7 @@ fn pace(senders: &[UnboundedSender<Instant>], rate: f64, window: Window) -> anyh
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         let now = Instant::now();
         while due <= now && due < window.end {
-            // A connection that ended is missed when its task is looked at.
+            // A closed connection is noticed when its task is checked.
             let _ = turns.next().context("no connection")?.send(due);
             asked += usize::from(window.has(due));
             due += pause;

@@ -1,4 +1,4 @@
-//! Watches: what they hold while nothing happens, and what an event costs.
+//! Watches: the memory of idle ones, and the CPU cost of an event.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,20 +15,20 @@ use super::{Figures, Kind, Order, figure, percentiles};
 use crate::backend::{SENT, control_path};
 use crate::usage::Usage;
 
-/// Few at a time, so that every proxy can share its connections to the server as well as it does:
-/// none shares one that is not yet there.
+/// Few are opened at a time, so that every proxy can share its upstream connections: none shares a
+/// connection that is still being opened.
 pub(super) const OPENED_AT_ONCE: usize = 4;
 
-/// How long memory takes to come to rest.
+/// The time until memory use is stable.
 const REST: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) heads: AtomicUsize,
-    /// Watches that were refused, or ended.
+    /// Watches that were rejected or ended.
     pub(super) failures: AtomicUsize,
     pub(super) events: AtomicUsize,
-    /// How long events were on their way, in seconds, while it counts.
+    /// The delay of events in seconds, while measuring.
     latencies: Mutex<Vec<f32>>,
     counts: AtomicBool,
 }
@@ -97,7 +97,7 @@ pub(super) async fn run(
     Ok(figures)
 }
 
-/// Opens watches one after the other, and reads their events.
+/// Opens watches one after the other and reads their events.
 pub(super) async fn watch(
     mut connection: Connection,
     streams: usize,
@@ -114,7 +114,7 @@ pub(super) async fn watch(
     }
 }
 
-/// Reads once; gives the number of watches that were answered.
+/// Reads once and returns the number of watches that were accepted.
 async fn read(connection: &mut Connection, counts: &Counts) -> anyhow::Result<usize> {
     connection.flush().await?;
     let mut events = 0;
@@ -136,8 +136,7 @@ async fn read(connection: &mut Connection, counts: &Counts) -> anyhow::Result<us
     Ok(heads)
 }
 
-/// The moment that an event carries. Events are small: hardly one is cut in two, and that one is
-/// counted but not timed.
+/// The time in an event. Events are small; the rare one that is split is counted but not timed.
 fn sent(bytes: &[u8]) -> Option<u64> {
     let at = bytes.windows(SENT.len()).position(|window| window == SENT.as_bytes())?;
     let digits = bytes.get(at + SENT.len()..)?.split(|byte| *byte == b'"').next()?;
@@ -149,7 +148,7 @@ fn since(sent_nanoseconds: u64) -> Option<f32> {
     Some(now.saturating_sub(Duration::from_nanos(sent_nanoseconds)).as_secs_f32())
 }
 
-/// Tells the server to send each watch an event this often, or none.
+/// Tells the server how often to send each watch an event; 0 for never.
 async fn tell(order: &Order, server: SocketAddr, milliseconds: u64) -> anyhow::Result<()> {
     let mut order = order.clone();
     order.to = server;

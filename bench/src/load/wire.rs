@@ -1,4 +1,4 @@
-//! Either protocol on one connection, without I/O: bytes in, bytes to send out, and what was seen.
+//! Either protocol on one connection, without I/O: input bytes in, output bytes and results out.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use super::Order;
 use super::http1::Http1;
 use super::http2::Http2;
 
-/// What a client speaks.
+/// The protocol of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Protocol {
     Http1,
@@ -31,7 +31,7 @@ impl Protocol {
     }
 }
 
-/// One connection's state.
+/// The state of one connection.
 #[derive(Debug)]
 pub(super) enum Wire {
     Http1(Http1),
@@ -39,8 +39,8 @@ pub(super) enum Wire {
 }
 
 impl Wire {
-    /// A connection for one path, with no more than so many requests under way; writes what it
-    /// begins with.
+    /// A connection for one path, with at most this many requests in flight. It writes the
+    /// connection preface.
     pub(super) fn new(order: &Order, out: &mut Vec<u8>) -> Wire {
         match order.protocol {
             Protocol::Http1 => {
@@ -50,7 +50,7 @@ impl Wire {
         }
     }
 
-    /// Asks, at a moment from which its answer's latency counts.
+    /// Sends a request. Its latency counts from this moment.
     pub(super) fn request(&mut self, due: Instant, out: &mut Vec<u8>) {
         match self {
             Wire::Http1(wire) => wire.request(due, out),
@@ -71,19 +71,19 @@ impl Wire {
     }
 }
 
-/// Looks at parts of bodies.
+/// A callback for parts of response bodies.
 type Reader<'a> = dyn FnMut(&[u8]) + Send + 'a;
 
-/// What a piece of input showed.
+/// The results of a piece of input.
 #[derive(Default)]
 pub(super) struct Seen<'a> {
-    /// Heads of answers with status 200.
+    /// The number of response heads with status 200.
     pub(super) heads: usize,
-    /// When the requests were due whose answers are whole.
+    /// The due times of requests whose responses are complete.
     pub(super) done: Vec<Instant>,
     pub(super) failures: usize,
     pub(super) body_bytes: usize,
-    /// Looks at bodies.
+    /// The callback for bodies.
     pub(super) reader: Option<&'a mut Reader<'a>>,
 }
 

@@ -1,17 +1,17 @@
-//! What happens to members: the same list for each run.
+//! The changes of members: the same list in each run.
 
 use std::collections::VecDeque;
 
-/// Something happens to a member.
+/// A change of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     Leaves(usize),
     Returns(usize),
-    /// To another address.
+    /// It moves to another address.
     Moves(usize),
-    /// To the other release, and back.
+    /// It changes to the other release, or back.
     Upgrades(usize),
-    /// A group of custom resources more, or less.
+    /// It serves a custom resource group more, or less.
     Serves(usize, u8),
 }
 
@@ -27,13 +27,13 @@ impl Change {
     }
 }
 
-/// Groups of custom resources that come and go.
+/// The number of custom resource groups that come and go.
 pub(super) const GROUPS: u8 = 8;
 
-/// So many are away at once, at most.
+/// The maximum number of members that are away at once.
 const ABSENT: usize = 5;
 
-/// A list without an end.
+/// An endless list of changes.
 pub(super) struct Changes {
     state: u64,
     present: Vec<usize>,
@@ -45,7 +45,7 @@ impl Changes {
         Changes { state: seed, present: (0..members).collect(), absent: VecDeque::new() }
     }
 
-    /// A quarter each: presence, address, release, groups.
+    /// Each kind is a quarter: presence, address, release, groups.
     pub(super) fn next(&mut self) -> Change {
         let kind = self.below(4);
         if kind == 0 && (self.absent.len() >= ABSENT || self.present.len() < 2) {
@@ -67,7 +67,7 @@ impl Changes {
         }
     }
 
-    /// SplitMix64: small, and the same everywhere.
+    /// SplitMix64: small and deterministic.
     fn below(&mut self, bound: usize) -> usize {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;

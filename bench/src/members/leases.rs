@@ -1,4 +1,4 @@
-//! Leases in `kube-system`, as far as gateways need them: list, watch, apply. Entry item:
+//! Leases in `kube-system`, with the operations that gateways use: list, watch, apply. Entry item:
 //! [`Leases`].
 
 use std::collections::BTreeMap;
@@ -16,10 +16,10 @@ use tokio::sync::watch;
 use crate::backend::{Body, JSON, answer, response};
 
 pub(super) const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
-/// The label of gateways' own, as it stands in a query.
+/// The label of gateway Leases, as it appears in a query.
 const LABEL: &str = "mixed-version-proxy%2Fmember";
 
-/// All of them, and all that became of them: the resource version is the length of that list.
+/// All Leases and their history. The resource version is the length of the history.
 #[derive(Default)]
 pub(super) struct Leases {
     all: Arc<Mutex<All>>,
@@ -29,12 +29,12 @@ pub(super) struct Leases {
 #[derive(Default)]
 struct All {
     leases: BTreeMap<String, Value>,
-    /// A line for each event.
+    /// One line for each event.
     events: Vec<Bytes>,
 }
 
 impl Leases {
-    /// A member gives a sign of life at this address.
+    /// Renews the Lease of a member at this address.
     pub(super) fn renew(&self, member: usize, address: SocketAddr) {
         self.put(name(address), |count, lease| {
             json!({
@@ -57,7 +57,7 @@ impl Leases {
         });
     }
 
-    /// Whoever was at this address leaves.
+    /// Removes the member at this address.
     pub(super) fn remove(&self, address: SocketAddr) {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(mut lease) = all.leases.remove(&name(address)) {
@@ -66,7 +66,7 @@ impl Leases {
         }
     }
 
-    /// A server-side apply, of a gateway's own.
+    /// A server-side apply by the gateway under test.
     pub(super) fn apply(&self, name: &str, lease: &[u8]) -> Response<Body> {
         let Ok(applied) = serde_json::from_slice::<Value>(lease) else {
             return answer(StatusCode::BAD_REQUEST, None, Bytes::new());
@@ -75,7 +75,7 @@ impl Leases {
         answer(StatusCode::OK, Some(JSON), lease.to_string().into())
     }
 
-    /// A list, or a watch. Of kube-apiservers' own there are none.
+    /// A list or a watch. There are no Leases of kube-apiservers.
     pub(super) fn get(&self, query: &str) -> Response<Body> {
         let ours = query.contains(LABEL);
         let of =
@@ -106,7 +106,7 @@ impl Leases {
         response(StatusCode::OK, Some(JSON), body)
     }
 
-    /// Makes or replaces one; `make` gets the number of the event and what there was.
+    /// Creates or replaces a Lease. `make` gets the number of the event and the previous Lease.
     fn put(&self, name: String, make: impl FnOnce(usize, &Value) -> Value) -> Value {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let count = all.events.len() + 1;
@@ -142,7 +142,7 @@ fn id(member: usize) -> String {
     format!("apiserver-{member:02}")
 }
 
-/// The process of a member: another one at each address.
+/// The process name of a member, different at each address.
 pub(super) fn holder(member: usize, address: SocketAddr) -> String {
     format!("{}_{}", id(member), name(address))
 }
@@ -157,13 +157,13 @@ fn stamp(lease: &mut Value, version: usize) {
     }
 }
 
-/// A moment that no other event has. Gateways compare it with nothing but itself.
+/// A timestamp that no other event has. Gateways compare it only with itself.
 fn moment(count: usize) -> Value {
     let (seconds, rest) = (count / 1_000_000 % 60, count % 1_000_000);
     format!("2026-01-01T00:00:{seconds:02}.{rest:06}Z").into()
 }
 
-/// What server-side apply leaves in each Lease: half of its size.
+/// The managed fields of server-side apply: half of the size of a Lease.
 fn managed_fields() -> Value {
     json!([{"manager": "mvp", "operation": "Apply", "apiVersion": "coordination.k8s.io/v1",
         "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1", "fieldsV1": {

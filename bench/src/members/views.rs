@@ -1,5 +1,5 @@
-//! What members serve: documents of real servers, and custom resources that come and go. Entry
-//! item: [`of`].
+//! The documents of members: recorded from real servers, with custom resources that come and go.
+//! Entry item: [`of`].
 
 use std::fmt::Write as _;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::changes::GROUPS;
 
-/// What a real server of a version serves.
+/// The recorded documents of a version.
 pub(super) struct Release {
     version: String,
     /// The groups of `/api` and of `/apis`.
@@ -19,7 +19,7 @@ pub(super) struct Release {
     apis: Vec<Value>,
 }
 
-/// What one member serves now.
+/// The documents of one member.
 pub(super) struct View {
     pub(super) api: Document,
     pub(super) apis: Document,
@@ -32,13 +32,13 @@ pub(super) struct Document {
     pub(super) etag: HeaderValue,
 }
 
-/// Of this release, with these groups of custom resources.
+/// The documents of this release, with these custom resource groups.
 pub(super) fn of(releases: &[Release], release: usize, groups: u8) -> anyhow::Result<View> {
     releases.get(release).context("no such release")?.view(groups, None)
 }
 
 impl Release {
-    /// Those that the project has recorded.
+    /// The recorded releases.
     pub(super) fn recorded() -> anyhow::Result<[Release; 2]> {
         Ok([
             Release::parse(include_str!(
@@ -99,7 +99,7 @@ fn custom(group: u8) -> Value {
                 "verbs": ["get", "patch", "update"]}]}]}]})
 }
 
-/// The index of OpenAPI, with hashes as long as kube-apiserver's.
+/// The OpenAPI index, with hashes as long as kube-apiserver's.
 fn index(version: &str, api: &[Value], apis: &[Value]) -> String {
     let mut paths = serde_json::Map::new();
     for (prefix, groups) in [("api", api), ("apis", apis)] {
@@ -121,7 +121,7 @@ fn name(group: &Value) -> Option<&str> {
     group.pointer("/metadata/name").and_then(Value::as_str)
 }
 
-/// 128 hexadecimal digits, as of SHA-512; what it is made of is the same each time.
+/// 128 hexadecimal digits, as SHA-512 has, deterministic.
 fn hash(text: &str) -> String {
     let hasher = BuildHasherDefault::<DefaultHasher>::default();
     let mut digits = String::new();
@@ -131,7 +131,7 @@ fn hash(text: &str) -> String {
     digits
 }
 
-/// A count as a figure.
+/// A count as a floating-point value.
 #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
 pub(super) fn figure(count: usize) -> f64 {
     count as f64

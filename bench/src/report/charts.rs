@@ -1,4 +1,4 @@
-//! Which charts are drawn of a run.
+//! The charts of a run.
 
 use super::svg::{Chart, Group};
 use crate::results::Results;

@@ -1,4 +1,4 @@
-//! What `mvp` set out to reach, held against what was measured. Entry item: [`goals`].
+//! The performance goals of `mvp`, compared with the measurements. Entry item: [`goals`].
 
 use crate::load::Protocol;
 use crate::plan::{WatchCase, large_case, main_case};
@@ -8,13 +8,13 @@ use crate::scenarios::{
     NATIVE, PASSED_ON, REQUESTS, RESUMED, WATCHES,
 };
 
-/// One of them.
+/// One goal.
 pub(crate) struct Goal {
     pub(crate) what: String,
-    /// Which of two, such as `mvp / haproxy`.
+    /// The two targets of the ratio, such as `mvp / haproxy`.
     pub(crate) of: String,
     pub(crate) bound: Bound,
-    /// Nothing where it was not measured. Of what has nothing to be held against, it is the figure.
+    /// None if it was not measured. A goal without a second target has its figure here.
     pub(crate) ratio: Option<Ratio>,
 }
 
@@ -30,7 +30,7 @@ impl Goal {
         let Some(Ratio { median, .. }) = self.ratio else {
             return "not measured".to_owned();
         };
-        // As it is shown: the second digit after the point is noise already.
+        // Compared as it is printed: the second decimal is noise.
         let shown = (median * 100.0).round() / 100.0;
         match self.bound {
             Bound::AtMost(most) if shown > most => {
@@ -51,7 +51,7 @@ impl Goal {
     }
 }
 
-/// All of them, in the order of their weight.
+/// All goals, the most important first.
 pub(crate) fn goals(results: &Results) -> Vec<Goal> {
     let mut goals = Vec::new();
     let mut add = |what: String, of: &str, bound, ratio| {
@@ -113,13 +113,12 @@ pub(crate) fn goals(results: &Results) -> Vec<Goal> {
     goals
 }
 
-/// Beyond this share of the time, others had the proxy's core while it wanted it.
+/// Above this share of time, other processes used the proxy's core while it was ready to run.
 const MOST_TAKEN: f64 = 0.05;
 
-/// The ratio of what two proxies add to the 99th percentile of a request without a proxy: of the
-/// medians, as a single round's tail is mostly chance, with the range of the rounds. A round in
-/// which one of the three fell behind, or had its core taken away, shows the machine's trouble, and
-/// is left out.
+/// The ratio of the latency that two proxies add to the 99th percentile of a direct request: of the
+/// medians, since the tail of a single round is mostly chance, with the range of the rounds. Rounds
+/// in which one of the three fell behind, or lost its core to others, are left out.
 fn added_p99(results: &Results, case: &str, [one, other]: [&str; 2]) -> Option<Ratio> {
     let ratio = |[one, other, direct]: [f64; 3]| {
         (other > direct).then(|| (one - direct) / (other - direct))

@@ -1,4 +1,4 @@
-//! What a run has shown: text for a terminal, and the document with its charts and raw data.
+//! The report of a run: text for a terminal, and the document with its charts and raw data.
 
 mod charts;
 mod goals;
@@ -28,7 +28,7 @@ pub(crate) fn write(results: &Results, workspace: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// For a terminal: the goals, and all figures.
+/// The text for a terminal: the goals and all figures.
 pub(crate) fn text(results: &Results) -> String {
     let goals = goals(results);
     let width = goals.iter().map(|goal| goal.what.chars().count()).max().unwrap_or_default();
@@ -43,7 +43,7 @@ pub(crate) fn text(results: &Results) -> String {
     text
 }
 
-/// A ratio, with the least and the most of the rounds.
+/// A ratio with the minimum and maximum of the rounds.
 fn shown(goal: &Goal) -> String {
     match goal.ratio {
         None => "–".to_owned(),
@@ -82,7 +82,7 @@ fn document(results: &Results, charts: &[&str]) -> String {
     text
 }
 
-/// Whether the machine had something else to do.
+/// Whether the machine was busy with something else.
 fn disturbed(results: &Results) -> bool {
     results.machine.load_before.parse::<f64>().is_ok_and(|load| load > 0.5)
 }

@@ -1,25 +1,25 @@
-//! Bar charts as SVG, by hand: they need no more. Entry item: [`Chart::svg`].
+//! Bar charts as SVG, without a library. Entry item: [`Chart::svg`].
 
 use std::fmt::Write as _;
 
 /// Groups of horizontal bars, one bar for each series.
 pub(crate) struct Chart {
     pub(crate) title: String,
-    /// What the numbers are, and which way is better.
+    /// The unit, and whether higher or lower is better.
     pub(crate) subtitle: String,
-    /// Name and colour, by the order of the bars.
+    /// The name and colour of each series, in the order of the bars.
     pub(crate) series: Vec<(String, &'static str)>,
     pub(crate) groups: Vec<Group>,
-    /// A line across, and what it says.
+    /// A reference line and its label.
     pub(crate) mark: Option<(f64, String)>,
-    /// For values that differ by orders of magnitude.
+    /// A logarithmic scale, for values of different orders of magnitude.
     pub(crate) logarithmic: bool,
     pub(crate) decimals: usize,
 }
 
 pub(crate) struct Group {
     pub(crate) label: String,
-    /// By the order of the series.
+    /// The values, in the order of the series.
     pub(crate) values: Vec<Option<f64>>,
 }
 
@@ -99,7 +99,7 @@ impl Chart {
     }
 }
 
-/// From values to lengths.
+/// The scale from values to lengths.
 struct Scale {
     least: f64,
     most: f64,
@@ -113,7 +113,7 @@ impl Scale {
         let values: Vec<f64> = values.chain(marked).filter(|value| *value > 0.0).collect();
         let most = values.iter().copied().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
         let least = values.iter().copied().fold(most, f64::min);
-        // The smallest bar is still to be seen.
+        // The smallest bar stays visible.
         Scale { least: least / 2.0, most, logarithmic: chart.logarithmic }
     }
 

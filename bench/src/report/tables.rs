@@ -10,11 +10,11 @@ use crate::scenarios::{
 /// A column: its heading, the figure, what to multiply it with, and its decimals.
 type Column = (&'static str, &'static str, f64, usize);
 
-/// How a scenario is shown.
+/// The table of a scenario.
 struct Table {
     scenario: &'static str,
     title: &'static str,
-    /// Whom ratios are to.
+    /// The target that ratios refer to.
     base: &'static str,
     ratios: &'static [(&'static str, &'static str)],
     columns: &'static [Column],
@@ -151,7 +151,7 @@ impl Table {
         for target in results.targets(self.scenario) {
             let ratios = self.ratios.iter().map(|(_, name)| {
                 let ratio = results.ratio(self.scenario, case, [target, self.base], name);
-                // A process that is not there costs nothing: that is no ratio.
+                // Without a process there is no cost, and no ratio.
                 ratio.filter(|ratio| ratio.median > 0.0).map(|ratio| format!("{:.2}", ratio.median))
             });
             let columns = self.columns.iter().map(|(_, name, factor, decimals)| {

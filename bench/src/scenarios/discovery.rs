@@ -1,5 +1,5 @@
-//! Merged discovery of a cluster with many custom resources, beside the local server's own document
-//! passed on by the same gateway: what merging costs a request.
+//! Merged discovery of a cluster with many custom resources, compared with the local document
+//! passed through by the same gateway: the cost of merging.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::client;
 use crate::plan::Plan;
 use crate::targets::{Bench, Programs, Target};
 
-/// A client that has the document asks whether it still stands.
+/// A client that already has the document revalidates it.
 pub(crate) const KNOWN: &str = "304, 2,000 custom resources";
 const WHOLE: &str = "the whole document, 2,000 custom resources";
 pub(crate) const MERGED: &str = "mvp, merged";
@@ -31,7 +31,7 @@ pub(super) async fn run(
     bench.restart(Target::MvpPeer).await?;
     let nopeer = format!("{AGGREGATED};profile=nopeer");
     let to = bench.address(Target::MvpPeer);
-    // It was seen to pass requests on, which takes the peer's documents alone.
+    // It forwards requests already, which needs only the documents of the peer.
     let deadline = Instant::now() + Duration::from_secs(20);
     let merged = loop {
         match client::etag(&bench.pki, to, "/apis", AGGREGATED).await {

@@ -1,6 +1,6 @@
-//! Real kube-apiservers: a GET of `batch/v1`, which one of two servers lacks, directly at the one
-//! that has it, through Kubernetes' own proxy, and through `mvp`; and watches of what many change at
-//! once, directly and through `mvp`.
+//! Real kube-apiservers: a GET of `batch/v1`, which one of two servers does not serve, directly,
+//! through Kubernetes' own proxy, and through `mvp`; and watches of many concurrent changes,
+//! directly and through `mvp`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 /// The name of Kubernetes' own proxy among the targets.
 pub(crate) const NATIVE: &str = "Kubernetes' own";
 
-/// Built by the e2e suite.
+/// The programs that the e2e suite built.
 #[derive(Debug, Clone)]
 pub(crate) struct KubePrograms {
     kube_apiserver: PathBuf,
@@ -47,18 +47,18 @@ impl KubePrograms {
     }
 }
 
-/// What is to be measured.
+/// The measurements to make.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted {
     pub(super) requests: bool,
     pub(super) watches: bool,
 }
 
-/// A control plane of two, and `mvp` before the one that lacks `batch/v1`.
+/// Two kube-apiservers, and `mvp` beside the one without `batch/v1`.
 struct ControlPlane {
     pki: PkiFiles,
     _etcd: Process,
-    /// Lacks `batch/v1`.
+    /// The server without `batch/v1`.
     lacking: Process,
     _peer: Process,
     mvp: Process,
@@ -92,7 +92,8 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// kube-apiserver ends watches whose clients are too slow for it: as many through `mvp` as directly?
+/// Counts the watches that kube-apiserver ends because their client is too slow: through `mvp` as
+/// many as directly?
 async fn watches(run: &mut Run, plan: &Plan, plane: &ControlPlane) {
     for (connections, streams) in BURST_WATCHES {
         let watches = WatchCase { connections, streams }.name();
@@ -112,13 +113,12 @@ async fn watches(run: &mut Run, plan: &Plan, plane: &ControlPlane) {
     }
 }
 
-/// Connections and watches on each.
+/// The number of connections, and of watches on each.
 const BURST_WATCHES: [(usize, usize); 3] = [(200, 1), (50, 4), (8, 25)];
-/// About the most that a kube-apiserver on two cores carries directly.
+/// About the limit of a direct kube-apiserver on two cores.
 const AT_ONCE: usize = 24;
 
-/// Measures throughput and the cost of a request at the process in between, without what that one
-/// does when nobody asks.
+/// Measures throughput and the CPU cost of a request at the proxy process, without its idle cost.
 async fn measure(
     plan: &Plan,
     pki: &PkiFiles,

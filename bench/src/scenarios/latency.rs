@@ -16,14 +16,14 @@ pub(super) async fn run(run: &mut Run, plan: &Plan, bench: &Bench) -> anyhow::Re
             for target in bench.targets() {
                 let mut order = order(plan, bench, target, path(target, 2_000));
                 order.protocol = *protocol;
-                // Connections to the server behind are there when it counts: a proxy that has to
-                // open them under a load that does not wait may not catch up for seconds.
+                // Upstream connections exist before the measurement: a proxy that must open them
+                // under a fixed rate may not catch up for seconds.
                 order.seconds = WARM_UP_SECONDS;
                 order.carry_out(LOAD).await?;
                 order.seconds = plan.latency_seconds;
                 order.kind = Kind::Paced { rate };
-                // More than that wait in the load, and their wait counts. Without a bound a stall
-                // of the machine makes haproxy and nginx open thousands of connections.
+                // Further requests wait in the load, and their wait counts. Without a limit, a
+                // stall of the machine makes haproxy and nginx open thousands of connections.
                 order.streams = if *protocol == Protocol::Http2 { 4 } else { 1 };
                 let outcome = order.carry_out(LOAD).await.map(|mut figures: Figures| {
                     figures.insert("rate_per_second".to_owned(), rate);
@@ -37,7 +37,7 @@ pub(super) async fn run(run: &mut Run, plan: &Plan, bench: &Bench) -> anyhow::Re
     Ok(())
 }
 
-/// Half of what the slower of `mvp` and haproxy can do, the same for all.
+/// Half of the throughput of the slower of `mvp` and haproxy, the same for all.
 async fn half_load(plan: &Plan, bench: &Bench, protocol: Protocol) -> anyhow::Result<f64> {
     let mut slowest = f64::MAX;
     let compared = |target: &Target| !matches!(target, Target::Direct | Target::Nginx);

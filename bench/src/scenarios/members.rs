@@ -1,6 +1,5 @@
-//! What the control loop costs, and whether the data path feels it: few members, many, and many that
-//! come, go, move and change all the time, each beside requests for what the local server has and
-//! for what only members have.
+//! The cost of the control loop and its effect on the data path: with few members, with many, and
+//! with many that constantly change, under requests for local APIs and for APIs of members.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -27,10 +26,10 @@ pub(crate) const FEW: &str = "3 members";
 pub(crate) const CALM: &str = "50 members";
 pub(crate) const CHANGING: &str = "50 members, 500 changes a minute";
 
-/// Their number, and changes a minute.
+/// The number of members, and the changes per minute.
 const TARGETS: [(&str, usize, usize); 3] = [(FEW, 3, 0), (CALM, 50, 0), (CHANGING, 50, 500)];
 
-/// Requests a second of each kind: the control loop has to share its core, but not to fight for it.
+/// Requests per second of each kind: the control loop shares its core without contention.
 const RATE: f64 = 500.0;
 const STARTUP: Duration = Duration::from_secs(30);
 
@@ -52,17 +51,17 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// Members, an API server, and `mvp` beside that.
+/// Members, an API server, and `mvp` beside it.
 struct Cluster<'a> {
     pki: &'a PkiFiles,
     _members: Process,
     mvp: Process,
 }
 
-/// What happened at the members.
+/// The counts at the members.
 #[derive(Debug, Clone, Copy, Deserialize)]
 struct Tally {
-    /// Those that were asked for what they serve.
+    /// The number of members whose discovery was fetched.
     members: usize,
     changes: f64,
     asked: f64,
@@ -105,7 +104,7 @@ impl<'a> Cluster<'a> {
         Ok(Cluster { pki, _members: members, mvp })
     }
 
-    /// The main thread is the control loop's, the others serve requests.
+    /// The main thread runs the control loop; the others serve requests.
     async fn measure(&self, plan: &Plan, changes: usize) -> anyhow::Result<Figures> {
         ask(self.pki, LOCAL, "POST", &control_path(changes), None).await?;
         let (before, started) = (tally(self.pki).await?, Instant::now());
@@ -116,7 +115,7 @@ impl<'a> Cluster<'a> {
 
         let of = |name: &str| [&figures, &peer].map(|half| half.get(name).copied().unwrap_or(0.0));
         let sum = |name: &str| of(name).iter().sum::<f64>();
-        // Both loads saw the whole process.
+        // Both loads measured the whole process.
         let mean = |name: &str| sum(name) / 2.0;
         let control = mean("main_cpu_share");
         let requests = sum("requests_per_second");
@@ -146,7 +145,7 @@ impl<'a> Cluster<'a> {
             protocol: Protocol::Http2,
             connections: 16,
             streams: 4,
-            // Members that were asked for the first time are over with it.
+            // The first fetch of every member is over.
             warm_up_seconds: 3.0,
             seconds: plan.members_seconds,
             processes: vec![self.mvp.id()],

@@ -1,5 +1,5 @@
-//! What is measured. Each scenario goes through its targets in turn, round after round, so that
-//! what else the machine does falls on all of them alike. Entry item: [`run`].
+//! The scenarios. Each measures its targets in turn, round after round, so that other work on the
+//! machine affects all of them alike. Entry item: [`run`].
 
 mod discovery;
 mod handshakes;
@@ -22,7 +22,7 @@ pub(crate) use handshakes::{FULL, RESUMED};
 pub(crate) use kube::{KubePrograms, NATIVE};
 pub(crate) use members::{CALM, CASE as MEMBERS_CASE, CHANGING};
 
-/// Their names, in the order of a run.
+/// The names of the scenarios, in the order of a run.
 pub(crate) const REQUESTS: &str = "requests";
 pub(crate) const LATENCY: &str = "latency";
 pub(crate) const HANDSHAKES: &str = "handshakes";
@@ -33,7 +33,7 @@ pub(crate) const KUBE: &str = "kube";
 pub(crate) const ALL: [&str; 7] =
     [REQUESTS, LATENCY, HANDSHAKES, WATCHES, DISCOVERY, MEMBERS, KUBE];
 
-/// Measures what is wanted; what fails is said and left out.
+/// Runs the wanted scenarios. Failures are reported and left out.
 pub(crate) async fn run(
     plan: &Plan,
     wanted: &[String],
@@ -77,14 +77,14 @@ pub(crate) async fn run(
     Ok((run.samples, run.failures))
 }
 
-/// What was measured so far.
+/// The measurements so far.
 struct Run {
     samples: Vec<Sample>,
     failures: Vec<String>,
 }
 
 impl Run {
-    /// Takes a measurement down, or why there is none.
+    /// Records a measurement, or why there is none.
     fn note(
         &mut self,
         scenario: &str,
@@ -109,7 +109,7 @@ impl Run {
         }
     }
 
-    /// A scenario that broke off leaves what it had measured.
+    /// Records the end of a scenario. A failed one keeps its measurements.
     fn ended(&mut self, scenario: &str, outcome: anyhow::Result<()>) {
         if let Err(error) = outcome {
             self.fail(scenario, &error);
@@ -125,7 +125,7 @@ impl Run {
     }
 }
 
-/// What a line on the terminal shows of a measurement.
+/// The figures of a measurement that the terminal shows.
 fn shown(figures: &Figures) -> String {
     let names = [
         ("control_cpu_percent", "% of a core for the control loop"),
@@ -150,7 +150,7 @@ fn shown(figures: &Figures) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// An order for a target of the bench; what differs is changed by the caller.
+/// An order for a target, for the caller to adapt.
 fn order(plan: &Plan, bench: &Bench, target: Target, path: String) -> Order {
     Order {
         to: bench.address(target),
@@ -168,7 +168,7 @@ fn order(plan: &Plan, bench: &Bench, target: Target, path: String) -> Order {
     }
 }
 
-/// What a target is asked for: `mvp` on its way to its own server for what that one has.
+/// The path for a target: a local API for `mvp, local`, else an API of the peer.
 fn path(target: Target, bytes: usize) -> String {
     match target {
         Target::MvpLocal => crate::backend::local_path(bytes),
@@ -176,5 +176,5 @@ fn path(target: Target, bytes: usize) -> String {
     }
 }
 
-/// Where the load of the bench runs.
+/// The cores of the load.
 const LOAD: Cores = Cores::Load;

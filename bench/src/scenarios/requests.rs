@@ -1,4 +1,4 @@
-//! As many requests as a target can answer: throughput, CPU a request, memory.
+//! The maximum throughput of a target, CPU per request, and memory.
 
 use super::{LOAD, REQUESTS, Run, order, path};
 use crate::plan::Plan;
@@ -6,7 +6,7 @@ use crate::targets::Bench;
 
 pub(super) async fn run(run: &mut Run, plan: &Plan, bench: &mut Bench) -> anyhow::Result<()> {
     for case in &plan.requests {
-        // Memory is that of the case, not of what came before it.
+        // A restart makes the memory that of this case alone.
         for target in bench.targets() {
             bench.restart(target).await?;
         }

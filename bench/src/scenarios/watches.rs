@@ -1,4 +1,4 @@
-//! Watches through each proxy: memory while nothing happens, CPU and delay of events.
+//! Watches through each proxy: memory of idle ones, CPU and delay of events.
 
 use super::{LOAD, Run, WATCHES, order};
 use crate::backend::WATCH_PATH;
@@ -6,11 +6,11 @@ use crate::load::Kind;
 use crate::plan::Plan;
 use crate::targets::{Bench, Target};
 
-/// Events of all watches together: far from what any proxy can carry.
+/// Events per second of all watches: far below the capacity of any proxy.
 const EVENTS_PER_SECOND: f64 = 4_000.0;
 
 pub(super) async fn run(run: &mut Run, plan: &Plan, bench: &mut Bench) -> anyhow::Result<()> {
-    // Memory hardly differs between rounds, and the large ones take long.
+    // Memory hardly differs between rounds, and large cases take long.
     let rounds = if plan.full { plan.rounds } else { 1 };
     for case in &plan.watches {
         for round in 0..rounds {

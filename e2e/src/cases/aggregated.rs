@@ -1,6 +1,6 @@
 //! An aggregated API: an APIService with an extension server behind it, through every member, while
-//! that server is up, while it is down, and when it is back. What it says is passed on as kube-apiserver
-//! passes it on, a 404 that looks like one of routing too.
+//! that server is up, down, and back. Its responses pass through as with kube-apiserver, also a 404
+//! that looks unrouted.
 
 use std::time::Duration;
 
@@ -30,15 +30,15 @@ pub(super) fn cases() -> Vec<Case> {
 
 const NAMESPACE: &str = "aggregated";
 const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
-/// Kubernetes looks at extension servers every so often, and again after some seconds.
+/// Kubernetes checks extension servers periodically, and again after some seconds.
 const NOTICED: Duration = Duration::from_secs(60);
 
-/// Where its objects are.
+/// The path of its objects.
 pub(super) fn collection() -> String {
     format!("/apis/{GROUP}/v1/namespaces/{NAMESPACE}/{RESOURCE}")
 }
 
-/// What it says is passed on.
+/// Its responses are passed through.
 pub(super) async fn passed_on(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.namespace(NAMESPACE).await?;
     forbid(cluster).await?;
@@ -48,7 +48,7 @@ pub(super) async fn passed_on(cluster: &mut Cluster) -> anyhow::Result<String> {
     for server in &cluster.servers {
         life(cluster, server).await.with_context(|| format!("through {}", server.name()))?;
     }
-    // Who is not told which groups are extensions takes such a 404 for a lie.
+    // Without knowing the extension groups, a gateway withholds such a 404.
     let lost = format!("{}/{}", collection(), LOST.first().context("no name")?);
     let untold = cluster.admin.get(cluster.server("b")?.through(), &lost).await?;
     ensure!(untold.status == 503, "before the right is granted: {untold}");
@@ -69,7 +69,7 @@ pub(super) async fn passed_on(cluster: &mut Cluster) -> anyhow::Result<String> {
     Ok("CRUD, watch, users and 404s of any shape through 3 members as directly".to_owned())
 }
 
-/// Its absence is passed on, too, and harms nobody else.
+/// Its unavailability is passed through, and affects no other API.
 pub(super) async fn up_and_down(cluster: &mut Cluster) -> anyhow::Result<String> {
     let mut extension = up(cluster).await?;
 
@@ -81,7 +81,7 @@ pub(super) async fn up_and_down(cluster: &mut Cluster) -> anyhow::Result<String>
         let directly = until(&what, NOTICED, async || {
             meanwhile.count(&cluster.admin.get(server.through(), &collection()).await);
             let answer = cluster.admin.get(server.direct(), &collection()).await?;
-            // Until then it says which address it cannot reach.
+            // Until then the error names the address that it cannot reach.
             let settled = String::from_utf8_lossy(&answer.body).trim() == "service unavailable";
             Ok(settled.then_some(answer))
         })
@@ -104,7 +104,7 @@ pub(super) async fn up_and_down(cluster: &mut Cluster) -> anyhow::Result<String>
     for server in &cluster.servers {
         life(cluster, server).await.with_context(|| format!("{} again", server.name()))?;
     }
-    // kubectl passes over groups that are marked as stale, until Kubernetes looked at them again.
+    // kubectl ignores groups that are marked as stale, until Kubernetes has checked them again.
     until("kubectl finds it again", NOTICED, async || {
         let kubectl = cluster.kubectl(b.through())?;
         let got = kubectl.run(["-n", NAMESPACE, "get", RESOURCE, "-o", "name"], None).await?;
@@ -113,10 +113,10 @@ pub(super) async fn up_and_down(cluster: &mut Cluster) -> anyhow::Result<String>
     })
     .await?;
     remove(cluster).await?;
-    Ok(format!("killed: {meanwhile} through 3 members, as directly; works when it is back"))
+    Ok(format!("killed: {meanwhile} through 3 members, as directly; works after its return"))
 }
 
-/// Starts it and waits until every member serves it; gateways know that its group is an extension.
+/// Starts the extension server and waits until every member serves it as an extension group.
 pub(super) async fn up(cluster: &Cluster) -> anyhow::Result<Process> {
     cluster.namespace(NAMESPACE).await?;
     grant(cluster).await?;
@@ -126,7 +126,7 @@ pub(super) async fn up(cluster: &Cluster) -> anyhow::Result<Process> {
     Ok(extension)
 }
 
-/// The extension server, as a program of its own.
+/// The process of the extension server.
 fn start(cluster: &Cluster) -> anyhow::Result<Process> {
     let pair = cluster.pki.service(NAMESPACE, "extension")?;
     let arguments = [
@@ -140,7 +140,7 @@ fn start(cluster: &Cluster) -> anyhow::Result<Process> {
     Program::new("extension", &std::env::current_exe()?).start(&log, arguments)
 }
 
-/// Tells the cluster of it: a Service that names its address, and the APIService.
+/// Registers it: a Service with its address, and the APIService.
 async fn register(cluster: &Cluster) -> anyhow::Result<()> {
     let address = cluster.extension_address();
     let to = cluster.server("a")?.direct();
@@ -164,7 +164,7 @@ async fn register(cluster: &Cluster) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Takes it away; that is as true through every member as its coming.
+/// Removes it, and waits until it is gone through every member.
 pub(super) async fn remove(cluster: &Cluster) -> anyhow::Result<()> {
     let through = cluster.server("b")?.through();
     cluster.admin.delete(through, &format!("{SERVICES}/v1.{GROUP}")).await?.expect(200)?;
@@ -195,10 +195,10 @@ async fn until_served(cluster: &Cluster) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a gateway is to be granted.
+/// The permissions of a gateway.
 const RIGHTS: &str = include_str!("../../../deploy/rbac.yaml");
 
-/// As it is by default: RBAC does not let gateways know which groups are extensions.
+/// The default: RBAC does not let gateways list APIServices.
 async fn forbid(cluster: &Cluster) -> anyhow::Result<()> {
     let kubectl = cluster.kubectl(cluster.server("a")?.direct())?;
     kubectl.run(["delete", "--ignore-not-found", "-f", "-"], Some(RIGHTS)).await?;
@@ -225,7 +225,7 @@ pub(super) fn gadget(name: &str) -> Value {
     json!({"apiVersion": format!("{GROUP}/v1"), "kind": KIND, "metadata": {"name": name}})
 }
 
-/// An object from its making to its end through a member, watched through it, too.
+/// Creates, reads, watches and deletes an object through a member.
 async fn life(cluster: &Cluster, server: &Server) -> anyhow::Result<()> {
     let (admin, to, path) = (&cluster.admin, server.through(), collection());
     let mut watch = admin.watch(to, &format!("{path}?watch=1")).await?;
@@ -245,7 +245,7 @@ async fn life(cluster: &Cluster, server: &Server) -> anyhow::Result<()> {
     ensure!(watch.next_change().await? == "MODIFIED one", "no MODIFIED");
     admin.delete(to, &one).await?.expect(200)?;
     ensure!(watch.next_change().await? == "DELETED one", "no DELETED");
-    // An object that is not there.
+    // An object that does not exist.
     let directly = admin.get(server.direct(), &one).await?;
     directly.expect(404)?;
     same(&admin.get(to, &one).await?, &directly)

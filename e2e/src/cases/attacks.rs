@@ -41,7 +41,8 @@ pub(super) fn cases() -> Vec<Case> {
 /// How long an attack lasts.
 const LENGTH: Duration = Duration::from_secs(8);
 
-/// Runs an attack on a thread of its own, so that it does not slow down those who watch its effect.
+/// Runs an attack on a thread of its own, so that it does not slow down the measurement of its
+/// effect.
 fn attack<F>(run: F) -> oneshot::Receiver<anyhow::Result<Tally>>
 where
     F: FnOnce() -> LocalBoxFuture<'static, anyhow::Result<Tally>> + Send + 'static,
@@ -58,7 +59,7 @@ where
     outcome
 }
 
-/// Several attackers, each on a thread of its own; what they were told, together.
+/// The combined results of several attackers, each on a thread of its own.
 async fn together(attacks: Vec<oneshot::Receiver<anyhow::Result<Tally>>>) -> anyhow::Result<Tally> {
     let mut tally = Tally::default();
     for attack in attacks {
@@ -67,8 +68,7 @@ async fn together(attacks: Vec<oneshot::Receiver<anyhow::Result<Tally>>>) -> any
     Ok(tally)
 }
 
-/// Gateways without any connection that another case has left: who shares one with whom would depend
-/// on it.
+/// Restarts gateways, so that no connection of another case affects the result.
 async fn fresh(cluster: &mut Cluster, names: &[&str]) -> anyhow::Result<()> {
     for name in names {
         cluster.server_mut(name)?.gateway()?.kill();

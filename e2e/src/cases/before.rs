@@ -37,11 +37,11 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// By which pods know where a server is.
+/// The environment variables by which pods find a server.
 const HOST: &str = "KUBERNETES_SERVICE_HOST";
 const STARTUP: Duration = Duration::from_secs(120);
 
-/// A gateway with no server of its own.
+/// A gateway without a local server.
 struct Gateway {
     through: SocketAddr,
     admin: SocketAddr,
@@ -49,14 +49,14 @@ struct Gateway {
 }
 
 impl Gateway {
-    /// Starts one on that port, with these variables and flags.
+    /// Starts a gateway on that port, with these variables and flags.
     fn start(
         cluster: &Cluster,
         port: u16,
         variables: &[String],
         flags: &[String],
     ) -> anyhow::Result<Gateway> {
-        // An address that is in the certificate.
+        // An address in the server certificate.
         let ip = cluster.spare_address();
         let (through, admin) = (SocketAddr::new(ip, port), SocketAddr::new(ip, port + 1));
         let mut arguments = variables.to_vec();
@@ -86,7 +86,7 @@ impl Gateway {
         .await
     }
 
-    /// Where the members are that it has, and whether they are there.
+    /// The addresses of its members, and whether they are present.
     async fn members(&self) -> anyhow::Result<BTreeMap<String, bool>> {
         let snapshot = plain(self.admin, "/debug/snapshot").await?.json();
         let members = snapshot.get("members").and_then(Value::as_array).context("no members")?;
@@ -108,7 +108,7 @@ impl Gateway {
         .await
     }
 
-    /// Whichever server lacks it, another has it.
+    /// Every API works, whichever server lacks it.
     async fn serves_all(&self, cluster: &Cluster) -> anyhow::Result<()> {
         for kind in [
             objects::job("default", "x"),
@@ -122,7 +122,7 @@ impl Gateway {
     }
 }
 
-/// Servers that are found by their EndpointSlices: through one that is named, or as pods find one.
+/// Servers found by their EndpointSlices: through a named one, or through the pod environment.
 pub(super) async fn endpoints(cluster: &mut Cluster) -> anyhow::Result<String> {
     membership::keep_endpoints(cluster).await?;
     let addresses: Vec<_> = cluster.servers.iter().map(|server| server.direct()).collect();
@@ -137,7 +137,7 @@ pub(super) async fn endpoints(cluster: &mut Cluster) -> anyhow::Result<String> {
     by_one.serves_all(cluster).await?;
     by_one.process.kill();
 
-    // The Service, as its nodes have it: each connection to any server that takes it.
+    // Like the Service on a node: each connection goes to any server that accepts it.
     let service = Relay::start(cluster.spare_address(), &addresses).await?;
     let variables = [
         format!("{HOST}={}", service.address().ip()),
@@ -148,14 +148,14 @@ pub(super) async fn endpoints(cluster: &mut Cluster) -> anyhow::Result<String> {
     by_service.until(&all).await?;
     by_service.serves_all(cluster).await?;
 
-    // One that is stopped is taken out by the others, and is there again when it is started again.
+    // A stopped server is removed by the others, and is back after its restart.
     let stopped = cluster.server("b")?.direct().to_string();
     let without: BTreeMap<String, bool> =
         all.keys().map(|address| (address.clone(), *address != stopped)).collect();
     let (admin, job) = (cluster.admin.clone(), objects::job("default", "x"));
     let (begun, mut reads, mut gone) = (Instant::now(), 0, None);
     cluster.server_mut("b")?.process()?.signal(Signal::TERM)?;
-    // It waits a minute for watches to end; a kubelet does not wait so long.
+    // kube-apiserver waits a minute for watches to end; a kubelet does not wait that long.
     while gone.is_none() || begun.elapsed() < Duration::from_secs(10) {
         admin.get(by_service.through, &job.collection).await?.expect(200).context("a read")?;
         reads += 1;
@@ -174,14 +174,14 @@ pub(super) async fn endpoints(cluster: &mut Cluster) -> anyhow::Result<String> {
     by_service.serves_all(cluster).await?;
     let back = begun.elapsed();
 
-    // Without the variables there is nothing to begin with.
+    // Without the variables, no server can be found.
     let mut lost = Gateway::start(cluster, 17743, &["-u".to_owned(), HOST.to_owned()], &[finds])?;
     let status = lost.process.exited(Duration::from_secs(10)).await?;
     let said = std::fs::read_to_string(lost.process.log())?;
     ensure!(status.code() == Some(2) && said.contains("--servers: missing"), "{status}: {said}");
     Ok(format!(
-        "three servers found through one that is named, and as pods find one; a stop known after {:.1} \
-         s, {reads} reads meanwhile all 200; there again {:.1} s after it is ready",
+        "three servers found through a named one and the pod environment; a stop noticed after {:.1} \
+         s, {reads} reads meanwhile all 200; back {:.1} s after it is ready",
         gone.as_secs_f64(),
         back.as_secs_f64()
     ))
@@ -226,7 +226,7 @@ pub(super) async fn rolling(cluster: &mut Cluster) -> anyhow::Result<String> {
     ensure!(refused <= 3, "{refused} writes were refused: {}", outcome.writes);
     Ok(format!(
         "three restarts, one from 1.34 to 1.36: reads {}, writes {}, {} lists and {} watches; \
-         nothing lost, doubled or missed",
+         no write lost or doubled, no event missed",
         outcome.reads, outcome.writes, outcome.lists, outcome.watches
     ))
 }

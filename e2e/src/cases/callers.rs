@@ -1,5 +1,5 @@
-//! Callers who may by RBAC, and not because of a group that every server lets through: a server that
-//! starts forbids them what they may do until it has read its rules.
+//! Callers that are authorized by RBAC, not by a privileged group: a starting server rejects them
+//! until it has read its rules.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use testkit::process::until;
 use crate::client::Client;
 use crate::cluster::Cluster;
 
-/// Known by a certificate.
+/// A caller with a certificate.
 pub(super) async fn by_certificate(cluster: &Cluster) -> anyhow::Result<Client> {
     let group = "rbac.authorization.k8s.io";
     grant(cluster, "frank", json!({"apiGroup": group, "kind": "User", "name": "frank"})).await?;
@@ -19,7 +19,7 @@ pub(super) async fn by_certificate(cluster: &Cluster) -> anyhow::Result<Client> 
     Ok(frank)
 }
 
-/// Known by the token of a service account.
+/// A caller with a service account token.
 pub(super) async fn by_token(cluster: &Cluster) -> anyhow::Result<Client> {
     by_token_of(cluster, "robin").await
 }
@@ -51,7 +51,7 @@ pub(super) async fn token_of(cluster: &Cluster, name: &str) -> anyhow::Result<St
     Ok(token.to_owned())
 }
 
-/// Everything may be done by that subject.
+/// Grants everything to that subject.
 async fn grant(cluster: &Cluster, name: &str, subject: Value) -> anyhow::Result<()> {
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
@@ -68,7 +68,7 @@ async fn grant(cluster: &Cluster, name: &str, subject: Value) -> anyhow::Result<
     Ok(())
 }
 
-/// Waits until every server knows what was granted.
+/// Waits until every server has the grant.
 async fn known(cluster: &Cluster, client: &Client) -> anyhow::Result<()> {
     for server in &cluster.servers {
         until("the binding is known", Duration::from_secs(10), async || {

@@ -1,5 +1,5 @@
-//! Real clients at a server that lacks what they want: through its gateway they find it, make it,
-//! watch it and end it. Directly at that server each of them fails.
+//! Real clients at a server without the API: through its gateway they discover, create, watch and
+//! delete objects. Directly at that server each of them fails.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -44,7 +44,7 @@ pub(super) fn cases() -> Vec<Case> {
 
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// What servers lack, and peers have: by name of the server, with its namespace.
+/// The APIs that a server lacks and peers serve, with a namespace.
 fn lacking(namespace: &'static str) -> [(&'static str, &'static str, Kind); 3] {
     let cluster_wide = format!("e2e-{namespace}");
     [
@@ -66,7 +66,7 @@ pub(super) async fn python(cluster: &mut Cluster) -> anyhow::Result<String> {
     story(cluster, "python", &[&python, &program], "ResourceNotFoundError").await
 }
 
-/// Runs a program of ours that takes a kubeconfig, a namespace and, as its input, an object.
+/// Runs a test client with a kubeconfig, a namespace and, as its input, an object.
 async fn story(
     cluster: &Cluster,
     namespace: &'static str,

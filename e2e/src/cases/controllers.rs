@@ -1,5 +1,5 @@
-//! Controllers that believe what they are told: of a live owner that only a peer serves, the garbage
-//! collector; of its work, the Job controller.
+//! Controllers that act on 404s: the garbage collector, for an owner that only a peer serves, and
+//! the Job controller.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub(super) fn cases() -> Vec<Case> {
 struct Story<'a> {
     cluster: &'a Cluster,
     collector: Process,
-    /// Led to the first server until then.
+    /// Connected to the first server until then.
     _relay: Relay,
     config_maps: String,
     jobs: String,
@@ -75,7 +75,7 @@ impl<'a> Story<'a> {
         Ok(self.cluster.server("a")?.direct())
     }
 
-    /// A Job; gives its UID.
+    /// Creates a Job and returns its UID.
     async fn owner(&self, name: &str) -> anyhow::Result<String> {
         let object = objects::job("", name).object;
         let made = self.cluster.admin.create(self.capable()?, &self.jobs, &object).await?;
@@ -128,7 +128,8 @@ pub(super) async fn collector_with_mvp(cluster: &mut Cluster) -> anyhow::Result<
     let mut story = Story::tell(cluster, "gc-with", a, b).await?;
     let uid = story.owner("alive").await?;
     story.dependent("owned", "alive", &uid).await?;
-    // One whose owner never was shows that the collector works, and that it is done with the first.
+    // A dependent of an owner that never existed shows that the collector works, and is done with
+    // the first.
     let nobody = "00000000-0000-4000-8000-000000000000";
     story.dependent("orphan", "never-was", nobody).await?;
     story.collected("orphan").await?;
@@ -139,7 +140,7 @@ pub(super) async fn collector_with_mvp(cluster: &mut Cluster) -> anyhow::Result<
     Ok("the dependent of a live owner stays, and goes with it; an orphan goes".to_owned())
 }
 
-/// A Job is run by a controller at each member in turn; we are the kubelet.
+/// A Job is run by a controller at each member in turn; the case acts as the kubelet.
 pub(super) async fn job_through_each(cluster: &mut Cluster) -> anyhow::Result<String> {
     let namespace = "job-controller";
     cluster.namespace(namespace).await?;

@@ -1,4 +1,4 @@
-//! A custom resource exists from the moment it is established anywhere.
+//! A custom resource is served by all members once it is established anywhere.
 
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,7 @@ fn collection(plural: &str) -> String {
     format!("/apis/{plural}.example.com/v1/namespaces/default/{plural}")
 }
 
-/// Makes a custom resource at a server, and waits until that server says that it is established.
+/// Creates a custom resource at a server and waits until it is established there.
 async fn establish(cluster: &Cluster, at: &str, plural: &str) -> anyhow::Result<()> {
     let to = cluster.server(at)?.direct();
     let mut connection = cluster.admin.connect(to).await?;
@@ -75,7 +75,7 @@ async fn establish(cluster: &Cluster, at: &str, plural: &str) -> anyhow::Result<
     }
 }
 
-/// Asks without a pause for a while, over one connection.
+/// Sends requests without a pause for a while, over one connection.
 async fn hammer(
     client: &Client,
     to: std::net::SocketAddr,
@@ -95,7 +95,7 @@ pub(super) async fn established(cluster: &mut Cluster) -> anyhow::Result<String>
     let admin = &cluster.admin;
     let mut seen = Tally::default();
     let mut without = Tally::default();
-    // Made at each server in turn; the others are asked.
+    // Created at each server in turn; the others get the requests.
     for (round, at) in ["a", "b", "c", "a", "b", "c"].into_iter().enumerate() {
         let plural = format!("gadgets{round}");
         let path = collection(&plural);

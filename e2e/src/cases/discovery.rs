@@ -1,4 +1,4 @@
-//! What the cluster serves, as it is told through every member.
+//! Merged discovery through every member.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub(super) const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIG
 const NOPEER: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer";
 
-/// Every resource of a document, by `group/version/resource`, with all that is said of it.
+/// Every resource of a document, by `group/version/resource`, with its details.
 pub(super) fn resources(document: &Value) -> BTreeMap<String, Value> {
     let mut resources = BTreeMap::new();
     for group in items(document, "/items") {
@@ -92,7 +92,7 @@ pub(super) async fn one_truth(cluster: &mut Cluster) -> anyhow::Result<String> {
         }
         ensure!(merged.len() == union.len(), "{path} lists more than anyone serves");
         figures.push(format!("{path} {} resources", merged.len()));
-        // Asked again with the ETag, it is not sent again.
+        // A request with the ETag gets 304.
         let etag = first.1.as_ref().and_then(|etag| etag.to_str().ok()).unwrap_or_default();
         let client = cluster.admin.with_header("if-none-match", etag)?;
         let to = cluster.server("b")?.through();
@@ -118,10 +118,10 @@ pub(super) async fn nopeer(cluster: &mut Cluster) -> anyhow::Result<String> {
     Ok(format!("resources of each alone: {}", counts.join(", ")))
 }
 
-/// What is different in how a gateway is called.
+/// The changed flags of a gateway.
 type Change<'a> = Box<dyn FnOnce(&mut Vec<String>) + 'a>;
 
-/// Who merges nothing shows what the local server says, and its 404s.
+/// A gateway that merges nothing passes through the local documents and 404s.
 pub(super) async fn switched_off(cluster: &mut Cluster) -> anyhow::Result<String> {
     let admin = &cluster.admin;
     let b = cluster.server("b")?;
@@ -163,12 +163,15 @@ pub(super) async fn switched_off(cluster: &mut Cluster) -> anyhow::Result<String
         ensure!(jobs.status == 404, "{how}: {jobs}");
         admin.get(to, "/api/v1/namespaces/default").await?.expect(200).context(how)?;
     }
-    Ok(format!("{count} ways to be alone: {} resources of b, no more", resources(&own).len()))
+    Ok(format!(
+        "{count} configurations without merging: only the {} resources of b",
+        resources(&own).len()
+    ))
 }
 
 pub(super) async fn as_kubernetes_own(cluster: &mut Cluster) -> anyhow::Result<String> {
     let b = cluster.server("b")?;
-    // Kubernetes' own needs some seconds until it has heard of all its peers.
+    // Kubernetes' own proxy needs some seconds to discover its peers.
     let (theirs, ours) = until("both merge all members", Duration::from_secs(60), async || {
         let theirs = cluster.admin.get_as(b.direct(), "/apis", V2).await?.expect(200)?;
         let ours = cluster.admin.get_as(b.through(), "/apis", V2).await?.expect(200)?;

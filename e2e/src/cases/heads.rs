@@ -1,5 +1,5 @@
-//! How large the heads of real clients are: a recorder between a client and kube-apiserver takes down
-//! the size of each, as HTTP/2 counts it. Entry item: [`head_sizes`].
+//! The size of the request heads of real clients: a recorder between a client and kube-apiserver
+//! measures each, as HTTP/2 counts it. Entry item: [`head_sizes`].
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

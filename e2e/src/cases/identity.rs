@@ -1,5 +1,5 @@
-//! Who asks stays who he is, through the gateway of a server that cannot serve him and over the hop
-//! to one that can. The destination's audit log is the witness.
+//! The identity of a caller is preserved through a gateway and over the hop to a peer. The audit
+//! log of the destination proves it.
 
 use std::time::Duration;
 
@@ -178,7 +178,7 @@ pub(super) async fn service_account(cluster: &mut Cluster) -> anyhow::Result<Str
     let denied = robot.delete(through, &format!("{path}/none")).await?.expect(403)?;
     ensure!(text(&denied, "/message").contains(&user), "the denial says {denied}");
 
-    // A token that nobody gave out is 401, and does not end the connections of others.
+    // An unknown token is 401, and does not disturb the connections of others.
     let forged = format!("{token}x");
     let answer = cluster.nobody()?.with_token(&forged)?.get(through, &path).await?;
     ensure!(answer.status == 401, "a forged token: {answer}");
@@ -201,10 +201,10 @@ pub(super) async fn impersonation(cluster: &mut Cluster) -> anyhow::Result<Strin
     let (user, acting) =
         (text(&entry, "/user/username"), text(&entry, "/impersonatedUser/username"));
     ensure!((user, acting) == ("admin", "carol"), "the log says {entry}");
-    // What carol may not, admin may not as carol.
+    // The admin may not do as carol what carol may not do.
     let denied = as_carol.delete(through, &format!("{path}/none")).await?.expect(403)?;
     ensure!(text(&denied, "/message").contains("User \"carol\""), "the denial says {denied}");
-    // Who may not impersonate is told so.
+    // Impersonation without permission is rejected.
     let dave = cluster.user("dave", &[])?;
     let dave = dave
         .with_header("impersonate-user", "admin")?

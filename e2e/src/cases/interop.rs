@@ -1,8 +1,8 @@
-//! Beside Kubernetes' own proxy: it is on in every server. `a` is known to it by the address of its
-//! gateway, `b` has no gateway at all, `c` has one that it does not know of. Each has what no other has.
-//! Audit logs say which servers got a request: it makes one hop, and comes to one server that can
-//! serve it. All are 1.36: a 1.34 takes all that a 1.36 lists, its peers' too, for that server's own,
-//! and its requests end there in a 404, without `mvp` as with it.
+//! Together with Kubernetes' own proxy, which is on in every server. It knows `a` by the address of
+//! its gateway; `b` has no gateway; `c` has a gateway that it does not know. Each serves an API
+//! that no other serves. Audit logs show which servers got a request: it makes one hop, to one
+//! capable server. All are 1.36: a 1.34 takes everything that a 1.36 lists, also of its peers, for
+//! that server's own, and its requests end in a 404, with or without `mvp`.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -38,10 +38,10 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 const NAMESPACE: &str = "interop";
-/// Kubernetes' own needs some seconds until it has heard of all its peers.
+/// Kubernetes' own proxy needs some seconds to discover its peers.
 const HEARD: Duration = Duration::from_secs(90);
 
-/// What `a`, `b` and `c` alone have.
+/// The APIs that only `a`, `b` and `c` serve.
 fn kinds(name: &str) -> [(&'static str, Kind); 3] {
     [
         ("a", objects::job(NAMESPACE, name)),
@@ -50,7 +50,7 @@ fn kinds(name: &str) -> [(&'static str, Kind); 3] {
     ]
 }
 
-/// Ours passes on to a bare server and to a gateway.
+/// `mvp` forwards to a bare server and to a gateway.
 pub(super) async fn bare_peer(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.namespace(NAMESPACE).await?;
     let mut requests = 0;
@@ -62,10 +62,10 @@ pub(super) async fn bare_peer(cluster: &mut Cluster) -> anyhow::Result<String> {
         let asked = ask(cluster, to, &kind).await.with_context(|| what.clone())?;
         ensure!(asked == [(wanted, 1)].into(), "{what}: servers that were asked: {asked:?}");
     }
-    Ok(format!("{requests} requests of a and c as directly; each came to the one server that can"))
+    Ok(format!("{requests} requests of a and c as directly; each reached the one capable server"))
 }
 
-/// Kubernetes' own passes on to our gateway.
+/// Kubernetes' own proxy forwards to a gateway.
 pub(super) async fn their_peer(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.namespace(NAMESPACE).await?;
     // It looks at its peers when they come, and not again: gateways have to be there before.
@@ -102,7 +102,7 @@ pub(super) async fn their_peer(cluster: &mut Cluster) -> anyhow::Result<String> 
         .to_owned())
 }
 
-/// Both at once: whoever passes a request on, the other does not do so again.
+/// Both at once: a request that one forwards, the other does not forward again.
 pub(super) async fn both(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.namespace(NAMESPACE).await?;
     let mut ways: Vec<(&str, SocketAddr)> = Vec::new();
@@ -152,7 +152,7 @@ pub(super) async fn both(cluster: &mut Cluster) -> anyhow::Result<String> {
         ensure!(once, "marked, through {name}: {asked:?}");
     }
     Ok(format!(
-        "{asked} requests at 5 addresses at once: each at its one server, none passed on twice"
+        "{asked} requests at 5 addresses at once: each at its one server, none forwarded twice"
     ))
 }
 
@@ -161,7 +161,7 @@ fn only(name: &str) -> anyhow::Result<Kind> {
     kind.map(|(_, kind)| kind).context("no such server")
 }
 
-/// A path with a mark that audit logs show.
+/// A path with a marker that audit logs show.
 fn marked_path(kind: &Kind) -> (String, String) {
     use std::sync::atomic::{AtomicUsize, Ordering};
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -187,7 +187,7 @@ async fn ask(
     .await
 }
 
-/// How often each server got the request.
+/// The number of times that each server got the request.
 fn arrived(cluster: &Cluster, marker: &str) -> anyhow::Result<BTreeMap<&'static str, usize>> {
     let mut counts = BTreeMap::new();
     for server in &cluster.servers {

@@ -50,7 +50,7 @@ pub(super) async fn kube_rs(cluster: &mut Cluster) -> anyhow::Result<String> {
         life(api.context("discovery lacks it")?, kind).await.context(what)?;
     }
     let restarts = watcher_outlives_gateway(cluster).await?;
-    Ok(format!("3 kinds found, watched, made, changed and deleted; {restarts}"))
+    Ok(format!("3 kinds discovered, watched, created, changed and deleted; {restarts}"))
 }
 
 async fn client(cluster: &Cluster, to: SocketAddr) -> anyhow::Result<Client> {

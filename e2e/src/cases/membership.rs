@@ -1,4 +1,4 @@
-//! Members that find each other: gateways beside the servers of a cluster, with nothing written down.
+//! Membership: gateways that find each other without a list of peers.
 
 mod endpoints;
 mod etcd;
@@ -30,11 +30,11 @@ pub(super) fn cases() -> Vec<Case> {
         .collect()
 }
 
-/// What is waited for comes within seconds; a machine with other work takes longer.
+/// The time limit of waits: usually seconds, longer on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
-/// A gateway of the case's own, beside a server of the cluster.
+/// A gateway of the case, beside a server of the cluster.
 struct Finder {
     name: &'static str,
     through: SocketAddr,
@@ -100,7 +100,7 @@ impl Finder {
         .await
     }
 
-    /// Waits until it says that it is not ready, for this reason.
+    /// Waits until it is not ready for this reason.
     async fn fails(&mut self, why: &str) -> anyhow::Result<()> {
         until(&format!("{} says: {why}", self.name), SOON, async || {
             self.process.check()?;
@@ -116,14 +116,14 @@ impl Finder {
         Ok(())
     }
 
-    /// What it knows of a member; nothing where it knows none of that ID.
+    /// Its view of a member; none for an unknown ID.
     async fn knows(&self, id: &str) -> anyhow::Result<Option<Value>> {
         let snapshot = plain(self.admin, "/debug/snapshot").await?.json();
         let members = snapshot.get("members").and_then(Value::as_array).context("no members")?;
         Ok(members.iter().find(|member| member.get("id") == Some(&json!(id))).cloned())
     }
 
-    /// Waits until a member is known so.
+    /// Waits until its view of a member satisfies a condition.
     async fn until(
         &self,
         what: &str,
@@ -149,7 +149,7 @@ fn has_left(member: &Value) -> bool {
     member.get("present") == Some(&json!(false))
 }
 
-/// Three gateways that know each other, and serve what any of their servers does.
+/// Waits until the gateways know each other and serve the APIs of all servers.
 async fn found(cluster: &Cluster, finders: &mut [Finder]) -> anyhow::Result<()> {
     for finder in finders.iter_mut() {
         finder.ready().await?;
@@ -174,7 +174,7 @@ fn rbac() -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/rbac.yaml").display().to_string()
 }
 
-/// Lets gateways keep and read Leases.
+/// Grants gateways the access to Leases.
 pub(super) async fn allow(cluster: &Cluster) -> anyhow::Result<()> {
     let kubectl = cluster.kubectl(cluster.server("a")?.direct())?;
     kubectl.run(["apply", "-f", &rbac()], None).await.map(drop)

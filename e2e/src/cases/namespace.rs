@@ -1,5 +1,5 @@
-//! The story that the project starts from: a namespace controller that talks to a server without
-//! batch/v1 deletes a namespace in which there is a Job.
+//! The motivating problem: a namespace controller that talks to a server without batch/v1 deletes a
+//! namespace that contains a Job.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -25,8 +25,8 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Deletes a namespace with a Job and a ConfigMap by a controller that talks to that address. Gives
-/// the jobs that are left in etcd, and the seconds that it took.
+/// Deletes a namespace with a Job and a ConfigMap by a controller at that address. Returns the Jobs
+/// that are left in etcd, and the seconds that it took.
 async fn delete_namespace(
     cluster: &Cluster,
     namespace: &str,
@@ -65,14 +65,14 @@ pub(super) async fn without_mvp(cluster: &mut Cluster) -> anyhow::Result<String>
     let direct = cluster.server("b")?.direct();
     let (left, took) = delete_namespace(cluster, "story-without", direct).await?;
     ensure!(left == 1, "no harm was done: {left} jobs are left");
-    // It comes to light when someone uses the name again.
+    // It shows when the name is used again.
     cluster.namespace("story-without").await?;
     let jobs = objects::job("story-without", "").collection;
     let list = cluster.admin.get(cluster.server("a")?.direct(), &jobs).await?.expect(200)?;
     let name = list.pointer("/items/0/metadata/name").and_then(Value::as_str);
     ensure!(name == Some("left-behind"), "the new namespace has {list}");
     Ok(format!(
-        "the namespace went in {took:.1} s, its Job stayed, and is in the next of that name"
+        "namespace deleted in {took:.1} s; its Job is left, and appears in the next namespace of that name"
     ))
 }
 
@@ -80,5 +80,5 @@ pub(super) async fn with_mvp(cluster: &mut Cluster) -> anyhow::Result<String> {
     let through = cluster.server("b")?.through();
     let (left, took) = delete_namespace(cluster, "story-with", through).await?;
     ensure!(left == 0, "{left} jobs are left behind");
-    Ok(format!("the namespace went in {took:.1} s, its Job with it"))
+    Ok(format!("namespace deleted in {took:.1} s, with its Job"))
 }

@@ -1,10 +1,10 @@
-//! Objects that some server of the cluster does not know.
+//! Objects of APIs that some server of the cluster does not serve.
 
 use serde_json::{Value, json};
 
-/// A kind: where its collection is, and one object of it.
+/// A kind: its collection, and one object of it.
 pub(crate) struct Kind {
-    /// As in `jobs.v1.batch`.
+    /// The name, such as `jobs.v1.batch`.
     pub(crate) name: &'static str,
     pub(crate) collection: String,
     pub(crate) object: Value,

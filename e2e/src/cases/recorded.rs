@@ -216,7 +216,7 @@ async fn identity(cluster: &Cluster, name: &str) -> anyhow::Result<String> {
     Ok(id.with_context(|| format!("{name} has no Lease"))?.to_owned())
 }
 
-/// What the gateway knows of a member.
+/// The gateway's view of a member.
 async fn member(inside: SocketAddr, id: &str) -> anyhow::Result<Value> {
     let snapshot = plain(inside, "/debug/snapshot").await?.json();
     let members = snapshot.get("members").and_then(Value::as_array).context("no members")?;

@@ -1,5 +1,4 @@
-//! The local server goes away and comes back, as it does for its own upgrade: clients of its
-//! gateway go on.
+//! The local server stops and returns, as in its own upgrade: clients of its gateway continue.
 
 use std::time::{Duration, Instant};
 
@@ -36,11 +35,11 @@ pub(super) async fn local_server(cluster: &mut Cluster) -> anyhow::Result<String
         let stopped = Instant::now();
         if how == "SIGTERM" {
             server.process()?.signal(Signal::TERM)?;
-            // It waits a minute for watches to end; a kubelet does not wait so long.
+            // kube-apiserver waits a minute for watches to end; a kubelet does not wait that long.
             let _ = server.process()?.exited(Duration::from_secs(10)).await;
         }
         server.process()?.kill();
-        // Long enough down to be seen, as an upgrade would be.
+        // Down long enough to be noticed, as in an upgrade.
         tokio::time::sleep(Duration::from_secs(3)).await;
         let answer = admin.get(through, "/readyz").await?;
         ensure!(answer.status == 503, "/readyz of a server that is down: {answer}");
@@ -55,7 +54,7 @@ pub(super) async fn local_server(cluster: &mut Cluster) -> anyhow::Result<String
         let outcome = load.end(&admin, at).await.with_context(|| format!("after {how}"))?;
         ensure!(outcome.reads.of("404") + outcome.writes.of("404") == 0, "a false 404 after {how}");
         outcome.reads.all_well_but_cut_off(1).with_context(|| format!("reads after {how}"))?;
-        // The one that was under way at that moment may have been processed: nobody can tell.
+        // A write in flight at that moment may have been processed: nobody can tell.
         let writes = &outcome.writes;
         writes
             .only(&["201", "503", Tally::CUT_OFF])
@@ -64,7 +63,7 @@ pub(super) async fn local_server(cluster: &mut Cluster) -> anyhow::Result<String
         ensure!(refused <= 1, "{refused} writes were refused after {how}: {}", outcome.writes);
         figures.push(format!(
             "{how}, {down:.0} s down: reads {}, writes {}, {} lists and {} watches; \
-             nothing lost, doubled or missed",
+             no write lost or doubled, no event missed",
             outcome.reads, outcome.writes, outcome.lists, outcome.watches
         ));
     }

@@ -1,5 +1,5 @@
-//! The day that the project is for: three servers go from 1.34 to 1.36 one after the other, and back,
-//! under a constant load of reads, writes and watches at each address.
+//! A rolling upgrade: three servers go from 1.34 to 1.36 one after the other, and back, under a
+//! constant load of reads, writes and watches at each address.
 //!
 //! Entry item: [`roll`].
 
@@ -39,26 +39,26 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 const PACE: Pace = Pace { read: Duration::from_millis(50), write: Duration::from_millis(100) };
-/// Of what only one release has.
+/// Objects that only one release serves.
 const SLOW_PACE: Pace =
     Pace { read: Duration::from_millis(150), write: Duration::from_millis(200) };
 const WITHIN: Duration = Duration::from_secs(120);
 
-/// Who stands before the servers.
+/// The proxy before the servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Before {
-    /// A gateway each, which stay while their servers change.
+    /// One gateway each, which keeps running while its server changes.
     Gateways,
     /// The same, but each restarts with its server.
     RestartedGateways,
-    /// The same, with nothing written down, as whole nodes restart: gateways find each other by
-    /// Leases, and clients find them by a load balancer that asks whether they are ready.
+    /// The same, without a list of peers, as whole nodes restart: gateways find each other by
+    /// Leases, and clients find them by a load balancer with readiness checks.
     FoundGateways,
-    /// A load balancer that takes turns, and leaves out who refuses a connection.
+    /// A round-robin load balancer that skips servers that refuse connections.
     LoadBalancer,
 }
 
-/// How far it goes.
+/// The extent of the upgrade.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Up,
@@ -127,7 +127,7 @@ pub(super) async fn without_mvp(cluster: &mut Cluster) -> anyhow::Result<String>
     Ok(rolled.figures())
 }
 
-/// What came of it.
+/// The results.
 struct Rolled {
     restarts: usize,
     took: Duration,
@@ -179,7 +179,7 @@ impl Rolled {
     fn figures(&self) -> String {
         let Namespaces { deleted, stuck, left_behind } = self.namespaces;
         let broken = match self.broken.as_slice() {
-            [] => "nothing lost, doubled or missed".to_owned(),
+            [] => "no write lost or doubled, no event missed".to_owned(),
             broken => broken.join("; ").chars().take(300).collect(),
         };
         format!(

@@ -1,4 +1,4 @@
-//! Every certificate of the cluster is replaced, its authorities with them, under load.
+//! Every certificate and CA of the cluster is replaced under load.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(super) fn cases() -> Vec<Case> {
     )]
 }
 
-/// kube-apiserver looks at its files at once or after a minute.
+/// kube-apiserver reloads its files at once or after a minute.
 const TAKES: Duration = Duration::from_secs(100);
 
 pub(super) async fn whole_cluster(cluster: &mut Cluster) -> anyhow::Result<String> {
@@ -37,7 +37,7 @@ pub(super) async fn whole_cluster(cluster: &mut Cluster) -> anyhow::Result<Strin
     let old_front_proxy =
         copy(&cluster.pki.files().front_proxy(), cluster.folder(), "old-front-proxy")?;
 
-    // Both authorities are trusted. Users have certificates of the old one.
+    // Both CAs are trusted. Users have certificates of the old one.
     let old_user = cluster.pki.user("rotated", &["system:masters"])?;
     let old_user = copy(&old_user, cluster.folder(), "old-user")?;
     cluster.pki.replace_cas()?;
@@ -60,7 +60,7 @@ pub(super) async fn whole_cluster(cluster: &mut Cluster) -> anyhow::Result<Strin
     let at = cluster.server("a")?.direct();
     let first = check(load.end(&of_new, at).await?)?;
 
-    // The old authorities are gone. Users have certificates of the new one.
+    // The old CAs are removed. Users have certificates of the new one.
     let load = Load::start(&of_new, &through, "rotation-new");
     cluster.pki.trust_only_current_cas()?;
     answers(&of_old, &all, 401).await.context("certificates of the old authority")?;
@@ -73,7 +73,7 @@ pub(super) async fn whole_cluster(cluster: &mut Cluster) -> anyhow::Result<Strin
     let second = check(load.end(&present, at).await?)?;
     cluster.admin = present;
     let took = started.elapsed().as_secs_f64();
-    Ok(format!("all certificates and authorities in {took:.0} s: {first}; {second}"))
+    Ok(format!("all certificates and CAs in {took:.0} s: {first}; {second}"))
 }
 
 /// Nothing may fail.
@@ -83,7 +83,7 @@ fn check(outcome: Outcome) -> anyhow::Result<String> {
     Ok(format!("reads {}, writes {}", outcome.reads, outcome.writes))
 }
 
-/// Waits until every address gives that status.
+/// Waits until every address returns that status.
 async fn answers(client: &Client, all: &[SocketAddr], status: u16) -> anyhow::Result<()> {
     for to in all {
         until(&format!("{to} answers {status}"), TAKES, async || {
@@ -94,14 +94,14 @@ async fn answers(client: &Client, all: &[SocketAddr], status: u16) -> anyhow::Re
     Ok(())
 }
 
-/// One who speaks for an administrator.
+/// A client that acts for an administrator through front proxy headers.
 fn speaking(ca: &Path, pair: &PairFiles) -> anyhow::Result<Client> {
     Client::with_certificate(ca, pair)?
         .with_header("x-remote-user", "admin")?
         .with_header("x-remote-group", "system:masters")
 }
 
-/// Keeps a pair that will be replaced.
+/// Copies a pair that will be replaced.
 fn copy(pair: &PairFiles, folder: &Path, name: &str) -> anyhow::Result<PairFiles> {
     let kept = PairFiles {
         certificate: folder.join(format!("{name}.crt")),

@@ -1,4 +1,4 @@
-//! Each server lacks what another has: through its gateway it works all the same.
+//! Each server lacks an API of another: through its gateway the API works.
 
 use std::net::SocketAddr;
 
@@ -60,7 +60,7 @@ pub(super) async fn newer_api(cluster: &mut Cluster) -> anyhow::Result<String> {
     Ok(format!("{} through 1.34: {verbs} requests as directly", kind.name))
 }
 
-/// Without `mvp` there is a 404 of routing.
+/// Asserts that there is an unrouted 404 without `mvp`.
 pub(super) async fn not_routed(
     client: &Client,
     direct: SocketAddr,
@@ -74,7 +74,8 @@ pub(super) async fn not_routed(
     Ok(())
 }
 
-/// An object from its making to its end, with a watch that sees all of it. Gives the requests made.
+/// Creates, changes and deletes an object, with a watch that sees all of it. Returns the number of
+/// requests.
 pub(super) async fn life(client: &Client, to: SocketAddr, kind: &Kind) -> anyhow::Result<usize> {
     let path = &kind.collection;
     let name = kind.object.pointer("/metadata/name").and_then(Value::as_str).context("no name")?;

@@ -1,5 +1,5 @@
-//! Nobody becomes another by what he sends: every way that was thought of, against real servers,
-//! for an API of the local server and for one that only peers have.
+//! No caller can act as another: every known technique against real servers, for a local API and
+//! for an API of peers.
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ pub(super) fn cases() -> Vec<Case> {
     )]
 }
 
-/// Headers that say who the user is, to whoever believes them.
+/// Identity headers.
 const PRETENCES: [&[(&str, &str)]; 6] = [
     &[("x-remote-user", "admin"), ("x-remote-group", "system:masters")],
     &[
@@ -38,7 +38,7 @@ const PRETENCES: [&[(&str, &str)]; 6] = [
         ("x-remote-user", "admin"),
         ("x-remote-group", "system:masters"),
     ],
-    // A name that some frameworks take for the same.
+    // A spelling that some frameworks treat as the same name.
     &[("x_remote_user", "admin"), ("x_remote_group", "system:masters")],
 ];
 
@@ -86,7 +86,7 @@ pub(super) async fn spoofs(cluster: &mut Cluster) -> anyhow::Result<String> {
     let refusal = answer.expect(503).context("a marked request of a client")?;
     ensure!(refusal.pointer("/reason") == Some(&json!("ServiceUnavailable")), "{refusal}");
 
-    // The one who may speak for others is believed, as every kube-apiserver does.
+    // The allowed front proxy is trusted, as in kube-apiserver.
     let front_proxy = Client::with_certificate(&ca, &cluster.pki.files().front_proxy())?;
     let as_admin = front_proxy
         .with_header("x-remote-user", "admin")?
@@ -103,5 +103,5 @@ pub(super) async fn spoofs(cluster: &mut Cluster) -> anyhow::Result<String> {
     let job = objects::job("spoofs", "one");
     let answer = asked.create(through, &job.collection, &job.object).await?;
     ensure!(answer.status == 403, "eve made a job: {answer}");
-    Ok(format!("{tried} pretences, all answered as without them"))
+    Ok(format!("{tried} spoofing attempts, all answered as without them"))
 }

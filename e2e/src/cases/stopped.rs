@@ -1,5 +1,5 @@
-//! A member falls silent: it is stopped, and its kernel still takes connections that nobody
-//! answers; or its cable is cut, and nothing arrives at all.
+//! A member hangs: it is stopped, while its kernel still accepts connections; or its network is
+//! cut.
 
 use std::time::{Duration, Instant};
 
@@ -49,14 +49,14 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 const JOBS: &str = "/apis/batch/v1/jobs";
-/// Only `a` has every alpha API on.
+/// An API that only `a` serves, with all alpha APIs on.
 const ONLY_A: &str = "/apis/coordination.k8s.io/v1alpha2/leasecandidates";
 
-/// How a member falls silent.
+/// The way in which a member hangs.
 #[derive(Clone, Copy)]
 enum Silence {
     Stopped,
-    /// Its gateway goes on.
+    /// Only its kube-apiserver hangs.
     ServerStopped,
     Cut,
 }
@@ -128,10 +128,7 @@ async fn another_can(
     }
     found_out(longest)?;
     let count = names.len();
-    Ok(format!(
-        "{count} times silent: {tally}; the longest read took {:.1} s",
-        longest.as_secs_f64()
-    ))
+    Ok(format!("{count} hangs: {tally}; the longest read took {:.1} s", longest.as_secs_f64()))
 }
 
 pub(super) async fn only_it_can(cluster: &mut Cluster) -> anyhow::Result<String> {
@@ -170,13 +167,13 @@ async fn nobody_can(cluster: &mut Cluster, silence: Silence) -> anyhow::Result<S
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let (longest, back) = (longest.as_secs_f64(), woken.elapsed().as_secs_f64());
-    Ok(format!("{tally}, the longest after {longest:.1} s; back {back:.1} s after it woke"))
+    Ok(format!("{tally}, the longest after {longest:.1} s; served again {back:.1} s after SIGCONT"))
 }
 
-/// What is slow is not dead: a LIST that takes 5 s is sent once.
+/// Slow is not dead: a LIST that takes 5 s is sent once.
 pub(super) async fn slow_list(cluster: &mut Cluster) -> anyhow::Result<String> {
     let (admin, through) = (cluster.admin.clone(), cluster.server("b")?.through());
-    // An API that two others have, so that there is someone to fail over to.
+    // An API that two others serve, so that failover is possible.
     let path = format!("{JOBS}?pretty=e2e-slow");
     admin.get(through, JOBS).await?.expect(200)?;
     cluster.etcd().signal(Signal::STOP)?;

@@ -1,5 +1,5 @@
-//! The API surface, whatever way it is asked about: every document through every member says the
-//! same, and keeps its word.
+//! The API surface in every form: every document is the same through every member, and matches what
+//! is served.
 
 mod coherence;
 
@@ -55,7 +55,7 @@ pub(super) fn cases() -> Vec<Case> {
 
 const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-/// For what servers take their time for, on a machine with other work.
+/// The time limit for slow servers, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(40);
 const OPENAPI_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
@@ -67,7 +67,7 @@ fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Every path of discovery that the cluster has.
+/// Every discovery path of the cluster.
 async fn discovery_paths(cluster: &Cluster) -> anyhow::Result<Vec<String>> {
     let to = cluster.server("b")?.through();
     let groups = cluster.admin.get_as(to, "/apis", V2).await?.expect(200)?;
@@ -82,7 +82,7 @@ async fn discovery_paths(cluster: &Cluster) -> anyhow::Result<Vec<String>> {
     Ok(paths)
 }
 
-/// The same bytes from every member, which are given.
+/// Checks that every member returns the same bytes, and returns them.
 async fn same(cluster: &Cluster, path: &str, accept: &str) -> anyhow::Result<Answer> {
     let asked = cluster.servers.iter().map(|server| async {
         let answer = cluster.admin.get_as(server.through(), path, accept).await?;
@@ -144,11 +144,11 @@ pub(super) async fn every_form(cluster: &mut Cluster) -> anyhow::Result<String> 
         }
     }
     Ok(format!(
-        "{documents} documents in 5 forms, the same bytes from 3 members; {compared} as the server's own"
+        "{documents} documents in 5 formats, the same bytes from 3 members; {compared} equal to the server's own"
     ))
 }
 
-/// What aggregated documents do not tell.
+/// Removes the details that aggregated documents do not have.
 fn without_hashes(list: &Value) -> Value {
     let mut list = list.clone();
     for resource in
@@ -324,7 +324,7 @@ pub(super) async fn kubectl(cluster: &mut Cluster) -> anyhow::Result<String> {
         commands += 1;
     }
     Ok(format!(
-        "{} commands through the server that lacks the kind, as one says that has it",
+        "{} commands through a server without the kind, as at one that serves it",
         commands + 3
     ))
 }

@@ -1,4 +1,4 @@
-//! Connections that are upgraded, over the hop to a peer.
+//! Upgraded connections over the hop to a peer.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub(super) fn cases() -> Vec<Case> {
 
 type Upgraded = TokioIo<hyper::upgrade::Upgraded>;
 
-/// Asks for a watch over WebSocket; gives the status, and the connection where it is 101.
+/// Requests a watch over WebSocket. Returns the status, and the connection after a 101.
 async fn websocket(
     client: &Client,
     to: SocketAddr,

@@ -1,5 +1,5 @@
-//! Servers of many versions in one cluster, the oldest without aggregated discovery: what one of them
-//! serves is served through all, and all say the same of it.
+//! Servers of many versions in one cluster, the oldest without aggregated discovery: the APIs of
+//! each are served through all, and discovery is the same.
 
 use std::collections::BTreeSet;
 
@@ -113,7 +113,7 @@ pub(super) async fn one_truth(cluster: &mut Cluster) -> anyhow::Result<String> {
     ))
 }
 
-/// As a server of any age understands it.
+/// An `Accept` header that servers of every version understand.
 fn any_form() -> String {
     format!("{V2},{},application/json", V2.replace("v=v2", "v=v2beta1"))
 }

@@ -1,5 +1,5 @@
-//! A field that only the newer release knows, and who writes the object: what is promised of it, and
-//! what is not (docs/upgrade.md).
+//! Writes of an object with a field that only the newer release knows: what `mvp` guarantees, and
+//! what not (docs/upgrade.md).
 
 use anyhow::{Context, ensure};
 use http::Method;
@@ -37,7 +37,7 @@ pub(super) fn cases() -> Vec<Case> {
 const DRIVER_FIELD: &str = "/spec/serviceAccountTokenInSecrets";
 const AUTOSCALER_FIELD: &str = "/spec/behavior/scaleUp/tolerance";
 
-/// Where the local server lacks the API, the newest of those that have it writes.
+/// If the local server lacks the API, the newest capable server gets the write.
 pub(super) async fn newest_first(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.namespace("writes").await?;
     let admin = &cluster.admin;
@@ -59,10 +59,12 @@ pub(super) async fn newest_first(cluster: &mut Cluster) -> anyhow::Result<String
         let kept = make(&format!("by-the-newest-{round}"), through).await?;
         ensure!(kept, "write {round} lost the field: 1.34 got it");
     }
-    Ok(format!("{rounds} writes, each by 1.36, though 1.34 could; directly at 1.34 the field goes"))
+    Ok(format!(
+        "{rounds} writes, each by 1.36, although 1.34 serves it; directly at 1.34 the field is lost"
+    ))
 }
 
-/// While the local server is down, no older one writes in its place.
+/// While the local server is down, no older server gets its writes.
 pub(super) async fn local_down(cluster: &mut Cluster) -> anyhow::Result<String> {
     let admin = cluster.admin.clone();
     let driver = objects::csi_driver("writes.example.com");
@@ -94,7 +96,7 @@ pub(super) async fn local_down(cluster: &mut Cluster) -> anyhow::Result<String> 
     Ok(format!("{rounds} writes by 1.36 in place of the local 1.36; with 1.34 alone: 503"))
 }
 
-/// What is not promised: a server that serves the resource itself writes it, however old it is.
+/// Not guaranteed: a server that serves the resource itself gets the write, however old it is.
 pub(super) async fn not_promised(cluster: &mut Cluster) -> anyhow::Result<String> {
     let admin = &cluster.admin;
     let driver = objects::csi_driver("older.example.com");

@@ -20,7 +20,9 @@ impl Place {
             let listener = TcpListener::bind((Ipv4Addr::new(127, 77, number, 1), 7077)).ok()?;
             Some(Place { network: [127, 77, number], _held: Some(listener) })
         });
-        held.context("cannot listen on 127.77.0.0/16: the suite needs addresses of Linux' loopback")
+        held.context(
+            "cannot listen on 127.77.0.0/16: the suite needs the loopback addresses of Linux",
+        )
     }
 
     /// The network for a setting with a host that can be cut off.

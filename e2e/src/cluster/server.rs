@@ -238,7 +238,7 @@ impl Server {
     /// Waits until kube-apiserver is ready.
     pub(crate) async fn ready(&mut self, admin: &Client, within: Duration) -> anyhow::Result<()> {
         let to = self.direct();
-        let process = self.process.as_mut().context("it was not started")?;
+        let process = self.process.as_mut().context("the process was not started")?;
         let what = format!("kube-apiserver {} is ready", self.spec.name);
         until(&what, within, async || {
             process.check()?;
@@ -252,7 +252,7 @@ impl Server {
     /// Waits until the gateway is ready.
     pub(crate) async fn gateway_ready(&mut self, within: Duration) -> anyhow::Result<()> {
         let to = self.gateway_admin();
-        let gateway = self.gateway.as_mut().context("it was not started")?;
+        let gateway = self.gateway.as_mut().context("the process was not started")?;
         let what = format!("the gateway of {} is ready", self.spec.name);
         until(&what, within, async || {
             gateway.check()?;
@@ -263,12 +263,12 @@ impl Server {
 
     /// kube-apiserver's process.
     pub(crate) fn process(&mut self) -> anyhow::Result<&mut Process> {
-        self.process.as_mut().context("kube-apiserver does not run")
+        self.process.as_mut().context("kube-apiserver is not running")
     }
 
     /// The gateway's process.
     pub(crate) fn gateway(&mut self) -> anyhow::Result<&mut Process> {
-        self.gateway.as_mut().context("the gateway does not run")
+        self.gateway.as_mut().context("the gateway is not running")
     }
 
     /// Kills the gateway with SIGKILL.

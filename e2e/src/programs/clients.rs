@@ -45,8 +45,8 @@ impl Clients {
 }
 
 fn found(client: Option<&Result<PathBuf, String>>) -> anyhow::Result<&Path> {
-    let client = client.context("it was not asked for")?;
-    client.as_deref().map_err(|why| anyhow!("the client cannot be had: {why}"))
+    let client = client.context("the client was not requested for this run")?;
+    client.as_deref().map_err(|why| anyhow!("the client is not available: {why}"))
 }
 
 /// The folder of the test client for Python and its requirements.

@@ -1,4 +1,4 @@
-//! Counts beside what is recorded.
+//! Compares counts with the recorded ones.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use anyhow::Context;
 
 use crate::count::{SCENARIOS, instructions};
 
-/// More than this is a failure, less is worth recording.
+/// A larger increase fails; a larger decrease is worth recording.
 const PERCENT: f64 = 5.0;
 
 type Counts = BTreeMap<String, u64>;
@@ -16,12 +16,12 @@ fn file() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("instructions.json")
 }
 
-/// Whether nothing costs more than it may.
+/// Returns whether no count has increased too much.
 pub(crate) fn check() -> anyhow::Result<bool> {
     let file = file();
     let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file:?}"))?;
     let recorded: Counts =
-        serde_json::from_str(&text).with_context(|| format!("{file:?} is damaged"))?;
+        serde_json::from_str(&text).with_context(|| format!("cannot parse {file:?}"))?;
     let now = count()?;
     println!("{:>10} {:>10} {:>8}  instructions of", "recorded", "now", "change");
     let (mut dearer, mut cheaper) = (Vec::new(), false);
@@ -41,17 +41,14 @@ pub(crate) fn check() -> anyhow::Result<bool> {
     let accept =
         "`cargo run --release -p guard -- accept`, and commit tools/guard/instructions.json";
     if !dearer.is_empty() {
-        println!(
-            "{}. If that is the price of something worth it: {accept} with the reason.",
-            dearer.join(", ")
-        );
+        println!("{}. If the cost is justified: {accept} with the reason.", dearer.join(", "));
     } else if cheaper {
-        println!("Cheaper than recorded. So that it stays so: {accept}.");
+        println!("Cheaper than recorded. To keep it: {accept}.");
     }
     Ok(dearer.is_empty())
 }
 
-/// Records the figures of now.
+/// Records the current counts.
 pub(crate) fn accept() -> anyhow::Result<()> {
     let now = count()?;
     let file = file();

@@ -1,4 +1,4 @@
-//! What is counted, and how: a scenario by name, under valgrind.
+//! The scenarios, and how valgrind counts them.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 use crate::cluster::{CREATE_ON_PEER, DISCOVERY, GET_CUSTOM, LIST_PODS, PUT_STATUS, WATCH};
 use crate::{hop, steps};
 
-/// Each with how often it is done in the shorter run; the longer one does it ten times as often.
+/// Each scenario with its repetitions in the shorter run; the longer run has ten times as many.
 pub(crate) const SCENARIOS: [(&str, usize); 11] = [
     ("resolve list", 1000),
     ("resolve watch", 1000),
@@ -22,7 +22,7 @@ pub(crate) const SCENARIOS: [(&str, usize); 11] = [
     ("the gateway, to a peer", 100),
 ];
 
-/// Does a scenario so many times.
+/// Runs a scenario this many times.
 pub(crate) fn run(scenario: &str, times: usize) -> anyhow::Result<()> {
     match scenario {
         "resolve list" => steps::resolve(LIST_PODS, times),
@@ -36,12 +36,12 @@ pub(crate) fn run(scenario: &str, times: usize) -> anyhow::Result<()> {
         "the layer before a service" => return steps::layer(times),
         "the gateway, to the local server" => return hop::run(hop::LOCAL, times),
         "the gateway, to a peer" => return hop::run(hop::PEER, times),
-        _ => anyhow::bail!("there is no scenario `{scenario}`"),
+        _ => anyhow::bail!("unknown scenario `{scenario}`"),
     }
     Ok(())
 }
 
-/// The instructions of doing it once.
+/// The number of instructions of one repetition.
 pub(crate) fn instructions(scenario: &str, times: usize) -> anyhow::Result<u64> {
     let (short, long) = (under_valgrind(scenario, times)?, under_valgrind(scenario, times * 10)?);
     let more = u64::try_from(times * 9)?;
@@ -57,10 +57,11 @@ fn under_valgrind(scenario: &str, times: usize) -> anyhow::Result<u64> {
         .context("cannot run valgrind; install it, on Debian with `apt-get install valgrind`")?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "`{scenario}` failed under valgrind:\n{said}");
-    counted(&said).with_context(|| format!("valgrind did not say how many:\n{said}"))
+    counted(&said)
+        .with_context(|| format!("cannot find the count in the output of valgrind:\n{said}"))
 }
 
-/// From `==12== I refs: 1,234,567`.
+/// Parses the count in `==12== I refs: 1,234,567`.
 fn counted(said: &str) -> Option<u64> {
     let line = said.lines().find(|line| line.contains("I refs:") || line.contains("I   refs:"))?;
     let digits: String = line.rsplit(':').next()?.chars().filter(char::is_ascii_digit).collect();
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_valgrind_says_is_read() {
+    fn the_output_of_valgrind_is_parsed() {
         assert_eq!(counted("==7== noise\n==7== I refs:        1,234,567\n"), Some(1_234_567));
         assert_eq!(counted("==7== I   refs:      42\n"), Some(42));
         assert_eq!(counted("==7== nothing\n"), None);

@@ -1,5 +1,5 @@
 //! One proxied request in process: client, gateway and server in one thread, over loopback, TLS and
-//! HTTP/2 on both sides. What client and server cost is in the count too, and does not change.
+//! HTTP/2 on both sides. The count includes client and server, which do not change.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -23,12 +23,12 @@ use tower_layer::Layer;
 use crate::pki::Pki;
 use crate::steps::inputs;
 
-/// What the local server lists.
+/// A path that the local server serves.
 pub(crate) const LOCAL: &str = "/api/v1/namespaces/kube-system/pods";
-/// What only peers list.
+/// A path that only peers serve.
 pub(crate) const PEER: &str = "/apis/only-1-2.platform.example.com/v1/namespaces/team-a/gadgets";
 
-/// A body as a list of some objects has it.
+/// The body of a small list.
 const LIST: [u8; 2048] = [b' '; 2048];
 
 /// A member without a control loop: its snapshot stays.
@@ -38,7 +38,7 @@ pub(crate) fn worker(member: MemberBuilder, snapshot: Snapshot) -> anyhow::Resul
     Ok(member.worker())
 }
 
-/// Asks the gateway for that path so many times, one after the other, over one connection.
+/// Requests this path from the gateway this many times, over one connection.
 pub(crate) fn run(path: &'static str, times: usize) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

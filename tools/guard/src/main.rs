@@ -1,9 +1,9 @@
-//! The guard of the data path: instructions of its steps, counted by valgrind, compared with what
-//! is recorded in `tools/guard/instructions.json`. Times are noise on most machines; these counts
-//! are the same on every run, but for some in a thousand where sockets are involved.
+//! Guards the cost of the data path: valgrind counts the instructions of its steps, and they are
+//! compared with `tools/guard/instructions.json`. Times are noisy on most machines; these counts
+//! are stable, within a few per mille where sockets are involved.
 //!
-//! `check` and `accept` run this very program under valgrind as `run SCENARIO TIMES`, twice; what
-//! the longer run costs more is what its requests cost, without any setting up.
+//! `check` and `accept` run this program under valgrind as `run SCENARIO TIMES`, twice. The
+//! difference between the two runs is the cost of the requests, without the setup.
 
 #[allow(dead_code, unreachable_pub, clippy::expect_used)]
 #[path = "../../../crates/mvp-core/benches/cluster/mod.rs"]
@@ -18,18 +18,18 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// The same allocator as the gateway's.
+/// The allocator of the gateway.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The guard of the data path's instructions.
+/// Counts the instructions of the data path
 #[derive(Debug, Parser)]
 #[command(after_help = "\
 Examples:
-  cargo run --release -p guard -- check     fails where something costs 5 % more than recorded
-  cargo run --release -p guard -- accept    records the figures of now
+  cargo run --release -p guard -- check     fails if a scenario costs 5 % more than recorded
+  cargo run --release -p guard -- accept    records the current counts
 
-It needs valgrind.")]
+Requires valgrind.")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -37,11 +37,11 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Count, and compare with what is recorded
+    /// Count instructions and compare them with the recorded counts
     Check,
-    /// Count, and record
+    /// Count instructions and record them
     Accept,
-    /// Do one thing so many times, and nothing else: what is counted
+    /// Run one scenario this many times
     #[command(hide = true)]
     Run { scenario: String, times: usize },
 }

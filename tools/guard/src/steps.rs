@@ -20,8 +20,8 @@ use crate::cluster::{self, ASKED, LIST_PODS, Wire};
 use crate::hop::worker;
 use crate::pki::Pki;
 
-/// The snapshot of the cluster. What the first peer sends stands for what all peers send: valgrind
-/// reads slowly.
+/// The inputs of the snapshot. All peers share the documents of the first one: valgrind parses
+/// slowly.
 pub(crate) fn inputs() -> mvp_core::snapshot::Inputs {
     let [local, peer] = [0, 1].map(|member| cluster::view(&cluster::documents(member)));
     let mut views = vec![local];
@@ -77,7 +77,7 @@ pub(crate) fn layer(times: usize) -> anyhow::Result<()> {
     })
 }
 
-/// As kubectl sends it.
+/// A list request as kubectl sends it.
 fn list_pods() -> anyhow::Result<Request<Full<Bytes>>> {
     let Wire { method, path, query } = LIST_PODS;
     Ok(Request::builder()

@@ -1,5 +1,5 @@
-//! Whose fault it is: a server answers for what it does itself, not for what its client sends, and
-//! not for taking its time.
+//! Ejection: a server is ejected for its own failures, not for those of its clients, and not for
+//! being slow.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// All servers read what they are sent to its end.
+    /// All servers read request bodies to the end.
     async fn start() -> Cluster {
         let (ours, theirs) = (("ours.example", "things"), ("theirs.example", "things"));
         let local = Double::start("a", "v1.36.0", &[ours]).await;
@@ -48,7 +48,7 @@ impl Cluster {
         Cluster { gateway: plan.start().await, local, newer, older }
     }
 
-    /// Nobody is blamed, and nobody else was asked.
+    /// Nobody is ejected, and no other member got the request.
     fn assert_well(&self) {
         let metric = |name: &str| self.gateway.metric(name);
         assert_eq!(metric("mvp_ejections_total{member=\"b\"}"), None);
@@ -122,13 +122,13 @@ async fn a_server_that_accepts_no_new_connections_finishes_open_requests() {
     let local = Double::start("a", "v1.36.0", &[]).await;
     let peer = Double::start("b", "v1.36.0", &theirs).await;
     peer.rule(THEIRS, |_| async {
-        // Longer than until the first look whether it hangs.
+        // Longer than the first health check for hangs.
         tokio::time::sleep(Duration::from_millis(1500)).await;
         answer(StatusCode::CREATED, full("at last"))
     });
     let front = Front::before(&peer).await;
     let gateway = Gateway::beside("a", &local).await.bare("b", front.address).start().await;
-    // Nobody's requests travel over HTTP/1.1.
+    // Anonymous requests use HTTP/1.1.
     let write = ask(gateway.address, BOTH[0], None, post(THEIRS, thing("theirs.example", "one")));
     let close = async {
         until(|| peer.requests.of(THEIRS).len() == 1).await;

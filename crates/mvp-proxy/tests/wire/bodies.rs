@@ -1,4 +1,4 @@
-//! Bodies that are sent again after a 404 of routing: whole or not at all.
+//! Request bodies that are replayed after an unrouted 404: whole or not at all.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::soon;
 const SHARED: &str = "/apis/shared.example/v1/namespaces/default/things";
 const KEPT: usize = 128 << 10;
 
-/// Two peers that list the same.
+/// Two peers that list the same API.
 async fn two_peers() -> (Double, Double, Double, Gateway) {
     let groups = [("shared.example", "things")];
     let local = Double::start("a", "v1.36.0", &[]).await;
@@ -30,7 +30,7 @@ async fn two_peers() -> (Double, Double, Double, Gateway) {
     (local, first, second, gateway)
 }
 
-/// Reads the whole body, then denies it.
+/// Reads the whole body, then returns an unrouted 404.
 fn denies_after_reading(server: &Double) {
     server.rule(SHARED, |request| async move {
         request.into_body().collect().await.unwrap();
@@ -97,8 +97,8 @@ async fn a_body_too_large_to_replay_gives_503_not_404() {
     assert!(local.requests.of(SHARED).is_empty());
 }
 
-/// A server may answer before it read all, and keep the request open. What the client sends from
-/// then on is for whoever is asked next.
+/// A server may respond before it has read the body, and keep the stream open. The rest of the body
+/// is for the next peer.
 #[tokio::test]
 async fn a_body_still_being_sent_after_a_404_reaches_the_next_peer_whole() {
     for (protocol, token) in [(BOTH[0], false), (BOTH[0], true), (BOTH[1], false), (BOTH[1], true)]
@@ -132,7 +132,7 @@ async fn a_body_still_being_sent_after_a_404_reaches_the_next_peer_whole() {
         let arrivals = second.requests.clone();
         let sending = async move {
             sender.send(Frame::data(piece(b'a'))).await.unwrap();
-            // The next peer has what the first one denied; the rest comes now.
+            // The next peer has the first part; the rest follows now.
             arrivals.wait(|seen| seen.target == SHARED && seen.body.len() == 10 << 10).await;
             for letter in b'b'..=b'z' {
                 sender.send(Frame::data(piece(letter))).await.unwrap();
@@ -143,7 +143,7 @@ async fn a_body_still_being_sent_after_a_404_reaches_the_next_peer_whole() {
         assert_eq!(answer.text(), format!("Ok({})", 26 * (10 << 10)), "{case}");
         let expected: Vec<u8> = (b'a'..=b'z').flat_map(piece).collect();
         assert!(second.requests.only(SHARED).body == expected, "{case}: other bytes");
-        // The first one is not kept waiting for what will never come.
+        // The first stream is ended, since nothing more follows.
         soon(cut_off.notified()).await;
     }
 }
@@ -171,14 +171,13 @@ async fn a_body_with_trailers_is_replayed_whole_or_not_at_all() {
     }
 }
 
-/// A server that denied a body may go on reading it. That must not take from the next one what it
-/// waits for.
+/// A server may keep reading after its 404. That must not take bytes from the next peer.
 #[tokio::test]
 async fn a_server_that_keeps_reading_after_its_404_takes_nothing_from_the_retry() {
     const START: usize = 30 << 10;
     let groups = [("shared.example", "things")];
     let local = Double::start("a", "v1.36.0", &[]).await;
-    // So little room that the gateway waits for it to read.
+    // A small window, so that the gateway waits for the server to read.
     let limits = Limits { stream_window: 16 << 10, ..Limits::default() };
     let first = Double::start_with("b", "v1.36.0", &groups, limits).await;
     let second = Double::start("c", "v1.36.0", &groups).await;

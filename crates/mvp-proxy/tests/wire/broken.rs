@@ -1,4 +1,4 @@
-//! A way to a server that breaks on demand, below HTTP. Entry: [`Front`].
+//! A TCP proxy to a server that breaks on demand, below HTTP. Entry item: [`Front`].
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,42 +15,42 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::double::Double;
 use crate::pki::pki;
 
-/// What becomes of new connections.
+/// The behaviour of new connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// They lead to the server.
+    /// Forwarded to the server.
     Through,
     /// Nobody listens.
     Refuse,
-    /// Accepted and reset, before TLS.
+    /// Accepted and reset before TLS.
     Reset,
-    /// TLS is fine, and nothing after it makes sense.
+    /// Garbage after the TLS handshake.
     Garbage,
-    /// Closed when the head of a request came.
+    /// Closed after a request head.
     CloseAtHead,
     /// HTTP/2: the stream is refused, unprocessed.
     RefuseStream,
-    /// HTTP/2: the stream is reset as Go does it where a handler gives up.
+    /// HTTP/2: the stream is reset as Go does when a handler aborts.
     ResetStream,
-    /// HTTP/2: GOAWAY, and the request is not among those that were processed.
+    /// HTTP/2: GOAWAY that excludes the request.
     GoAway,
-    /// HTTP/2: as before for one connection; the next ones lead to the server.
+    /// HTTP/2: the same for one connection; later ones are forwarded.
     GoAwayOnce,
-    /// HTTP/2: a part of a body without a length, then the stream is cancelled.
+    /// HTTP/2: a part of a body without a length, then the stream is reset.
     CancelAnswer,
-    /// HTTP/2: reads a request to its end, and remembers how it ended.
+    /// HTTP/2: reads a request to its end, and records how it ended.
     Listen,
-    /// As a process that was stopped: connections stay, and nothing moves.
+    /// Like a stopped process: connections stay open, nothing moves.
     Hang,
-    /// Closed when a part of a request's body came, or its head where there is none.
+    /// Closed after a part of the request body, or after the head if there is no body.
     MidBody,
-    /// Closed when a request came to its end.
+    /// Closed after a whole request.
     AfterSending,
-    /// The same, with a part of the answer's head sent.
+    /// The same, after a part of the response head.
     PartHead,
-    /// HTTP/2: the same, with GOAWAY, and the request is among those that were processed.
+    /// HTTP/2: the same, with a GOAWAY that includes the request.
     GoAwayProcessed,
-    /// The same, with the answer's head and a part of its body sent.
+    /// The same, after the response head and a part of the body.
     MidAnswer,
 }
 
@@ -78,7 +78,7 @@ pub enum End {
 }
 
 impl Front {
-    /// A way to this server.
+    /// A proxy to this server.
     pub async fn before(server: &Double) -> Front {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -96,7 +96,7 @@ impl Front {
         Front { address, state, _stop: stop.drop_guard() }
     }
 
-    /// Ends every connection, and treats new ones so.
+    /// Closes every connection, and sets the behaviour of new ones.
     pub fn becomes(&self, mode: Mode) {
         *self.state.mode.lock().unwrap() = mode;
         match mode {
@@ -107,29 +107,29 @@ impl Front {
         self.cut();
     }
 
-    /// Takes no more connections; those that there are go on.
+    /// Accepts no more connections; open ones continue.
     pub fn closes(&self) {
         self.state.refuse.cancel();
     }
 
-    /// Ends every connection.
+    /// Closes every connection.
     pub fn cut(&self) {
         std::mem::take(&mut *self.state.cut.lock().unwrap()).cancel();
     }
 
-    /// How the first request ended that it listened to.
+    /// How the first recorded request ended.
     pub async fn end(&self) -> End {
         let mut ends = self.state.ends.subscribe();
         crate::soon(ends.wait_for(|ends| !ends.is_empty())).await.unwrap()[0]
     }
 
-    /// Waits until it hears a request.
+    /// Waits for a request.
     pub async fn heard(&self) {
         let mut heard = self.state.heard.subscribe();
         crate::soon(heard.wait_for(|heard| *heard)).await.unwrap();
     }
 
-    /// How many heads of requests came since it broke.
+    /// The number of request heads since it broke.
     pub fn heads(&self) -> usize {
         self.state.heads.load(Ordering::SeqCst)
     }
@@ -148,7 +148,7 @@ impl State {
     }
 }
 
-/// HTTP/2 as it should be, until it matters.
+/// Correct HTTP/2, until the fault.
 async fn well_spoken(stream: Tls, mode: Mode, state: &State) -> Result<(), h2::Error> {
     let mut connection = h2::server::handshake(stream).await?;
     let mut exchanges = JoinSet::new();
@@ -221,7 +221,7 @@ async fn treat(mut stream: TcpStream, mode: Mode, server: SocketAddr, state: &St
                 let _ = copy_bidirectional(&mut stream, &mut onward).await;
             }
         }
-        // What lies unread makes the kernel reset it.
+        // Unread input makes the kernel reset the connection.
         Mode::Reset => {
             let _ = stream.readable().await;
         }
@@ -278,7 +278,7 @@ async fn http1(mut stream: Tls, mode: Mode, state: &State) -> std::io::Result<()
     stream.flush().await
 }
 
-/// As much of HTTP/2 as it takes to turn requests down.
+/// The part of HTTP/2 that is needed to reject requests.
 async fn http2(mut stream: Tls, mode: Mode, state: &State) -> std::io::Result<()> {
     const DATA: u8 = 0;
     const HEADERS: u8 = 1;

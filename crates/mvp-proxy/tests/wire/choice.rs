@@ -1,4 +1,4 @@
-//! Which peer gets a request, and how often more than one does.
+//! The choice of a peer, and failover to others.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ const THINGS: &str = "/apis/shared.example/v1/namespaces/default/things";
 const OTHERS: &str = "/apis/shared.example/v1/namespaces/default/others";
 const OTHERS_SLOW: &str = "/apis/shared.example/v1/namespaces/default/others/slow";
 
-/// Peers of these releases that serve the same, over ways that can break.
+/// Peers of these releases that serve the same API, through proxies that can break.
 struct Cluster {
     peers: Vec<Double>,
     fronts: Vec<Front>,
@@ -44,12 +44,12 @@ impl Cluster {
         Client::connect(self.gateway.address, BOTH[1], Some(&pki().alice)).await
     }
 
-    /// How many requests for this each peer got.
+    /// The number of requests for this path at each peer.
     fn met(&self, path: &str) -> Vec<usize> {
         self.peers.iter().map(|peer| peer.requests.of(path).len()).collect()
     }
 
-    /// Has members asked what they serve, as it happens every second.
+    /// Refreshes the views of members, as happens every second.
     async fn looks_around(&self) {
         let now = self.gateway.reader.now();
         let confirmed = |snapshot: &mvp_core::Snapshot| {
@@ -77,7 +77,7 @@ async fn a_client_connection_sticks_to_one_member_per_resource_until_it_fails() 
         assert_eq!(created.status, StatusCode::CREATED);
     }
     assert_eq!(cluster.met(THINGS)[home], 8, "writes too");
-    // Other connections go elsewhere.
+    // Other client connections use other peers.
     for _ in 0..6 {
         assert_eq!(cluster.client().await.send(get(THINGS)).await.status, StatusCode::OK);
     }
@@ -114,13 +114,13 @@ async fn requests_go_to_the_least_loaded_member() {
         peer.rule(THINGS, |_| std::future::pending());
         peer.rule(OTHERS_SLOW, |_| std::future::pending());
     }
-    // Four of one connection, which stay together; then four of others. None is ever answered.
+    // Four on one connection, which stay together, then four on others. None is ever answered.
     let Client::Http2(staying) = cluster.client().await else { panic!("HTTP/2 was asked for") };
     let mut waiting = Vec::new();
     for index in 0..8 {
         let mut client =
             if index < 4 { Client::Http2(staying.clone()) } else { cluster.client().await };
-        // It stays where it was answered first.
+        // It sticks to the peer that answered first.
         if index == 0 {
             client.send(get(OTHERS)).await;
         }
@@ -148,7 +148,7 @@ async fn an_unreachable_peer_is_ejected_until_it_is_reachable() {
     }
     assert_eq!(cluster.met(THINGS), [0, 10]);
     assert_eq!(cluster.gateway.metric(ejected).unwrap(), "1");
-    // Alone, it is asked all the same.
+    // As the only peer, it still gets requests.
     cluster.fronts[1].becomes(Mode::Reset);
     let refused = cluster.client().await.send(get(THINGS)).await;
     refused.assert_refusal();
@@ -176,7 +176,7 @@ async fn failovers_stay_within_the_retry_budget() {
         client.send(get(THINGS)).await.assert_refusal();
     }
     let sent: usize = cluster.fronts.iter().map(Front::heads).sum();
-    // A hundred to begin with, a fifth of the requests, and ten a second.
+    // The retry budget: a hundred at the start, a fifth of the requests, and ten per second.
     let earned = began.elapsed().as_millis() as usize / 100;
     let bound = REQUESTS + 100 + REQUESTS / 5 + earned + 1;
     assert!(sent > REQUESTS && sent <= bound, "{sent} of at most {bound}");
@@ -240,7 +240,7 @@ async fn a_slow_response_is_not_a_hang() {
     let slow = async |who| {
         let cluster = Cluster::start(&["v1.37.0", "v1.36.0"]).await;
         cluster.peers[0].rule(THINGS, |_| async {
-            // Longer than it takes to find out that a server hangs.
+            // Longer than the detection of a hang.
             tokio::time::sleep(Duration::from_secs(5)).await;
             answer(StatusCode::OK, full("at last"))
         });

@@ -1,4 +1,4 @@
-//! A client of a gateway or of a server. Entry: [`Client`].
+//! A client of a gateway or a server. Entry item: [`Client`].
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -40,7 +40,7 @@ pub enum Client {
     Http2(http2::SendRequest<TestBody>),
 }
 
-/// A response, read whole.
+/// A response with its whole body.
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,
@@ -60,7 +60,7 @@ impl Client {
             }
             Protocol::Http2 => {
                 let stream = TokioIo::new(tls(address, b"h2", who).await);
-                // Streams that are not read leave room for others.
+                // Unread streams leave window for others.
                 let handshake = http2::Builder::new(TokioExecutor::new())
                     .initial_stream_window_size(64 << 10)
                     .initial_connection_window_size(16 << 20)
@@ -72,7 +72,7 @@ impl Client {
         }
     }
 
-    /// Sends a request, and returns with the head of its response.
+    /// Sends a request and returns at the response head.
     pub async fn open(&mut self, request: Request<TestBody>) -> Response<Incoming> {
         soon(self.try_open(request)).await.unwrap()
     }
@@ -133,7 +133,7 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// It is a refusal of ours, in the shape that clients of Kubernetes understand.
+    /// Asserts that it is a refusal of `mvp`, as a Kubernetes `Status`.
     pub fn assert_refusal(&self) {
         assert_eq!(self.status, StatusCode::SERVICE_UNAVAILABLE, "{}", self.text());
         assert_eq!(self.headers["content-type"], "application/json");
@@ -149,12 +149,12 @@ impl Answer {
     }
 }
 
-/// Everything that comes back for these bytes, until the connection ends.
+/// Sends these bytes and returns all output until the connection ends.
 pub async fn raw(address: SocketAddr, who: Option<&Pair>, bytes: &[u8]) -> String {
     let mut stream = tls(address, b"http/1.1", who).await;
     stream.write_all(bytes).await.unwrap();
     let mut answer = Vec::new();
-    // The end may come without TLS' own goodbye.
+    // The connection may end without a TLS close_notify.
     let _ = soon(stream.read_to_end(&mut answer)).await;
     String::from_utf8_lossy(&answer).into_owned()
 }
@@ -187,7 +187,7 @@ pub fn with<B>(mut request: Request<B>, name: &'static str, value: &'static str)
     request
 }
 
-/// A body whose frames a test sends one by one; dropping the sender ends it.
+/// A body whose frames the test sends one by one; dropping the sender ends it.
 pub fn streamed() -> (mpsc::Sender<Frame<Bytes>>, TestBody) {
     let (sender, receiver) = mpsc::channel(1);
     (sender, Streamed(receiver).boxed_unsync())

@@ -1,5 +1,5 @@
-//! Merged discovery: the same from everywhere, conditional, packed, and only for those whom the
-//! local server lets have it. Rows 1 and 2.
+//! Merged discovery: the same from every gateway, conditional, compressed, and authorized by the
+//! local server. Rows 1 and 2.
 
 use std::io::Read;
 
@@ -214,7 +214,7 @@ async fn row_2_peers_get_the_local_document_with_nopeer() {
         assert!(aggregated.clone().count() == 2, "{told}");
         assert!(aggregated.into_iter().all(|clause| clause.contains("profile=nopeer")), "{told}");
     }
-    // As the control loop of the other gateway asks: as ourselves, on our certificate.
+    // Like the control loop of another gateway: with the proxy certificate.
     let asked = world.mvp.requests.of("/apis").pop().unwrap();
     assert!(asked.connection.front_proxy);
     assert_eq!(asked.all("x-remote-user"), ["system:apiserver"]);
@@ -227,7 +227,7 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 #[tokio::test]
 async fn legacy_documents_are_served_as_yaml_and_protobuf() {
     let world = World::start().await;
-    // As a real server says of a group that it does not have, whatever is accepted.
+    // The response of a real server for an unknown group, for any `Accept`.
     world.local.denies("/apis/bare.example");
     let plain = discover(&world.gateway, "/apis/bare.example/v1", "application/json").await;
     let yaml = discover(&world.gateway, "/apis/bare.example/v1", "application/yaml").await;
@@ -238,7 +238,7 @@ async fn legacy_documents_are_served_as_yaml_and_protobuf() {
     let protobuf = discover(&world.gateway, "/apis/bare.example/v1", PROTOBUF).await;
     assert_eq!((protobuf.status, &protobuf.body[..4]), (StatusCode::OK, &b"k8s\0"[..]));
     assert_eq!(protobuf.headers["content-type"], PROTOBUF);
-    // What the local server does not have for itself, it has for nobody.
+    // A document that the local server does not serve is served for nobody.
     let own = discover(&world.gateway, "/apis", PROTOBUF).await;
     assert_eq!(own.status, StatusCode::NOT_ACCEPTABLE, "{}", own.text());
     let cbor = discover(&world.gateway, "/apis/bare.example/v1", "application/cbor").await;
@@ -268,7 +268,7 @@ async fn the_apidiscovery_path_returns_the_merged_list() {
 #[tokio::test]
 async fn row_2_legacy_lists_with_nopeer_contain_only_local_apis() {
     let world = World::start().await;
-    // As a real server's during skew: it lists what others serve.
+    // Like a real server during version skew: it lists APIs of others.
     let false_list = r#"{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"elsewhere"}]}"#;
     world.local.says("/apis", 200, "application/json", false_list);
     let nopeer = "application/json;profile=nopeer";

@@ -1,4 +1,4 @@
-//! The door: what never reaches a server, and whose connections end after an answer.
+//! Requests that the gateway rejects itself, and responses that close the client connection.
 
 use std::convert::Infallible;
 
@@ -73,7 +73,7 @@ async fn malformed_http2_requests_are_rejected_by_the_gateway() {
         assert_eq!(soon(response).await.unwrap().status(), StatusCode::BAD_REQUEST);
     }
     assert!(world.arrived().is_empty());
-    // The connection is as good as before.
+    // The connection stays usable.
     assert_eq!(client.send(get(LOCAL)).await.status, StatusCode::OK);
 }
 
@@ -97,7 +97,7 @@ async fn a_request_head_over_the_limit_is_rejected() {
     assert_eq!(world.arrived().len(), 4);
 }
 
-/// Whether the answer to `request` ends the connection on which it came.
+/// Whether the response to `request` closes its connection.
 async fn ends(
     layer: &AuthenticateLayer,
     connection: ConnectionInfo,
@@ -139,7 +139,7 @@ async fn a_401_or_an_anonymous_response_closes_the_clients_http2_connection() {
         (&nobody, token(), ok, false),
         (&nobody, token(), StatusCode::FORBIDDEN, false),
         (&nobody, token(), unauthorized, true),
-        // Refused by ourselves.
+        // Refused by the gateway.
         (&stranger(), anonymous(), ok, true),
         (&front_proxy(), anonymous(), ok, false),
         (&front_proxy(), token(), unauthorized, false),

@@ -1,7 +1,7 @@
-//! An API server that remembers everything it was asked. Entry: [`Double`].
+//! An API server that records every request. Entry item: [`Double`].
 //!
-//! It trusts client certificates as kube-apiserver does. Paths with a rule are answered as the test
-//! says, all others as a small real server would.
+//! It trusts client certificates as kube-apiserver does. Paths with a rule get the response of the
+//! test, all others that of a small real server.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -37,12 +37,12 @@ struct State {
 }
 
 impl Double {
-    /// A server of this release that has these groups, each with version `v1`.
+    /// A server of this release with these groups, each with version `v1`.
     pub async fn start(id: &str, release: &str, groups: &[(&str, &str)]) -> Double {
         Double::start_with(id, release, groups, Limits::default()).await
     }
 
-    /// One that bounds its clients so.
+    /// A server with these limits for clients.
     pub async fn start_with(
         id: &str,
         release: &str,
@@ -64,7 +64,7 @@ impl Double {
         Double { address, requests, state, _stop: stop.drop_guard() }
     }
 
-    /// From now on it serves this.
+    /// Replaces its groups.
     pub fn becomes(&self, release: &str, groups: &[(&str, &str)]) {
         let mut server = self.state.server.lock().unwrap();
         *server = ApiServer::new(
@@ -78,7 +78,7 @@ impl Double {
         self.state.server.lock().unwrap().clone()
     }
 
-    /// From now on paths that begin so are answered so.
+    /// Answers paths with this prefix by a function from now on.
     pub fn rule<F>(
         &self,
         prefix: &'static str,
@@ -90,7 +90,7 @@ impl Double {
         self.state.rules.lock().unwrap().insert(0, (prefix, answer));
     }
 
-    /// From now on paths that begin so get this answer.
+    /// Answers paths with this prefix with this response from now on.
     pub fn says(&self, prefix: &'static str, status: u16, content_type: &'static str, body: &str) {
         let body = body.to_owned();
         self.rule(prefix, move |_| {
@@ -99,7 +99,7 @@ impl Double {
         });
     }
 
-    /// From now on it has nothing at paths that begin so, whatever it lists.
+    /// Returns an unrouted 404 for paths with this prefix from now on, whatever it lists.
     pub fn denies(&self, prefix: &'static str) {
         self.says(prefix, 404, "text/plain; charset=utf-8", "404 page not found\n");
     }
@@ -162,10 +162,10 @@ where
     address
 }
 
-/// 404 as a server says it that knows the group, but not the resource.
+/// The 404 of a server that knows the group, but not the resource.
 pub const NOT_ROUTED: &str = "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\",\"message\":\"the server could not find the requested resource\",\"reason\":\"NotFound\",\"details\":{},\"code\":404}\n";
 
-/// An answer of a test's own.
+/// A response of the test.
 pub fn answer(status: StatusCode, body: TestBody) -> Response<TestBody> {
     let mut response = Response::new(body);
     *response.status_mut() = status;

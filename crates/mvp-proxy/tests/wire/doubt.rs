@@ -1,5 +1,5 @@
-//! 404s: rows 7, 8, 10 and 11. What exists is never said to be missing, and what is missing is said
-//! to be so once everybody confirmed it.
+//! 404s: rows 7, 8, 10 and 11. An existing API is never 404, and a missing one is 404 once every
+//! member has confirmed it.
 
 use http::{Method, StatusCode};
 use serde_json::json;
@@ -94,7 +94,7 @@ async fn row_8_a_member_never_seen_turns_the_404_into_a_503() {
     let gateway = plan.start_blind();
     gateway.has_seen(&["a"]).await;
     ask(gateway.address, BOTH[1], None, get(SHARED)).await.assert_refusal();
-    // Nor is there a merged document without it, shortly after the start.
+    // Shortly after the start there is no merged document without it either.
     ask(gateway.address, BOTH[1], None, get("/apis")).await.assert_refusal();
 }
 
@@ -200,7 +200,7 @@ async fn row_11_the_next_peer_serves_what_a_peer_denies() {
     let gateway = plan.bare("b", first.address).bare("c", second.address).start().await;
     first.denies(SHARED);
     for protocol in BOTH {
-        // Reads are spread: one of them meets the first one. Writes do, it is the newest.
+        // Reads are spread: one of them reaches the first peer. Writes do, as it is the newest.
         for _ in 0..2 {
             let answer = ask(gateway.address, protocol, Some(&pki().alice), get(SHARED)).await;
             assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());

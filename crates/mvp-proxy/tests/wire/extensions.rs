@@ -1,4 +1,4 @@
-//! Groups behind an APIService: an extension server's 404 is its own, whatever its shape.
+//! Groups behind an APIService: a 404 of an extension server is passed through, whatever its shape.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const METRICS: &str = "/apis/metrics.example/v1/namespaces/default/things";
 const OWN: &str = "/apis/own.example/v1/namespaces/default/things";
 const GROUPS: [(&str, &str); 2] = [("metrics.example", "things"), ("own.example", "things")];
 
-/// What a server says of its APIServices, of which one is another server's.
+/// The APIServices of a server; one of them belongs to an extension server.
 fn api_services() -> String {
     let item = |group: &str, service: serde_json::Value| {
         let name = format!("v1.{group}");
@@ -30,7 +30,7 @@ fn api_services() -> String {
         .to_string()
 }
 
-/// Has the local server asked again.
+/// Refreshes the view of the local server.
 async fn round(gateway: &Gateway) {
     let now = gateway.reader.now();
     let asked_since = |snapshot: &Snapshot| {
@@ -65,7 +65,7 @@ async fn a_404_of_an_extension_server_is_always_passed_through() {
         let create = post(METRICS, thing("metrics.example", "one"));
         let answer = ask(gateway.address, BOTH[0], Some(&pki().alice), create).await;
         assert_eq!((answer.status, answer.text()), (StatusCode::NOT_FOUND, body.to_owned()));
-        // A server's own 404 is believed as little as ever.
+        // A 404 of the server itself is still verified.
         read(&gateway, OWN).await.assert_refusal();
     }
     assert!(peer.requests.of(METRICS).is_empty(), "an answer is not asked for twice");

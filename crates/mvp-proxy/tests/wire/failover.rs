@@ -1,5 +1,5 @@
-//! Peers that break: reads go on to the next, writes only where nothing can have been processed,
-//! and a broken answer never looks like a whole one.
+//! Failing peers: reads fail over, writes only if they were not processed, and a truncated response
+//! never looks complete.
 
 use std::sync::Mutex;
 
@@ -18,7 +18,7 @@ use crate::soon;
 
 const SHARED: &str = "/apis/shared.example/v1/namespaces/default/things";
 
-/// Two peers that serve the same, the first over a way that breaks.
+/// Two peers that serve the same API, the first through a proxy that breaks.
 struct Pair {
     first: Double,
     front: Front,
@@ -39,7 +39,7 @@ impl Pair {
         Pair { first, front, second, gateway, _local: local }
     }
 
-    /// Over connections that are open already, or over new ones.
+    /// Over open connections, or over new ones.
     async fn breaks(mode: Mode, warm: bool) -> Pair {
         let pair = Pair::start().await;
         if warm {
@@ -57,7 +57,7 @@ impl Pair {
     async fn read(&self) {
         for protocol in BOTH {
             for who in [None, Some(&pki().alice)] {
-                // Reads are spread: one of two meets the broken peer first.
+                // Reads are spread: one of two reaches the broken peer first.
                 for _ in 0..2 {
                     let answer = ask(self.gateway.address, protocol, who, get(SHARED)).await;
                     assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
@@ -66,7 +66,7 @@ impl Pair {
         }
     }
 
-    /// How many requests both peers have seen at the place of things.
+    /// The number of requests that both peers got for things.
     fn seen(&self) -> usize {
         [&self.first, &self.second].iter().map(|double| double.requests.of(SHARED).len()).sum()
     }
@@ -142,7 +142,7 @@ async fn a_write_is_processed_once_when_its_response_is_lost() {
     answer.assert_refusal();
     assert_eq!(pair.first.requests.of(SHARED).len(), 1);
     assert!(pair.second.requests.of(SHARED).is_empty());
-    // A read in the same place goes on, once.
+    // A read in the same situation fails over once.
     let pair = Pair::start().await;
     for broken in [&pair.first, &pair.second] {
         broken.rule(SHARED, |_| std::future::pending());
@@ -178,14 +178,14 @@ async fn refusals_name_unavailable_peers_only_to_authenticated_callers() {
     assert!(!answer.text().contains("tried"), "{}", answer.text());
 }
 
-/// What kube-apiserver 1.34 and 1.36 say to a request that comes when they shut down, word for word.
+/// The exact responses of kube-apiserver 1.34 and 1.36 during shutdown.
 const LEAVING: &str = concat!(
     r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","#,
     r#""message":"apiserver is shutting down","reason":"ServiceUnavailable","code":503}"#,
     "\n"
 );
 
-/// Says this from now on where things are asked for, as one does that shuts down.
+/// Answers requests for things with this from now on, like a server that is shutting down.
 fn leaves(double: &Double, body: &str) {
     says_with(double, body, &[]);
 }
@@ -214,7 +214,7 @@ async fn a_request_rejected_by_a_shutting_down_server_is_retried_elsewhere() {
         (leaving, Double::start("c", "v1.36.0", &groups).await)
     };
     let requests = |name: &str| [get(SHARED), post(SHARED, thing("shared.example", name))];
-    // At a peer, and at the local server, of which nobody has found out yet.
+    // At a peer, and at the local server, whose state is not known yet.
     let local = Double::start("a", "v1.36.0", &[]).await;
     let (b, c) = servers().await;
     let plan = Gateway::beside("a", &local).await;
@@ -254,7 +254,8 @@ async fn only_the_exact_shutdown_response_of_kube_apiserver_allows_a_retry() {
         let answer = pair.write("one").await;
         assert_eq!((answer.status, answer.text()), (StatusCode::SERVICE_UNAVAILABLE, body));
     }
-    // Nor when a server has passed the request on: its own words come before it knows a priority.
+    // Not after a server has processed the request either: its shutdown response comes before the
+    // priority level.
     for double in [&pair.first, &pair.second] {
         says_with(double, LEAVING, &[("x-kubernetes-pf-flowschema-uid", "7a1d")]);
     }
@@ -301,7 +302,7 @@ async fn a_truncated_response_does_not_look_complete() {
                     }
                     std::future::ready(response)
                 });
-                // Whoever is asked first, only one of them answers.
+                // Whichever peer comes first, only one of them answers.
                 pair.second.denies(SHARED);
                 let mut request = get(SHARED);
                 if token {

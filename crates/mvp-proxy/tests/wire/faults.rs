@@ -1,5 +1,5 @@
-//! Every stage at which a connection can break, every kind of request, both protocols, at a peer and
-//! at the local server: no write is ever sent twice, and reads recover.
+//! Every stage at which a connection can break, every kind of request, both protocols, at a peer
+//! and at the local server: no write is sent twice, and reads are retried.
 
 use std::sync::Mutex;
 
@@ -19,7 +19,7 @@ use crate::soon;
 const THINGS: &str = "/apis/shared.example/v1/namespaces/default/things";
 const FINE: &str = "fine";
 
-/// What a request may be, and whether it may be sent again when it may have been processed.
+/// A kind of request, and whether it may be retried after it may have been processed.
 const KINDS: [(&str, Method, &str, bool); 9] = [
     ("get", Method::GET, "/one", true),
     ("list", Method::GET, "", true),
@@ -32,14 +32,14 @@ const KINDS: [(&str, Method, &str, bool); 9] = [
     ("proxy", Method::GET, "/one/proxy/path", false),
 ];
 
-/// How far a request comes before the connection breaks.
+/// How far a request gets before the connection breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reach {
-    /// Provably nothing of it was processed.
+    /// It was provably not processed.
     Nothing,
     /// It may have been processed.
     Sent,
-    /// A part of the answer came.
+    /// A part of the response arrived.
     Answered,
 }
 
@@ -55,7 +55,7 @@ const MODES: [(Mode, Reach, &[Protocol]); 9] = [
     (Mode::MidAnswer, Reach::Answered, &BOTH),
 ];
 
-/// A server over a way that breaks, and one that is fine.
+/// A server through a proxy that breaks, and a healthy one.
 struct Cluster {
     gateway: Gateway,
     front: Front,
@@ -64,7 +64,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// The broken one is a peer, the one that is asked first because it is the newest.
+    /// The broken one is a peer, which is tried first because it is the newest.
     async fn of_peers() -> Cluster {
         let groups = [("shared.example", "things")];
         let local = Double::start("a", "v1.36.0", &[]).await;
@@ -106,14 +106,14 @@ async fn fine(id: &str) -> Double {
     fine
 }
 
-/// Large enough to come in pieces.
+/// Large enough to arrive in pieces.
 fn upload() -> Bytes {
     Bytes::from(vec![b'x'; 40 << 10])
 }
 
 async fn check(broken: &str, mode: Mode, reach: Reach, upstream: Protocol, client: Protocol) {
     for (kind, method, rest, replayable) in KINDS {
-        // What a container or backend answers travels alone, by the client's own protocol.
+        // Responses of containers and backends use private connections, with the client's protocol.
         let relayed = matches!(kind, "exec" | "proxy");
         if relayed && upstream == Protocol::Http2 && client == Protocol::Http1 {
             continue;
@@ -124,7 +124,7 @@ async fn check(broken: &str, mode: Mode, reach: Reach, upstream: Protocol, clien
             _ => Cluster::of_local().await,
         };
         cluster.front.becomes(mode);
-        // Who is nobody goes on over HTTP/1.1, all others over HTTP/2.
+        // Anonymous requests use HTTP/1.1, all others HTTP/2.
         let who = (upstream == Protocol::Http2).then(|| &pki().alice);
         let path = format!("{THINGS}{rest}");
         let sent = match method {
@@ -222,7 +222,7 @@ async fn unprocessed_requests_try_every_peer_and_sent_reads_fail_over_once() {
         assert_eq!(gateway.metric("mvp_ejections_total{member=\"c\"}").unwrap(), "1");
         let failovers = "mvp_failovers_total{after=\"not-sent\",outcome=\"answered\"}";
         assert_eq!(gateway.metric(failovers).unwrap(), "1");
-        // Now it is known: nobody looks for them again, not even for a write.
+        // Now it is known to be down: nobody tries it again, not even for a write.
         let create = request(Method::POST, THINGS, full("{}"));
         assert_eq!(client.send(create).await.status, status);
         assert_eq!(gateway.metric(failovers).unwrap(), "1");
@@ -232,7 +232,7 @@ async fn unprocessed_requests_try_every_peer_and_sent_reads_fail_over_once() {
 #[tokio::test]
 async fn a_hanging_server_is_detected_by_ping_and_tls_timeouts() {
     let cluster = Cluster::of_peers().await;
-    // A watch that is open and idle, and a read that is under way, on connections that stay.
+    // An idle watch and a read in flight, on connections that stay open.
     let mut watcher = Client::connect(cluster.gateway.address, BOTH[1], Some(&pki().alice)).await;
     let watch = watcher.open(get(&format!("{THINGS}?watch=true"))).await;
     assert_eq!(watch.status(), StatusCode::OK);
@@ -255,7 +255,7 @@ async fn a_hanging_server_is_detected_by_ping_and_tls_timeouts() {
     let (answer, ()) = tokio::join!(slow, hang);
     assert_eq!(answer.text(), FINE, "the read went on");
     assert!(soon(watch.into_body().collect()).await.is_err(), "the watch ended");
-    // A connection that is new meets a kernel that accepts and nobody behind it.
+    // A new connection is accepted by the kernel only.
     let create = request(Method::POST, THINGS, full("{}"));
     let answer = cluster.send(BOTH[1], Some(&pki().alice), create).await.unwrap();
     assert_eq!(answer.text(), FINE);
@@ -267,7 +267,7 @@ async fn a_hanging_local_server_is_detected() {
     let mut client = Client::connect(cluster.gateway.address, BOTH[1], Some(&pki().alice)).await;
     assert_ne!(client.send(get(THINGS)).await.text(), FINE, "it answers itself");
     cluster.front.becomes(Mode::Hang);
-    // Over the connection that is there, then over a new one.
+    // Over the open connection, then over a new one.
     assert_eq!(client.send(get(THINGS)).await.text(), FINE);
     assert_eq!(client.send(request(Method::POST, THINGS, full("{}"))).await.text(), FINE);
     assert_eq!(cluster.gateway.state.get(), LocalHealth::Unreachable);

@@ -1,4 +1,4 @@
-//! A gateway, put together as `mvp serve` does it. Entry: [`Gateway`].
+//! A gateway, assembled as `mvp serve` does. Entry item: [`Gateway`].
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ use crate::{soon, until};
 
 pub struct Gateway {
     pub address: SocketAddr,
-    /// What it was asked, before it looked at it.
+    /// The requests, recorded before the gateway handles them.
     pub requests: Requests,
     pub reader: SnapshotReader,
     pub state: LocalState,
@@ -36,7 +36,7 @@ pub struct Gateway {
     _stop: DropGuard,
 }
 
-/// What a gateway is made of. Members are asked once, and then when a request wants it.
+/// The configuration of a gateway. Members are fetched once, and then on demand.
 pub struct Plan {
     listener: TcpListener,
     local: (Arc<str>, SocketAddr),
@@ -64,12 +64,12 @@ impl Gateway {
         }
     }
 
-    /// Tells it to end, after the requests that it has.
+    /// Stops it after its open requests.
     pub fn stop(&self) {
         self.stop.cancel();
     }
 
-    /// Waits until it takes its local server for this.
+    /// Waits until the local server has this health.
     pub async fn takes_local_for(&self, health: LocalHealth) {
         until(|| self.state.get() == health).await;
     }
@@ -82,7 +82,7 @@ impl Gateway {
         line.map(str::to_owned)
     }
 
-    /// Waits until it has seen all that these members serve.
+    /// Waits until it has the views of these members.
     pub async fn has_seen(&self, members: &[&str]) {
         let seen = |snapshot: &mvp_core::Snapshot| {
             members.iter().all(|id| {
@@ -96,17 +96,17 @@ impl Gateway {
 }
 
 impl Plan {
-    /// Where it will listen.
+    /// The address on which it will listen.
     pub fn address(&self) -> SocketAddr {
         self.listener.local_addr().unwrap()
     }
 
-    /// With a peer that has nothing before it.
+    /// Adds a bare peer.
     pub fn bare(self, id: &str, address: SocketAddr) -> Plan {
         self.peer(id, address, MemberKind::Bare)
     }
 
-    /// With a peer that is a gateway too.
+    /// Adds a peer with a gateway.
     pub fn mvp(self, id: &str, address: SocketAddr) -> Plan {
         self.peer(id, address, MemberKind::Mvp)
     }
@@ -117,32 +117,32 @@ impl Plan {
         self
     }
 
-    /// With a peer of which nobody knows where it is.
+    /// Adds a peer without an address.
     pub fn nowhere(mut self, id: &str) -> Plan {
         let kind = MemberKind::Mvp;
         self.members.push(MemberRecord { name: id.into(), address: None, kind, heard: None });
         self
     }
 
-    /// Hears front proxies through these headers.
+    /// Sets the front proxy headers.
     pub fn headers(mut self, headers: RemoteHeaders) -> Plan {
         self.headers = headers;
         self
     }
 
-    /// Bounds its clients so.
+    /// Sets the limits for clients.
     pub fn limits(mut self, limits: Limits) -> Plan {
         self.limits = limits;
         self
     }
 
-    /// Nobody looks after the local server: only requests find out that it is gone.
+    /// Turns off the health probe of the local server: only requests notice that it is down.
     pub fn unwatched(mut self) -> Plan {
         self.watches = false;
         self
     }
 
-    /// Starts it, and waits until it has seen every member.
+    /// Starts it and waits for the views of all members.
     pub async fn start(self) -> Gateway {
         let ids: Vec<Arc<str>> = self.members.iter().map(|member| member.name.label()).collect();
         let local = Arc::clone(&self.local.0);

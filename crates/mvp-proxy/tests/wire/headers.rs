@@ -1,5 +1,5 @@
-//! Request lines and headers: byte for byte what is for the server, nothing of what is for one
-//! connection, and the little that we add.
+//! Request lines and headers: end-to-end ones are forwarded byte for byte, hop-by-hop ones are not,
+//! and a few are added.
 
 use http::{HeaderValue, Method, StatusCode};
 
@@ -64,7 +64,7 @@ async fn options_asterisk_is_not_forwarded_as_root() {
     let text = b"OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     let answer = raw(world.gateway.address, None, text).await;
     assert!(answer.starts_with("HTTP/1.1 "), "{answer}");
-    // What the root says is no answer to it.
+    // The response for the root path would be wrong.
     let of_the_root = world.local.requests.of("/");
     assert!(of_the_root.iter().all(|seen| seen.method != Method::OPTIONS), "{answer}");
 }
@@ -118,7 +118,7 @@ async fn hop_by_hop_response_headers_are_not_forwarded() {
             }
             std::future::ready(response)
         });
-        // Without credentials: HTTP/1.1 as far as the server, where such headers can be at all.
+        // Without credentials, HTTP/1.1 is used up to the server, where such headers are possible.
         let answer = ask(world.gateway.address, Protocol::Http2, None, get(path)).await;
         assert_eq!(answer.text(), "fine");
         assert_eq!(answer.headers["x-kept"], "3");
@@ -148,7 +148,7 @@ async fn the_host_header_is_preserved() {
 async fn x_forwarded_for_is_appended() {
     let world = World::start().await;
     for path in [LOCAL, BARE, MVP] {
-        // Each gateway adds the address of whom it heard it from.
+        // Each gateway adds the address of its client.
         let hops = if path == MVP { "127.0.0.1, 127.0.0.1" } else { "127.0.0.1" };
         for protocol in BOTH {
             let plain = format!("{path}?plain{protocol:?}");

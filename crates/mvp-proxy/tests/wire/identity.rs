@@ -1,4 +1,5 @@
-//! Who the caller is: the four rules, through the local server, a bare peer and a gateway peer.
+//! The identity of the caller: the four rules, through the local server, a bare peer and a peer
+//! with a gateway.
 
 use std::convert::Infallible;
 
@@ -85,7 +86,7 @@ async fn a_front_proxy_names_the_user() {
     }
 }
 
-/// The rules after the first: `who` with or without a token is taken for itself.
+/// The rules after the first: `who`, with or without a token, is identified as itself.
 async fn passes_for_itself(who: Option<&Pair>, token: Option<&'static str>) {
     let world = World::start().await;
     for protocol in BOTH {
@@ -137,7 +138,7 @@ async fn an_anonymous_request_is_forwarded_without_credentials() {
 
 #[tokio::test]
 async fn a_client_certificate_without_a_common_name_is_ignored() {
-    // kube-apiserver verifies it, finds no user in it and goes on: no error, so anonymous.
+    // kube-apiserver verifies it, finds no user and continues: anonymous, not an error.
     let nameless = pki().clients.client(&[o("system:masters")]);
     passes_for_itself(Some(&nameless), Some("Bearer of-carol")).await;
     passes_for_itself(Some(&nameless), None).await;
@@ -146,7 +147,7 @@ async fn a_client_certificate_without_a_common_name_is_ignored() {
 #[tokio::test]
 async fn an_untrusted_client_certificate_without_a_token_is_401() {
     let world = World::start().await;
-    // The right authority for front proxies, but not a name that may be one.
+    // The CA of front proxies, but not an allowed name.
     let pretender = pki().front_proxies.client(&[cn("somebody"), o("system:masters")]);
     for protocol in BOTH {
         for who in [&pki().stranger, &pretender] {
@@ -268,7 +269,7 @@ async fn impersonation_headers_are_forwarded_to_the_server() {
     }
 }
 
-/// Where one CA signs users and proxies, the certificate of a peer also names a user.
+/// If one CA signs users and proxies, the certificate of a peer also names a user.
 #[tokio::test]
 async fn a_peer_certificate_never_identifies_the_caller() {
     let shared = &pki().clients;
@@ -298,7 +299,7 @@ async fn a_peer_certificate_never_identifies_the_caller() {
     assert!(matches!(identity_of(&[peer]).await, Identity::Anonymous));
     let token = ("authorization", "Bearer of-carol");
     assert!(matches!(identity_of(&[peer, token]).await, Identity::Token));
-    // As kube-apiserver: a front proxy that names nobody is the user of its certificate.
+    // As in kube-apiserver: a front proxy without `X-Remote-User` is the user of its certificate.
     assert!(matches!(identity_of(&[]).await, Identity::User(_)));
     let Identity::User(user) = identity_of(&[peer, ("x-remote-user", "bob")]).await else {
         panic!("a peer names the user");

@@ -81,7 +81,7 @@ async fn the_control_loop_calls_the_wrapped_service_as_system() {
     let asked = Asked::default();
     let remembered = Arc::clone(&asked);
     let server = api_server("a", "a.example");
-    // What authors have: an axum router, here before the small server.
+    // As authors use it: an axum router, here before the small server.
     let router = Router::new().fallback_service(tower::service_fn(
         move |request: Request<axum::body::Body>| {
             let identity = request.extensions().get::<Identity>();

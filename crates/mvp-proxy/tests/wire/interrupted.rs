@@ -1,5 +1,4 @@
-//! Exchanges that are broken off: a part never looks like the whole, and what was not processed is
-//! sent again.
+//! Interrupted exchanges: a part never looks complete, and unprocessed requests are retried.
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
@@ -18,7 +17,7 @@ use crate::soon;
 const THEIRS: &str = "/apis/theirs.example/v1/namespaces/default/things";
 const OURS: &str = "/apis/ours.example/v1/namespaces/default/things";
 
-/// A gateway with one peer, both servers over ways that break.
+/// A gateway with one peer, both servers through proxies that break.
 struct Cluster {
     ours: Front,
     theirs: Front,
@@ -48,7 +47,7 @@ impl Cluster {
 
 #[tokio::test]
 async fn a_request_unprocessed_after_goaway_is_retried() {
-    // kube-apiserver says GOAWAY at times, to spread its clients or after a 401.
+    // kube-apiserver sends GOAWAY at times, to spread its clients or after a 401.
     for (path, group) in [(OURS, "ours.example"), (THEIRS, "theirs.example")] {
         for (index, method) in [Method::GET, Method::POST].into_iter().enumerate() {
             let cluster = cluster().await;
@@ -75,7 +74,7 @@ async fn an_aborted_upload_is_not_complete_for_the_server() {
             let mut client = Client::connect(cluster.gateway.address, protocol, alice).await;
             let sending = async {
                 sender.send(Frame::data(Bytes::from(vec![7; 10 << 10]))).await.unwrap();
-                // The first piece was taken when the second can be put.
+                // The first piece was read once the second can be sent.
                 sender.send(Frame::data(Bytes::from(vec![7; 10 << 10]))).await.unwrap();
             };
             let exchange = client.try_open(request);
@@ -120,7 +119,7 @@ async fn a_response_reset_by_its_server_does_not_look_complete() {
             if response.status() != StatusCode::OK {
                 continue;
             }
-            // hyper, our client's too, takes a cancelled stream for one that ended: look below it.
+            // hyper treats a cancelled stream as ended: check below it.
             let body = soon(response.into_body().collect()).await;
             let case = format!("{path} {protocol:?}");
             assert!(body.is_err(), "{case}: {:?}", body.map(|body| body.to_bytes()));

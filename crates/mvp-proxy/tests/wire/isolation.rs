@@ -1,5 +1,5 @@
-//! One caller never disturbs another: who shares an upstream connection with whom, and who is blamed
-//! for trouble.
+//! One caller never disturbs another: which callers share an upstream connection, and which are
+//! isolated.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::record::Recorded;
 use crate::world::{LOCAL, MVP, World};
 use crate::{soon, until};
 
-/// As many connections as there are for anonymous callers.
+/// The number of connections for anonymous callers.
 const ANONYMOUS: usize = 32;
 /// A watch that the local server serves.
 pub const WATCH: &str = "/apis/local.example/v1/namespaces/default/things?watch=1";
 
-/// How many of these came over each connection.
+/// The number of requests by connection.
 fn by_connection(requests: &[Recorded]) -> BTreeMap<u16, usize> {
     let mut counts = BTreeMap::new();
     for request in requests {
@@ -35,7 +35,7 @@ fn ports(requests: &[Recorded]) -> BTreeSet<u16> {
     by_connection(requests).into_keys().collect()
 }
 
-/// Answers that begin, and go on for as long as the test.
+/// Makes responses start and last as long as the test.
 fn lasts(server: &Double, prefix: &'static str) {
     server.rule(prefix, |_| async {
         let (sender, body) = streamed();
@@ -48,7 +48,7 @@ fn lasts(server: &Double, prefix: &'static str) {
     });
 }
 
-/// Answers that begin when the test adds permits.
+/// Makes responses start when the test adds permits.
 fn waits(server: &Double, prefix: &'static str) -> Arc<Semaphore> {
     let permits = Arc::new(Semaphore::new(0));
     let taken = Arc::clone(&permits);
@@ -74,7 +74,7 @@ async fn watches_are_spread_over_connections_without_short_requests() {
     }
     let spread = by_connection(&world.local.requests.of(WATCH));
     assert!(spread.values().all(|streams| *streams <= 16), "{spread:?}");
-    // As few as that allows: kube-apiserver sees little more than it would see without us.
+    // As few as possible: hardly more than kube-apiserver would get directly.
     assert_eq!(spread.len(), 5, "{spread:?}");
 
     world.local.says("/version", 200, "application/json", "{}");
@@ -83,8 +83,8 @@ async fn watches_are_spread_over_connections_without_short_requests() {
     assert!(short.iter().all(|port| !spread.contains_key(port)), "{short:?} {spread:?}");
 }
 
-/// Sends a request with this token over a connection of its own that stays; how it was answered, and
-/// over which connection it came.
+/// Sends a request with this token over a persistent client connection, and returns the status and
+/// the upstream connection.
 async fn with_token(world: &World, client: &mut Client, token: &'static str) -> (StatusCode, u16) {
     let before = world.local.requests.of(LOCAL).len();
     let answer = client.send(with(get(LOCAL), "authorization", token)).await;
@@ -119,13 +119,13 @@ async fn an_unverified_token_does_not_share_a_connection() {
         assert_eq!(status, StatusCode::OK);
         assert_ne!(alone_one, alone_two, "{protocol:?}: both were unknown");
 
-        // Now both are known, and share.
+        // Now both are verified, and share a connection.
         let (_, shared_one) = with_token(&world, &mut one, good).await;
         let (_, shared_two) = with_token(&world, &mut two, expires).await;
         assert_eq!(shared_one, shared_two, "{protocol:?}");
         assert!(![alone_one, alone_two].contains(&shared_one), "{protocol:?}");
 
-        // Junk never comes near that connection, however often.
+        // Invalid tokens never use that connection.
         for junk in ["Bearer junk", "Bearer junk", "Bearer other junk"] {
             let mut client = Client::connect(address, protocol, None).await;
             let (status, port) = with_token(&world, &mut client, junk).await;
@@ -133,7 +133,7 @@ async fn an_unverified_token_does_not_share_a_connection() {
             assert!(![shared_one, alone_one, alone_two].contains(&port), "{protocol:?}");
         }
 
-        // One that expires is noticed once, and is alone again.
+        // An expired token is noticed once, and isolated again.
         expired.store(true, std::sync::atomic::Ordering::Relaxed);
         let (status, port) = with_token(&world, &mut two, expires).await;
         assert_eq!((status, port), (StatusCode::UNAUTHORIZED, shared_one), "{protocol:?}");
@@ -158,7 +158,7 @@ async fn unverified_tokens_forwarded_to_a_peer_do_not_share_a_connection() {
     }
     let spread = by_connection(&world.behind.requests.of(MVP));
     assert_eq!(spread.len(), 20, "{spread:?}");
-    // Between the two gateways they share.
+    // Between the two gateways they share a connection.
     assert_eq!(ports(&world.mvp.requests.of(MVP)).len(), 1);
 }
 
@@ -166,7 +166,8 @@ async fn unverified_tokens_forwarded_to_a_peer_do_not_share_a_connection() {
 async fn anonymous_callers_use_a_bounded_number_of_connections() {
     let world = World::start().await;
     let permits = waits(&world.local, LOCAL);
-    // An anonymous HTTP/2 connection ends after its first answer: all are asked before that.
+    // An anonymous HTTP/2 connection is closed after its first response: all requests are sent
+    // before it.
     let anonymous = Client::connect(world.gateway.address, Protocol::Http2, None).await;
     let Client::Http2(sender) = anonymous else { unreachable!() };
     let mut open: Vec<_> = (0..100)
@@ -182,7 +183,7 @@ async fn anonymous_callers_use_a_bounded_number_of_connections() {
     let answer = ask(world.gateway.address, Protocol::Http2, alice, get("/version")).await;
     assert_eq!(answer.status, StatusCode::OK);
 
-    // Those who wait for too long are told so, while the first have no answer yet.
+    // Requests that wait too long are refused, while the first have no response yet.
     until(|| open.iter().filter(|task| task.is_finished()).count() == 100 - ANONYMOUS).await;
     let (refused, served): (Vec<_>, Vec<_>) = open.drain(..).partition(|task| task.is_finished());
     for task in refused {
@@ -201,7 +202,7 @@ async fn anonymous_callers_use_a_bounded_number_of_connections() {
 async fn a_caller_anonymous_to_the_server_never_shares_a_connection() {
     let world = World::start().await;
     world.local.says("/version", 200, "application/json", "{}");
-    // kube-apiserver passes over what is not a bearer token.
+    // kube-apiserver ignores other schemes than bearer tokens.
     for header in ["Basic x", "Bearer", "Bearer  two-spaces", "bearer"] {
         for _ in 0..2 {
             let request = with(get("/version?by=nobody"), "authorization", header);
@@ -212,7 +213,7 @@ async fn a_caller_anonymous_to_the_server_never_shares_a_connection() {
     let anonymous = world.local.requests.of("/version?by=nobody");
     assert_eq!(anonymous.len(), 8);
     assert!(anonymous.iter().all(|seen| seen.version == http::Version::HTTP_11), "{anonymous:?}");
-    // Nor is one whom a front proxy calls so.
+    // The same for a user that a front proxy names so.
     let request = with(get("/version?by=proxy"), "x-remote-user", "system:anonymous");
     let answer = ask(world.gateway.address, Protocol::Http2, Some(&pki().proxy), request).await;
     assert_eq!(answer.status, StatusCode::OK);
@@ -233,7 +234,7 @@ async fn anonymous_uploads_and_slow_readers_do_not_block_health_checks() {
         slow.push((tokio::spawn(async move { client.try_open(upload).await }), sender));
     }
     until(|| world.local.requests.of(LOCAL).len() == 8).await;
-    // Its answer is never read.
+    // Its response is never read.
     let unread = Client::connect(world.gateway.address, Protocol::Http1, None).await;
     let Client::Http1(mut sender) = unread else { unreachable!() };
     sender.ready().await.unwrap();

@@ -1,5 +1,5 @@
-//! Servers without aggregated discovery, as they were before 1.26: what they serve is asked for piece by
-//! piece, because their own lists are false during skew.
+//! Servers without aggregated discovery, before 1.26: each version is fetched, because their lists
+//! are wrong during version skew.
 
 use http::{Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
@@ -10,8 +10,8 @@ use crate::double::{Double, answer};
 use crate::gateway::Gateway;
 use crate::pki::pki;
 
-/// As an old server: older forms alone, and of its groups only those whose names pass. Its root is
-/// nobody's business, as RBAC has it by default.
+/// Like an old server: legacy documents only, and only the groups that pass. Its root path is
+/// forbidden, as RBAC does by default.
 fn grow_old(server: &Double, listed: fn(&str) -> bool, root: StatusCode) {
     let newer = server.server();
     server.rule("/", move |mut request: Request<TestBody>| {

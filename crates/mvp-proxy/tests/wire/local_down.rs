@@ -1,5 +1,5 @@
-//! Row 9: the local server is down, or came back and is not ready. Clients of this address survive
-//! it wherever a peer can take their requests.
+//! Row 9: the local server is down, or back but not ready. Its clients are served wherever a peer
+//! can serve them.
 
 use http::{Method, StatusCode};
 use mvp_core::decide::LocalHealth;
@@ -11,14 +11,14 @@ use crate::gateway::{Gateway, Plan};
 use crate::pki::pki;
 use crate::rows::thing;
 
-/// Served by the local server and by a peer as new as it.
+/// Served by the local server and by a peer of the same version.
 const BOTH_SERVE: &str = "/apis/both.example/v1/namespaces/default/things";
-/// Served by the local server and by a peer that is older.
+/// Served by the local server and by an older peer.
 const OLDER: &str = "/apis/older.example/v1/namespaces/default/things";
 /// Served by the local server alone.
 const ALONE: &str = "/apis/alone.example/v1/namespaces/default/things";
 
-/// A local server over a way that breaks, a peer as new as it and one that is older.
+/// A local server through a proxy that breaks, a peer of the same version and an older one.
 struct Cluster {
     local: Double,
     front: Front,
@@ -49,7 +49,7 @@ impl Cluster {
         ask(self.gateway.address, BOTH[1], Some(&pki().alice), request).await
     }
 
-    /// Only requests of the tests', not those by which members are asked what they serve.
+    /// The number of requests of the test, without discovery fetches.
     fn met(server: &Double, path: &str) -> usize {
         let mine = |seen: &&crate::record::Recorded| {
             seen.header("user-agent").is_none_or(|agent| !agent.starts_with("mvp/"))
@@ -62,7 +62,7 @@ impl Cluster {
 async fn local_down_reads_go_to_peers_and_writes_to_members_not_older() {
     for down in [Mode::Reset, Mode::Refuse] {
         let cluster = Cluster::start().await;
-        // The first request after it may find out itself.
+        // The first request may notice the failure itself.
         cluster.front.becomes(down);
         for (index, protocol) in BOTH.into_iter().enumerate() {
             for (who, token) in [(None, None), (Some(&pki().alice), None), (None, Some(()))] {
@@ -125,7 +125,7 @@ async fn a_returned_local_server_is_used_once_ready() {
         assert!(cluster.ask(request).await.status.is_success());
     }
     assert_eq!((local(), Cluster::met(&cluster.same, BOTH_SERVE)), (1, 3));
-    // What it alone can answer, it does.
+    // It answers what only it serves.
     for path in [ALONE, "/healthz", "/version"] {
         assert_eq!(cluster.ask(get(path)).await.status, StatusCode::OK, "{path}");
     }
@@ -172,7 +172,7 @@ async fn an_unready_local_server_answers_what_no_peer_serves() {
         assert_eq!(client.send(get(BOTH_SERVE)).await.status, StatusCode::OK);
     }
     assert_eq!(local.server().processed(&Method::POST), 2);
-    // What may have reached the peer goes nowhere else.
+    // A request that may have reached the peer is not retried.
     front.becomes(Mode::AfterSending);
     let lost = post(BOTH_SERVE, thing("both.example", "lost"));
     ask(gateway.address, BOTH[1], Some(&pki().alice), lost).await.assert_refusal();
@@ -187,7 +187,7 @@ async fn a_403_from_a_starting_server_is_withheld() {
         cluster.local.says(path, 403, "application/json", body);
     };
     [BOTH_SERVE, OLDER, ALONE].into_iter().for_each(forbids);
-    // Its own word, while it is ready.
+    // Its own response is used while it is ready.
     assert_eq!(cluster.ask(get(BOTH_SERVE)).await.status, StatusCode::FORBIDDEN);
     cluster.front.becomes(Mode::Reset);
     cluster.gateway.takes_local_for(LocalHealth::Unreachable).await;
@@ -195,7 +195,7 @@ async fn a_403_from_a_starting_server_is_withheld() {
     cluster.front.becomes(Mode::Through);
     cluster.gateway.takes_local_for(LocalHealth::Unready).await;
 
-    // A write that no peer may take, and what nobody else has: it is asked, and not believed.
+    // A write that no peer may accept, and an API of no other member: its 403 is withheld.
     cluster.ask(post(OLDER, thing("older.example", "one"))).await.assert_refusal();
     cluster.ask(get(ALONE)).await.assert_refusal();
     let (asked, written) =
@@ -251,7 +251,7 @@ async fn local_down_discovery_is_authorized_by_a_peer() {
             assert_eq!(seen.header("if-none-match").is_some(), root, "{}", seen.target);
         }
     }
-    // What says that it was passed on is not passed on, not even to ask.
+    // A request marked as proxied is not proxied again, not even to authorize.
     let marked = with(discover("/apis"), "x-kubernetes-peer-proxied", "true");
     cluster.ask(marked).await.assert_refusal();
     for status in [401, 403, 429, 500, 503] {
@@ -290,11 +290,11 @@ async fn local_unready_discovery_is_authorized_by_a_peer() {
     let gateway = plan.bare("b", b.address).start().await;
     local.says("/readyz", 500, "text/plain", "[-]poststarthook/rbac/bootstrap-roles failed\n");
     gateway.takes_local_for(LocalHealth::Unready).await;
-    // It has no rules yet.
+    // Its RBAC rules are not loaded yet.
     local.says("/apis", 403, "text/plain", "forbidden");
     let answer = ask(gateway.address, BOTH[1], Some(&pki().alice), get("/apis")).await;
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
-    // Who is forbidden by the peer, too, stays so.
+    // A 403 of the peer is passed through.
     b.says("/apis", 403, "text/plain", "forbidden");
     let answer = ask(gateway.address, BOTH[1], Some(&pki().alice), get("/apis")).await;
     assert_eq!(answer.status, StatusCode::FORBIDDEN);

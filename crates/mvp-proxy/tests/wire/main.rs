@@ -1,9 +1,9 @@
-//! The gateway and the layer through real sockets on loopback: who a caller is taken for, where a
-//! request goes, and that every byte of it arrives as it was sent.
+//! The gateway and the layer through real sockets on loopback: the identity of callers, routing,
+//! and the bytes that are forwarded.
 //!
-//! The harness: `pki` makes certificates, `double` is an API server that remembers (`record`)
-//! what it was asked, `broken` is one that misbehaves below HTTP, `gateway` is put together as `mvp serve` does
-//! it, `client` speaks HTTP/1.1 and HTTP/2, `switched` is what becomes of a connection after a 101.
+//! The harness: `pki` has certificates, `double` is an API server that records its requests
+//! (`record`), `broken` is a proxy with faults below HTTP, `gateway` is assembled as `mvp serve`
+//! does, `client` speaks HTTP/1.1 and HTTP/2, and `switched` has both ends of a tunnel.
 #![allow(
     missing_docs,
     unreachable_pub,
@@ -51,7 +51,7 @@ mod upgrades;
 
 use std::time::Duration;
 
-/// No wait of a test is longer.
+/// Awaits a future with the time limit of tests.
 pub async fn soon<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(Duration::from_secs(30), future).await.expect("in time")
 }

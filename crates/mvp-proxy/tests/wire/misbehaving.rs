@@ -63,7 +63,7 @@ async fn a_client_that_resets_streams_is_disconnected_and_other_watches_survive(
                         tokio::spawn(async move { drop(client.try_open(attack).await) })
                     })
                     .collect();
-                // They are on their way before they are taken back, or the connection has ended.
+                // The requests are sent before they are reset, unless the connection is closed.
                 let sent = async {
                     reached.acquire_many(20).await.unwrap().forget();
                 };
@@ -82,7 +82,7 @@ async fn a_client_that_resets_streams_is_disconnected_and_other_watches_survive(
         let resets = server.requests.of(path).len();
         assert!((200..=450).contains(&resets), "{path}: {resets}");
 
-        // The watch has seen nothing of it, and nobody is blamed but the attacker.
+        // The watch is undisturbed, and no server is ejected.
         events.send(()).await.unwrap();
         let frame = soon(watch.frame()).await.unwrap().unwrap();
         assert_eq!(frame.into_data().unwrap(), "event", "{path}");
@@ -109,7 +109,7 @@ async fn a_reset_stream_does_not_eject_its_server() {
     let gateway = plan.bare("b", front.address).bare("c", fine.address).start().await;
     front.becomes(Mode::ResetStream);
     let path = "/apis/shared.example/v1/namespaces/default/things";
-    // More often than a member may fail.
+    // More failures than lead to an ejection.
     for _ in 0..5 {
         let post = request(Method::POST, path, full("{}"));
         let answer = ask(gateway.address, Protocol::Http2, Some(&pki().alice), post).await;
@@ -149,7 +149,7 @@ async fn a_backend_that_imitates_a_shutdown_gets_a_write_once() {
         let arrived = local.requests.of(&path).len() + peer.requests.of(&path).len();
         assert_eq!(arrived, 1, "{protocol:?}");
     }
-    // A server that says it itself has processed nothing.
+    // A server that sends this itself has processed nothing.
     let post = request(Method::POST, things, full("{}"));
     ask(gateway.address, Protocol::Http2, Some(&pki().alice), post).await;
     assert!(!peer.requests.of(things).is_empty(), "not sent to the peer");

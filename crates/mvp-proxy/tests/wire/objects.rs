@@ -1,4 +1,4 @@
-//! 404s about objects: they say nothing of routing, and nothing of what was processed.
+//! Object 404s: they prove nothing about routing, nor that nothing was processed.
 
 use http::StatusCode;
 
@@ -27,7 +27,7 @@ async fn a_possibly_processed_write_is_not_retried() {
     for protocol in BOTH {
         let world = World::start().await;
         world.local.says(status, 404, "application/json", MISSING);
-        // Meanwhile a peer came to list it: a 404 of routing would go on to it.
+        // Meanwhile a peer lists it: an unrouted 404 would fail over to it.
         world.bare.becomes("v1.36.0", &[("bare.example", "things"), ("nowhere.example", "things")]);
         let update = post(status, thing("nowhere.example", "one"));
         let answer = ask(world.gateway.address, protocol, Some(&pki().alice), update).await;
@@ -41,7 +41,7 @@ async fn a_possibly_processed_write_is_not_retried() {
 #[tokio::test]
 async fn an_object_404_is_passed_through_while_the_local_view_is_unknown() {
     let world = World::start().await;
-    // A gateway whose local server never told it what it serves.
+    // A gateway without a view of its local server.
     world.local.says("/api", 403, "text/plain", "not for you");
     let blind = Gateway::beside("local", &world.local).await.start_blind();
     let object = format!("{NOWHERE}/x");

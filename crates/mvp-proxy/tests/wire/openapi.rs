@@ -1,5 +1,5 @@
-//! OpenAPI of all members together: the index, the documents it names, and the large one of
-//! version 2; only for those whom the local server lets have it; and what bad peers do to it.
+//! OpenAPI of all members: the index, its documents, and the merged version 2; authorized by the
+//! local server; and the effect of bad peers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::world::World;
 
 const PROTOBUF_V2: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
-/// The documents of version 3 of a server, by key: hash and body.
+/// The OpenAPI v3 documents of a server, by key: hash and body.
 type Documents = BTreeMap<&'static str, (&'static str, &'static str)>;
 
-/// Has a double answer for OpenAPI as kube-apiserver does.
+/// Makes a double serve OpenAPI as kube-apiserver does.
 fn describes(double: &Double, documents: &[(&'static str, &'static str, &'static str)], v2: Value) {
     let documents: Arc<Documents> =
         Arc::new(documents.iter().map(|(key, hash, body)| (*key, (*hash, *body))).collect());
@@ -77,7 +77,7 @@ struct Described {
     gateway: Gateway,
 }
 
-/// An older server and a newer one, which serves more of what both have.
+/// An older server and a newer one, which serves more of a shared group.
 async fn described() -> Described {
     let local = Double::start("a", "v1.34.0", &[("both.example", "things")]).await;
     let peer = Double::start(
@@ -164,7 +164,7 @@ async fn a_document_matches_its_index_hash_and_is_cached() {
     let nowhere = fetch(&gateway, "/openapi/v3/apis/nowhere.example/v1").await;
     assert_eq!(nowhere.status, StatusCode::NOT_FOUND);
 
-    // Its only holder goes away; who asked before, and who did not.
+    // Its only owner stops: for a client that had the document, and for one that had not.
     drop(peer);
     let kept = fetch(&gateway, "/openapi/v3/apis/b.example/v1?hash=0C").await;
     assert_eq!(kept.text(), "of b");
@@ -203,7 +203,7 @@ async fn openapi_v2_is_merged_from_all_members() {
     let alone = ask(gateway.address, BOTH[1], None, alone).await;
     assert_eq!(alone.json()["info"]["version"], "v1.34");
 
-    // What was the truth once stays it while its server cannot say otherwise.
+    // The last known documents stay while their server is unavailable.
     drop(peer);
     describes(&local, &[], swagger("v1.34", &["/new"]));
     let with_both = async {
@@ -268,7 +268,7 @@ async fn only_the_local_server_authorizes_openapi() {
     }
 }
 
-/// A body without end.
+/// An endless body.
 fn endless() -> TestBody {
     let frame = || Ok(http_body::Frame::data(Bytes::from_static(&[b' '; 64 << 10])));
     let frames = futures_util::stream::repeat_with(frame);
@@ -291,7 +291,7 @@ async fn a_bad_index_of_a_peer_keeps_its_last_good_documents() {
         peer.rule("/openapi/v3", move |_| std::future::ready(bad()));
         let asked = peer.requests.of("/openapi/v3").len();
         let view = |id: &str| gateway.reader.load().member_by_id(id).unwrap().view.clone();
-        // A 404 that nobody can explain has all members asked anew.
+        // An unexplained 404 refreshes the views of all members.
         let unknown = fetch(&gateway, "/apis/nowhere.example/v1/things").await;
         assert_eq!(unknown.status, StatusCode::NOT_FOUND, "{place}: discovery goes on");
         assert!(peer.requests.of("/openapi/v3").len() > asked, "{place}: it was asked");

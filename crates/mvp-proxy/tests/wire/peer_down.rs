@@ -34,7 +34,7 @@ async fn a_peer_with_its_server_down_refuses_and_another_peer_serves() {
     answer.assert_refusal();
     assert_eq!(answer.headers["x-mvp-refused"], "local-down");
     assert!(gateway_c.requests.of(path).is_empty(), "it was not passed on");
-    // A client's own request is.
+    // A request of a client is proxied.
     assert_eq!(
         ask(gateway_b.address, BOTH[1], Some(&pki().alice), get(path)).await.status,
         StatusCode::OK
@@ -46,11 +46,11 @@ async fn a_peer_with_its_server_down_refuses_and_another_peer_serves() {
     let answer = ask(gateway_a.address, BOTH[1], Some(&pki().alice), create).await;
     assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text());
     assert!(answer.headers.get("x-mvp-refused").is_none());
-    // B, as the newest, was asked first, once; C served it; nothing came back to A.
+    // B, as the newest, was tried first, once; C served it; nothing came back to A.
     assert_eq!(gateway_b.requests.of(path).len(), before_b + 1);
     assert_eq!(gateway_c.requests.of(path).len(), before_c + 1);
     assert_eq!(gateway_a.requests.of(path).len(), 1);
-    // From now on it comes last.
+    // From now on it is ejected.
     for _ in 0..4 {
         let answer = ask(gateway_a.address, BOTH[1], Some(&pki().alice), get(path)).await;
         assert_eq!(answer.status, StatusCode::OK);
@@ -82,7 +82,7 @@ async fn a_peer_with_an_unready_server_serves_only_what_nobody_else_serves() {
     }
     assert_eq!((b.requests.of(shared).len(), b.requests.of(lone).len()), (0, 2));
     assert_eq!(c.requests.of(shared).len(), 2);
-    // It is there, and does what it can: it is not taken for one that gives no answer.
+    // It works as far as it can, and is not ejected.
     assert!(gateway_a.metric("mvp_ejections_total{member=\"b\"}").is_none());
 }
 
@@ -122,7 +122,7 @@ async fn a_refusal_header_from_a_server_is_ignored() {
     let gateway_b = Gateway::beside("b", &b).await.start().await;
     let plan = Gateway::beside("a", &a).await;
     let gateway_a = plan.mvp("b", gateway_b.address).bare("c", c.address).start().await;
-    // It processes what it gets, such as an extension server might, and says that it did not.
+    // It processes requests, as an extension server might, and claims that it did not.
     b.rule(path, |_| {
         let response = Response::builder().status(503).header("x-mvp-refused", "local-down");
         std::future::ready(response.body(full("{}".to_owned())).unwrap())
@@ -148,7 +148,7 @@ async fn an_unready_peer_costs_no_retry_budget() {
     b.says("/readyz", 500, "text/plain", "[-]shutdown failed\n");
     gateway_b.takes_local_for(LocalHealth::Unready).await;
     let mut client = Client::connect(gateway_a.address, BOTH[1], Some(&pki().alice)).await;
-    // Many more than there are failovers to spare.
+    // Many more than the retry budget allows.
     for round in 0..600 {
         let read = client.send(get(path)).await;
         assert_eq!(read.status, StatusCode::OK, "read {round}: {}", read.text());
@@ -174,7 +174,7 @@ async fn a_lost_read_behind_a_peer_gateway_is_retried_and_a_write_is_not() {
     let plan = Gateway::beside("a", &a).await;
     let gateway_a = plan.mvp("b", gateway_b.address).bare("c", c.address).start().await;
     front.becomes(Mode::AfterSending);
-    // The first choice changes from read to read: one of two comes to b.
+    // Reads are spread: one of two goes to b.
     for _ in 0..2 {
         let answer = ask(gateway_a.address, BOTH[1], Some(&pki().alice), get(path)).await;
         assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
@@ -215,7 +215,7 @@ async fn an_unready_member_serves_when_no_member_is_ready() {
     }
     let made = b.server().processed(&Method::POST) + c.server().processed(&Method::POST);
     assert_eq!(made, 3);
-    // A client cannot insist, and no server hears of it.
+    // The header is internal: no server receives it.
     for server in [&b, &c] {
         for seen in server.requests.of(path) {
             assert_eq!(seen.header("x-mvp-insists"), None);

@@ -1,4 +1,4 @@
-//! What a service was asked, remembered as it arrives. Entry: [`Requests`].
+//! The requests of a service, recorded as they arrive. Entry item: [`Requests`].
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -27,7 +27,7 @@ pub struct Recorded {
     pub version: Version,
     pub headers: HeaderMap,
     pub connection: Judgement,
-    /// The client's port: by it connections are told apart.
+    /// The client's port, which identifies the connection.
     pub port: u16,
     pub body: BytesMut,
     pub trailers: Option<HeaderMap>,
@@ -45,7 +45,7 @@ impl Recorded {
     }
 }
 
-/// All that a server was asked, in order.
+/// All requests of a server, in order.
 #[derive(Clone)]
 pub struct Requests(Arc<watch::Sender<Vec<Recorded>>>);
 
@@ -56,26 +56,26 @@ impl Default for Requests {
 }
 
 impl Requests {
-    /// Those whose path begins so.
+    /// The requests whose path starts with this prefix.
     pub fn of(&self, prefix: &str) -> Vec<Recorded> {
         let all = self.0.borrow();
         all.iter().filter(|request| request.target.starts_with(prefix)).cloned().collect()
     }
 
-    /// The only one whose path begins so.
+    /// The only request whose path starts with this prefix.
     pub fn only(&self, prefix: &str) -> Recorded {
         let mut of = self.of(prefix);
         assert_eq!(of.len(), 1, "requests for {prefix}: {of:#?}");
         of.remove(0)
     }
 
-    /// Waits until a request is as it should be.
+    /// Waits for a request with this property.
     pub async fn wait(&self, mut property: impl FnMut(&Recorded) -> bool) {
         let mut changed = self.0.subscribe();
         soon(changed.wait_for(|all| all.iter().any(&mut property))).await.unwrap();
     }
 
-    /// A service that remembers what it is asked before it answers.
+    /// A service that records requests before it handles them.
     pub fn record<S, B>(
         &self,
         service: S,
@@ -133,7 +133,7 @@ impl Requests {
     }
 }
 
-/// A body that is remembered as it is read.
+/// A body that is recorded as it is read.
 struct Tee {
     body: TestBody,
     requests: Requests,

@@ -1,4 +1,4 @@
-//! Where a request goes: rows 2 to 6 and 13 of the decision, by what is asked of whom.
+//! Routing: rows 2 to 6 and 13 of the decision.
 
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
@@ -44,7 +44,7 @@ async fn row_4_the_local_server_answers_what_it_serves() {
         assert_eq!(client.send(get(path)).await.status, StatusCode::OK);
         let body = thing("both.example", &format!("{protocol:?}").to_lowercase());
         assert_eq!(client.send(post(path, body)).await.status, StatusCode::CREATED);
-        // Its 404 of an object is an answer, not a doubt.
+        // Its object 404 is passed through.
         let missing = client.send(get(&format!("{path}/missing"))).await;
         assert_eq!(missing.status, StatusCode::NOT_FOUND);
         assert_eq!(missing.json()["details"]["name"], "missing");
@@ -106,7 +106,7 @@ async fn row_6_a_request_from_a_peer_is_not_proxied() {
             assert!(message.contains("things") && message.contains(".example"), "{message}");
             assert!(!message.contains("127.0.0.1"), "{message}");
         }
-        // What is here, it gets; and the server behind us learns that it must not pass it on.
+        // It gets local APIs; and the server behind learns that it must not proxy.
         let request = with(get(LOCAL), "x-remote-user", "bob");
         let request = with(request, "x-kubernetes-peer-proxied", "true");
         let answer = ask(world.gateway.address, protocol, Some(&pki().proxy), request).await;
@@ -131,7 +131,7 @@ async fn a_request_with_both_views_wrong_makes_exactly_one_hop() {
     let gateway_a = plan_a.mvp("b", address_b).start_blind();
     let gateway_b = plan_b.mvp("a", address_a).start().await;
     gateway_a.has_seen(&["a", "b"]).await;
-    // Both know that B has it; then it moves, and only the second learns that A has it.
+    // Both know that B serves it; then it moves, and only the second learns that A serves it.
     a.becomes("v1.36.0", &moving);
     b.becomes("v1.36.0", &[]);
     let refresh = gateway_b.reader.refresh(std::time::Duration::from_secs(20), |snapshot| {
@@ -155,7 +155,7 @@ async fn a_request_with_both_views_wrong_makes_exactly_one_hop() {
         assert_eq!(gateway_b.requests.of(path).len(), before_b + 1);
     }
     assert!(a.requests.of(path).is_empty());
-    // The second asks its own server, which may know better than its view, and nobody else.
+    // The second asks only its own server, which may be newer than its view.
     assert_eq!(b.requests.of(path).len(), 3);
 }
 

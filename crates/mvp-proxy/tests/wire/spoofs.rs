@@ -1,5 +1,5 @@
-//! What only gateways and front proxies may say, said by others: it reaches no server, however it
-//! is written.
+//! Headers that only gateways and front proxies may send, sent by others: they reach no server, in
+//! any spelling.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -11,7 +11,7 @@ use crate::client::{BOTH, Client, Protocol, ask, get, raw, request, streamed, wi
 use crate::pki::pki;
 use crate::world::{BARE, LOCAL, MVP, World};
 
-/// Names as they are written in HTTP/1.1; in HTTP/2 they are in lower case.
+/// Header names as in HTTP/1.1; in HTTP/2 they are in lower case.
 const NAMES: [&str; 14] = [
     "X-Remote-User",
     "x-remote-user",
@@ -38,7 +38,7 @@ fn callers() -> [(Option<&'static Pair>, Option<&'static str>); 4] {
     ]
 }
 
-/// Nothing of what was marked so arrived anywhere.
+/// Asserts that no marked value arrived anywhere.
 fn assert_nothing_spoofed(world: &World, expected: usize) {
     let arrived = world.arrived();
     assert_eq!(arrived.len(), expected);
@@ -102,7 +102,7 @@ async fn identity_headers_named_in_connection_are_removed() {
         );
         let answer = raw(world.gateway.address, Some(&pki().alice), text.as_bytes()).await;
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        // What we say ourselves is not touched by it.
+        // The gateway's own headers are unaffected.
         let seen = world.server(path).requests.only(path);
         assert_eq!(seen.all("x-remote-user"), ["alice"]);
         assert_eq!(seen.all("x-remote-uid"), ["uid-of-alice"]);
@@ -124,14 +124,14 @@ async fn a_token_named_in_connection_is_not_sent_anonymously_on_shared_connectio
         );
         raw(world.gateway.address, None, text.as_bytes()).await;
         let seen = world.server(path).requests.only(path);
-        // With the token, or without it where nobody else's requests travel.
+        // With the token, or without it on a connection that is not shared.
         let nameless = seen.header("authorization").is_none();
         assert!(!nameless || seen.version == http::Version::HTTP_11, "{seen:?}");
     }
 }
 
-/// An authenticating proxy adds who its client is, and may pass on the `Connection` of that client.
-/// Whoever takes such a header away makes the client the proxy. kube-apiserver does not.
+/// An authenticating proxy adds its client's identity, and may forward the client's `Connection`
+/// header. Removing such a header would make the client the proxy; kube-apiserver does not do it.
 #[tokio::test]
 async fn a_client_of_a_front_proxy_cannot_remove_its_identity_headers() {
     let world = World::start().await;
@@ -150,7 +150,7 @@ async fn a_client_of_a_front_proxy_cannot_remove_its_identity_headers() {
                  Connection: close, {name}\r\n\r\n"
             );
             raw(world.gateway.address, who, text.as_bytes()).await;
-            // Refused, or with the name; never without it.
+            // Refused, or forwarded with the name; never without it.
             for seen in world.server(&path).requests.of(&path) {
                 let value = header.split(": ").nth(1).unwrap();
                 assert_eq!(seen.all(name), [value], "{seen:?}");

@@ -1,4 +1,4 @@
-//! Bodies pass as they come, both ways: events one by one, uploads no faster than they are read,
+//! Bodies are streamed in both directions: events one by one, uploads with back pressure,
 //! `100-continue`, trailers.
 
 use std::sync::Arc;
@@ -36,7 +36,7 @@ async fn watch_events_arrive_one_by_one() {
                 let name = format!("{protocol:?}-{index}").to_lowercase();
                 let created = writer.send(post(path, thing(group, &name))).await;
                 assert_eq!(created.status, StatusCode::CREATED, "{}", created.text());
-                // The watch goes on: this is there before its end, and before the next is made.
+                // The watch stays open: this event arrives before the next one is sent.
                 let line = soon(events.frame()).await.unwrap().unwrap().into_data().unwrap();
                 let event: Value = serde_json::from_slice(&line).unwrap();
                 assert_eq!(event["type"], "ADDED");
@@ -78,8 +78,8 @@ async fn an_upload_is_paced_by_its_reader() {
             });
             let mut client = Client::connect(world.gateway.address, protocol, None).await;
             let response = tokio::spawn(async move { client.send(request).await });
-            // Until it stands still. A slow machine makes this stop early, which proves less and
-            // fails nothing.
+            // Until it stalls. On a slow machine this stops early, which proves less and fails
+            // nothing.
             let mut before = 0;
             loop {
                 tokio::time::sleep(Duration::from_millis(200)).await;
@@ -202,7 +202,7 @@ async fn trailers_arrive(announced: &'static [&'static str]) {
     }
 }
 
-/// Says when it is dropped.
+/// Reports when it is dropped.
 struct Dropped(tokio::sync::mpsc::UnboundedSender<()>);
 
 impl Drop for Dropped {
@@ -282,7 +282,7 @@ async fn a_slow_reader_does_not_stall_others() {
         assert!(soon(body.frame()).await.unwrap().is_ok());
         slow.push(body);
     }
-    // Towards the server they share a connection with whoever comes next.
+    // Upstream they share a connection with later requests.
     let mut client = Client::connect(world.gateway.address, Protocol::Http2, alice).await;
     for _ in 0..20 {
         let quick = client.send(get("/apis/bare.example/v1/namespaces/quick/things")).await;

@@ -1,4 +1,5 @@
-//! Both ends of a tunnel: a client that asks for one, a server that agrees. Entry: [`tunnel`].
+//! Both ends of a tunnel: a client that requests one, a server that accepts. Entry item:
+//! [`tunnel`].
 
 use std::net::SocketAddr;
 
@@ -26,7 +27,7 @@ impl Served {
 }
 
 impl Double {
-    /// From now on paths that begin so are upgraded to whatever is asked for.
+    /// Accepts any upgrade for paths with this prefix from now on.
     pub fn upgrades(&self, prefix: &'static str) -> Served {
         let (sender, receiver) = unbounded_channel();
         self.rule(prefix, move |request| {
@@ -36,7 +37,7 @@ impl Double {
                 None => answer(StatusCode::BAD_REQUEST, full("no upgrade was asked for")),
                 Some(protocol) => {
                     tokio::spawn(async move {
-                        // A client may be gone before it has the answer.
+                        // A client may be gone before it gets the response.
                         if let Ok(stream) = hyper::upgrade::on(request).await {
                             let _ = sender.send(TokioIo::new(stream));
                         }
@@ -49,7 +50,7 @@ impl Double {
     }
 }
 
-/// The answer of a server that agrees.
+/// The 101 response of a server.
 pub fn switching(protocol: HeaderValue) -> Response<TestBody> {
     let mut response = answer(StatusCode::SWITCHING_PROTOCOLS, full(Bytes::new()));
     for (name, value) in [
@@ -64,7 +65,7 @@ pub fn switching(protocol: HeaderValue) -> Response<TestBody> {
     response
 }
 
-/// A watch over WebSocket, as a browser asks for it.
+/// A watch over WebSocket, as a browser requests it.
 pub fn websocket(path: &str) -> Request<TestBody> {
     let request =
         with(with(get(path), "connection", "keep-alive, Upgrade"), "upgrade", "websocket");
@@ -72,7 +73,7 @@ pub fn websocket(path: &str) -> Request<TestBody> {
     with(request, "sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
 }
 
-/// The client's end of a new tunnel, and the headers with which it came.
+/// The client end of a new tunnel, and the response headers.
 pub async fn tunnel(
     address: SocketAddr,
     who: Option<&Pair>,
@@ -84,7 +85,7 @@ pub async fn tunnel(
     }
 }
 
-/// The same, or the answer that there is none.
+/// The same, or the response that rejected it.
 pub async fn try_tunnel(
     address: SocketAddr,
     who: Option<&Pair>,
@@ -100,7 +101,7 @@ pub async fn try_tunnel(
     Ok((TokioIo::new(stream), headers))
 }
 
-/// A word goes from one end to the other.
+/// Sends a word from one end to the other.
 pub async fn passes(from: &mut Stream, to: &mut Stream) {
     soon(from.write_all(b"word")).await.unwrap();
     soon(from.flush()).await.unwrap();
@@ -109,7 +110,7 @@ pub async fn passes(from: &mut Stream, to: &mut Stream) {
     assert_eq!(&word, b"word");
 }
 
-/// Words go both ways.
+/// Sends words in both directions.
 pub async fn is_open(client: &mut Stream, server: &mut Stream) {
     passes(client, server).await;
     passes(server, client).await;

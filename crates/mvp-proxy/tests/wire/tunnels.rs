@@ -1,4 +1,4 @@
-//! What flows through a tunnel: both ways at once, no faster than it is read, to either end's end.
+//! Tunnels: both directions at once, with back pressure, half-closed from either end.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::switched::{Served, Stream, is_open, passes, switching, tunnel, websoc
 use crate::world::{BARE, LOCAL, MVP, World};
 
 const LARGE: usize = 4 << 20;
-/// More than all buffers on the way hold, the kernel's too.
+/// Larger than all buffers on the way, the kernel's included.
 const TOO_MUCH: usize = 64 << 20;
 
 fn pattern(length: usize, seed: usize) -> Vec<u8> {
@@ -108,7 +108,7 @@ async fn a_tunnel_applies_back_pressure() {
             let (client, server) = ends(&world, path).await;
             let (mut writer, mut reader) =
                 if client_writes { (client, server) } else { (server, client) };
-            // Nobody reads, so that this ends by waiting: there is no such buffer.
+            // Nobody reads, so this ends by blocking: no buffer is that large.
             let piece = pattern(64 << 10, 4);
             let mut written = 0;
             let stalled = async {
@@ -122,7 +122,7 @@ async fn a_tunnel_applies_back_pressure() {
                 false
             };
             assert!(soon(stalled).await, "{path}: {written} bytes were taken");
-            // The other way is free meanwhile.
+            // The other direction is unaffected.
             passes(&mut reader, &mut writer).await;
             let (shut, read) = soon(async {
                 let mut read = 0;
@@ -157,7 +157,7 @@ async fn no_timeout_ends_an_idle_tunnel() {
     for path in [LOCAL, BARE, MVP] {
         let (mut client, mut server) = ends(&world, path).await;
         for _ in 0..3 {
-            // One that rests as HTTP is ended by these limits meanwhile.
+            // An idle HTTP connection is closed by these limits meanwhile.
             let mut resting = Client::connect(world.gateway.address, Protocol::Http1, None).await;
             resting.send(get("/version")).await;
             let Client::Http1(sender) = &mut resting else { unreachable!() };
@@ -181,7 +181,7 @@ async fn a_broken_tunnel_is_cut_at_both_ends() {
             is_open(&mut client, &mut server).await;
             let (dying, mut left) = if client_dies { (client, server) } else { (server, client) };
             drop(dying);
-            // Dead, which is not the same as done.
+            // Broken, which is not the same as closed.
             assert!(soon(left.read(&mut [0])).await.is_err(), "{path}");
         }
     }
@@ -215,7 +215,7 @@ async fn the_grace_period_ends_tunnels() {
     let grace = Duration::from_millis(300);
     let world = World::with(|plan| plan.limits(Limits { grace, ..Limits::default() })).await;
     let mut whole = ends(&world, LOCAL).await;
-    // Of this one only the way back is left, on which the server says nothing.
+    // Of this one only the direction from the server is left, and it is silent.
     let mut half = ends(&world, BARE).await;
     soon(half.0.shutdown()).await.unwrap();
     assert_eq!(soon(half.1.read(&mut [0])).await.unwrap(), 0);
@@ -225,7 +225,7 @@ async fn the_grace_period_ends_tunnels() {
     for mut end in [whole.0, whole.1, half.0] {
         assert!(soon(end.read(&mut [0])).await.is_err());
     }
-    // The server's end of the half one is done with reading: it hears of it when it writes.
+    // The server end of the half-closed one only notices when it writes.
     soon(async {
         while half.1.write_all(b"word").await.is_ok() && half.1.flush().await.is_ok() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -234,7 +234,7 @@ async fn the_grace_period_ends_tunnels() {
     .await;
 }
 
-/// An API server of somebody's own, with the layer inside, that upgrades by itself.
+/// An API server with the layer inside that upgrades by itself.
 #[tokio::test]
 async fn with_the_layer_the_server_takes_over_the_connection() {
     let own = "/apis/a.example/v1/namespaces/default/things";
@@ -276,7 +276,7 @@ async fn with_the_layer_the_server_takes_over_the_connection() {
     let _stop = stop.drop_guard();
     seen(&reader, &["a", "b"]).await;
 
-    // The protocol is its own business, whatever it is.
+    // Any protocol is allowed here.
     for upgrade in ["websocket", "something/1"] {
         let mut request = websocket(own);
         request.headers_mut().insert("upgrade", upgrade.parse().unwrap());
@@ -289,7 +289,7 @@ async fn with_the_layer_the_server_takes_over_the_connection() {
     }
     let (mut client, _) = tunnel(address, Some(&pki().alice), websocket(peers)).await;
     is_open(&mut client, &mut served.next().await).await;
-    // Discovery is answered by the layer; the probe by which the server consents is no upgrade.
+    // The layer answers discovery; the authorization probe is not an upgrade.
     let mut client = Client::connect(address, Protocol::Http1, Some(&pki().alice)).await;
     assert_eq!(client.send(websocket("/apis")).await.status, http::StatusCode::OK);
 }

@@ -1,4 +1,4 @@
-//! Requests for an upgrade: who asks, who agrees, and what is never sent twice.
+//! Upgrade requests: identity, rejection, and what is never sent twice.
 
 use http::{HeaderValue, Method, StatusCode, Version};
 use testkit::certificates::Pair;
@@ -91,11 +91,11 @@ async fn a_websocket_protocol_token_is_used_only_for_websockets() {
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
     }
     assert!(world.arrived().is_empty());
-    // What is no WebSocket has no credentials, and must not be on the connection of those who do.
+    // Without WebSocket there are no credentials, so it must not use a shared connection.
     let asked = with(get(LOCAL), "sec-websocket-protocol", TOKEN_PROTOCOL);
     ask(world.gateway.address, BOTH[1], None, asked).await;
     assert_eq!(world.local.requests.only(LOCAL).version, Version::HTTP_11);
-    // Nobody can take another's token away by naming it in `Connection`.
+    // A token cannot be removed by naming it in `Connection`.
     let mut served = world.local.upgrades(LOCAL);
     let path = format!("{LOCAL}?named");
     let asked = with(websocket(&path), "sec-websocket-protocol", TOKEN_PROTOCOL);
@@ -145,14 +145,14 @@ async fn other_upgrade_protocols_are_not_forwarded() {
             let seen = world.server(&path).requests.only(&path);
             assert_eq!((seen.header("upgrade"), seen.header("connection")), (None, None));
         }
-        // Nor without `Connection`, which makes it the business of this connection.
+        // Nor without `Connection: upgrade`.
         let path = format!("{path}?unconnected");
         let asked = with(get(&path), "upgrade", "websocket");
         let answer = ask(world.gateway.address, Protocol::Http1, None, asked).await;
         assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
         assert_eq!(world.server(&path).requests.only(&path).header("upgrade"), None);
     }
-    // Of several, those that are known are.
+    // Of several protocols, the known ones are forwarded.
     let mut served = world.local.upgrades(LOCAL);
     let path = format!("{LOCAL}?several");
     let asked = with(with(get(&path), "connection", "Upgrade"), "upgrade", "h2c, WebSocket");
@@ -184,7 +184,7 @@ async fn a_rejected_upgrade_passes_through_and_keeps_the_connection() {
 async fn an_unrequested_101_is_an_error() {
     let world = World::start().await;
     for path in [LOCAL, BARE, MVP] {
-        // What was asked for is no reason for anything else, and nothing asked for even less.
+        // A 101 for another protocol, or without a request for one, is an error.
         world
             .server(path)
             .rule(path, |_| std::future::ready(switching(HeaderValue::from_static("SPDY/3.1"))));
@@ -196,7 +196,7 @@ async fn an_unrequested_101_is_an_error() {
         ] {
             let mut client = Client::connect(world.gateway.address, Protocol::Http1, who).await;
             client.send(asked).await.assert_refusal();
-            // HTTP goes on here.
+            // HTTP continues on this connection.
             assert_eq!(client.send(get("/version")).await.status, StatusCode::OK);
         }
         ask(world.gateway.address, Protocol::Http2, None, get(path)).await.assert_refusal();
@@ -205,7 +205,7 @@ async fn an_unrequested_101_is_an_error() {
 
 const SHARED: &str = "/apis/shared.example/v1/namespaces/default/things";
 
-/// Two peers that serve the same, each over a way that breaks.
+/// Two peers that serve the same API, each through a proxy that breaks.
 async fn pair() -> (Double, [Double; 2], [Front; 2], Gateway) {
     let groups = [("shared.example", "things")];
     let local = Double::start("a", "v1.36.0", &[]).await;
@@ -252,7 +252,7 @@ async fn an_unsent_upgrade_goes_to_the_next_peer() {
 #[tokio::test]
 async fn an_unrouted_404_is_verified_before_an_upgrade() {
     let world = World::start().await;
-    // Listed here, and denied: whoever came to serve it meanwhile gets it.
+    // Listed and denied here: a member that now serves it gets the request.
     world.local.denies(LOCAL);
     world.bare.becomes("v1.36.0", &[("bare.example", "things"), ("local.example", "things")]);
     let mut served = world.bare.upgrades(LOCAL);
@@ -266,7 +266,7 @@ async fn an_unrouted_404_is_verified_before_an_upgrade() {
     let mut served = world.bare.upgrades(NEW);
     let (mut client, _) = tunnel(world.gateway.address, alice, websocket(NEW)).await;
     is_open(&mut client, &mut served.next().await).await;
-    // Listed by a peer alone, which denies it: never the 404.
+    // Listed only by a peer, which denies it: never a 404.
     world.behind.says(MVP, 404, "application/json", NOT_ROUTED);
     let answer = try_tunnel(world.gateway.address, alice, websocket(MVP)).await.unwrap_err();
     answer.assert_refusal();
@@ -283,18 +283,18 @@ async fn an_object_404_of_an_upgrade_is_not_verified_again() {
     let world = World::start().await;
     world.local.says(NEW, 404, "application/json", missing);
     let alice = Some(&pki().alice);
-    // Nobody else has it: it is the answer.
+    // Nobody else serves it: the response is passed through.
     let answer = try_tunnel(world.gateway.address, alice, websocket(NEW)).await.unwrap_err();
     assert_eq!(answer.status, StatusCode::NOT_FOUND, "{}", answer.text());
     assert_eq!(world.local.requests.of(NEW).len(), 1);
-    // Somebody has it, as it turns out; but what was begun here must not be begun there too.
+    // Another member serves it, but a started upgrade must not be repeated there.
     world.bare.becomes("v1.36.0", &[("bare.example", "things"), ("new.example", "things")]);
     let mut served = world.bare.upgrades(NEW);
     let answer = try_tunnel(world.gateway.address, alice, websocket(NEW)).await.unwrap_err();
     answer.assert_refusal();
     assert_eq!(world.local.requests.of(NEW).len(), 2);
     assert!(world.bare.requests.of(NEW).is_empty());
-    // The next time it goes there at once.
+    // The next request goes there directly.
     let (mut client, _) = tunnel(world.gateway.address, alice, websocket(NEW)).await;
     is_open(&mut client, &mut served.next().await).await;
     assert_eq!(world.local.requests.of(NEW).len(), 2);

@@ -1,5 +1,5 @@
-//! The cluster of most tests: a gateway beside a server, with a bare peer and a peer that is a
-//! gateway too. Entry: [`World`].
+//! The cluster of most tests: a gateway beside a server, with a bare peer and a peer with a
+//! gateway. Entry item: [`World`].
 
 use mvp_proxy::RemoteHeaders;
 
@@ -20,7 +20,7 @@ pub struct World {
     /// The server behind the peer that is a gateway.
     pub behind: Double,
     pub mvp: Gateway,
-    /// The one that tests ask.
+    /// The gateway under test.
     pub gateway: Gateway,
 }
 
@@ -53,7 +53,7 @@ impl World {
         World { local, bare, behind, mvp, gateway }
     }
 
-    /// The server that has this path.
+    /// The server that serves this path.
     pub fn server(&self, path: &str) -> &Double {
         match path {
             path if path.starts_with(LOCAL) => &self.local,
@@ -62,7 +62,7 @@ impl World {
         }
     }
 
-    /// All that any server, or the peer's gateway, was asked of these three paths.
+    /// All requests for these three paths at any server or at the peer's gateway.
     pub fn arrived(&self) -> Vec<Recorded> {
         let servers = [&self.local, &self.bare, &self.behind];
         let requests =

@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use testkit::certificates::{Ca, Leaf, key_pair};
 
-/// Holds `ca.crt`, `server.crt` with `server.key`, and `other.key`, which fits nothing.
+/// A directory with `ca.crt`, `server.crt`, `server.key`, and `other.key`, which belongs to no
+/// certificate.
 pub(crate) struct Folder {
     directory: PathBuf,
 }
 
-/// What came out of a run.
+/// The exit code and output of a run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) code: Option<i32>,
@@ -44,12 +45,12 @@ impl Folder {
         fs::write(self.path(name), bytes).unwrap();
     }
 
-    /// Runs `mvp` in the directory, so that sentences name files as the flags do.
+    /// Runs `mvp` in the directory, so that messages name files as the flags do.
     pub(crate) fn mvp(&self, arguments: &[&str]) -> Outcome {
         outcome(self.command(arguments).output().unwrap())
     }
 
-    /// Runs `mvp serve` with all that it needs, and more.
+    /// Runs `mvp serve` with the required flags and more.
     pub(crate) fn serve(&self, more: &[&str]) -> Outcome {
         let least = [
             "serve",
@@ -85,7 +86,7 @@ pub(crate) fn outcome(output: Output) -> Outcome {
 }
 
 impl Outcome {
-    /// Nothing but one line on standard error.
+    /// Asserts that there is only one line, on standard error.
     pub(crate) fn is_mistake(&self, code: i32, sentence: &str) {
         let expected = Self {
             code: Some(code),

@@ -1,10 +1,10 @@
-//! The help page, the version, and whoever stops reading them.
+//! The help page, the version, and a closed standard output.
 
 use std::process::Stdio;
 
 use crate::folder::Folder;
 
-/// All flags that DESIGN and kube-apiserver name for what works so far.
+/// All flags of `mvp serve`.
 const FLAGS: [&str; 46] = [
     "--help",
     "--bind-address",
@@ -98,7 +98,7 @@ fn short_help_equals_long_help() {
     assert_eq!(place.mvp(&["serve", "-h"]).stdout, place.mvp(&["serve", "--help"]).stdout);
 }
 
-/// Every flag in the examples exists, and every value of theirs is a good one.
+/// Every flag in the examples exists and has a valid value.
 #[test]
 fn the_examples_in_help_work() {
     let place = Folder::new();

@@ -1,4 +1,4 @@
-//! `mvp` as an operator meets it: what it prints, and its exit code.
+//! The binary as an operator sees it: its output and its exit code.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 

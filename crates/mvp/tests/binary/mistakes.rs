@@ -1,4 +1,4 @@
-//! Every mistake is one line on standard error that says what to do, with its exit code.
+//! Every configuration error is one line on standard error that says what to do, with an exit code.
 
 use std::process::Stdio;
 
@@ -294,7 +294,7 @@ fn files() {
     }
 }
 
-/// Also where it is a front proxy's too. The address is nobody's, so that nothing is ever served.
+/// Also if it is a valid front proxy. Nobody has the address, so that nothing is ever served.
 #[test]
 fn a_proxy_certificate_that_is_also_a_user_is_rejected() {
     let place = Folder::new();
@@ -357,7 +357,7 @@ fn keys() {
     assert!(outcome.stderr.starts_with(start), "{outcome:?}");
 }
 
-/// Nobody to tell is no reason to crash.
+/// A closed standard error does not change the exit code.
 #[test]
 fn a_closed_standard_error_leaves_the_exit_code() {
     let place = Folder::new();

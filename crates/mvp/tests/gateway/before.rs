@@ -1,4 +1,4 @@
-//! A gateway before all servers, with none of its own: row 12.
+//! A gateway before all servers, without a local server: row 12.
 
 use http::{Method, StatusCode};
 use http_body_util::Full;
@@ -12,7 +12,7 @@ use crate::support::client::{Client, read};
 use crate::support::eventually;
 use crate::support::process::{Gateway, flags, free_address};
 
-/// What only B's server has.
+/// An API that only B's server serves.
 const GEARS: &str = "/apis/other.example.com/v1/gears";
 
 #[tokio::test]
@@ -42,7 +42,7 @@ async fn requests_go_to_capable_servers_that_are_still_up() {
     let (code, ..) = client.get("/apis/example.org/v1/nothings").await;
     assert_eq!(code, StatusCode::NOT_FOUND, "every server says so");
 
-    // One goes: what both have goes on, what only it has is there, but not now.
+    // One server stops: APIs of both are served, APIs of that one are 503.
     a.cut().await;
     for path in [CONFIG_MAPS, GEARS, "/version", "/apis"] {
         assert_eq!(client.get(path).await.0, StatusCode::OK, "{path}");

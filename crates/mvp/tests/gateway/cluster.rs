@@ -1,4 +1,5 @@
-//! Two gateways, each beside its server, peers of each other. B's server lacks what A's has.
+//! Two gateways, each beside its server, that are peers of each other. B's server does not serve an
+//! API that A's serves.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,13 +25,13 @@ use crate::support::double::{Body, Double};
 use crate::support::eventually;
 use crate::support::process::{Gateway, free_address};
 
-/// What only A's server has.
+/// An API that only A's server serves.
 pub(crate) const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
-/// What both have.
+/// An API that both servers serve.
 pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 /// Objects as large as their names say, in bytes; only A's server has them.
 pub(crate) const BULKS: &str = "/apis/example.com/v1/namespaces/default/bulks";
-/// What discovery is asked for.
+/// The `Accept` header of discovery requests.
 pub(crate) const AGGREGATED: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
@@ -73,12 +74,12 @@ impl Cluster {
     }
 }
 
-/// B alone, with A's server for a peer that has no gateway: the shortest way to a peer.
+/// Only gateway B, with A's server as a bare peer: the shortest path to a peer.
 pub(crate) async fn beside_bare_peer() -> (Member, Double) {
     beside(Bulk::default(), &[]).await
 }
 
-/// The same, with large objects of the test's.
+/// The same, with large objects of the test.
 pub(crate) async fn beside_bulk(bulk: Bulk) -> (Member, Double) {
     beside(bulk, &[]).await
 }
@@ -125,12 +126,12 @@ pub(crate) fn api_server(id: &str, storage: Storage) -> ApiServer {
     ApiServer::new(ServerSpec { id: id.to_owned(), git_version, groups: vec![core, own] }, storage)
 }
 
-/// Runs an API server that knows its callers: front proxies and the token `good`.
+/// Runs an API server that authenticates front proxies and the token `good`.
 pub(crate) async fn serve(address: SocketAddr, api: ApiServer) -> Double {
     serve_bulk(address, api, Bulk::default()).await
 }
 
-/// The same, for a test that wants to know how much of its large objects was taken.
+/// The same, for a test that checks how much of its large objects was read.
 pub(crate) async fn serve_bulk(address: SocketAddr, api: ApiServer, bulk: Bulk) -> Double {
     Double::start(address, move |request| answer(api.clone(), bulk.clone(), request)).await
 }
@@ -162,7 +163,7 @@ async fn answer(api: ApiServer, bulk: Bulk, request: Request<Incoming>) -> Respo
     }
 }
 
-/// Takes the connection over, and says what it hears.
+/// Takes over the connection and echoes its input.
 fn echo(request: Request<Incoming>) -> Response<Body> {
     let response = Response::builder()
         .status(StatusCode::SWITCHING_PROTOCOLS)
@@ -184,7 +185,7 @@ pub(crate) fn json_response(code: StatusCode, body: &Value) -> Response<Body> {
     response.body(body).unwrap()
 }
 
-/// Bodies that are made as they are read.
+/// Bodies that are generated as they are read.
 #[derive(Clone)]
 pub(crate) struct Bulk {
     chunk: Bytes,
@@ -198,7 +199,7 @@ impl Default for Bulk {
 }
 
 impl Bulk {
-    /// So many bytes.
+    /// A body of this many bytes.
     pub(crate) fn body(&self, bytes: u64) -> Body {
         let bulk = self.clone();
         let frames = stream::unfold(bytes, move |left| {
@@ -210,7 +211,7 @@ impl Bulk {
         StreamBody::new(frames).boxed_unsync()
     }
 
-    /// Waits until nobody takes any more.
+    /// Waits until nothing more is read.
     pub(crate) async fn rests(&self) {
         let (mut last, mut since) = (0, Instant::now());
         eventually("all buffers are full", async || {
@@ -228,13 +229,13 @@ pub(crate) fn widget(name: &str) -> Value {
     json!({ "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": name } })
 }
 
-/// Makes a widget.
+/// Creates a widget.
 pub(crate) async fn make(client: &Client, name: &str) {
     let (code, object) = client.call(Method::POST, WIDGETS, widget(name)).await;
     assert_eq!(code, StatusCode::CREATED, "{object}");
 }
 
-/// A refusal in Kubernetes' words.
+/// Asserts that the response is a refusal as a Kubernetes `Status`.
 pub(crate) fn assert_refusal(code: StatusCode, status: &Value) {
     assert_eq!(code, StatusCode::SERVICE_UNAVAILABLE, "{status}");
     assert_eq!(status["kind"], "Status", "{status}");

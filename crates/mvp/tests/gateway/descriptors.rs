@@ -1,4 +1,4 @@
-//! When file descriptors are short.
+//! The limit of file descriptors is low.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::support::process::{Gateway, flags, free_address};
 
 const DESCRIPTORS: usize = 256;
 const IDLE: usize = 600;
-/// A connection without a handshake is closed after 10 s: the answer must not wait for that.
+/// A connection without a handshake is closed after 10 s: the response must not wait for that.
 const BEFORE_ANY_IS_CLOSED: Duration = Duration::from_secs(8);
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! A peer whose certificate is good and whose answers are not.
+//! A peer with a valid certificate and hostile responses.
 
 use std::convert::Infallible;
 use std::io::Write;
@@ -21,8 +21,8 @@ use crate::support::eventually;
 use crate::support::process::{Gateway, free_address};
 
 const MIB: u64 = 1 << 10;
-/// The gateway itself, and what one round with one peer may cost it. The largest real clusters have
-/// documents of a tenth of that.
+/// The memory of the gateway and of one round with one peer. Documents of the largest real clusters
+/// have a tenth of that.
 const BOUND: u64 = 256 * MIB;
 
 #[tokio::test]
@@ -48,7 +48,7 @@ async fn a_document_of_100_megabytes() {
 async fn endless_and_hanging_documents_are_abandoned() {
     let bulk = Bulk::default();
     survives("endless", 9, move |_| aggregated(bulk.body(u64::MAX))).await;
-    // Nothing more is asked of it until that timed out.
+    // No further request is sent until this one has timed out.
     survives("silent", 3, move |_| {
         let never = futures_util::stream::pending::<Result<Frame<Bytes>, Infallible>>();
         aggregated(StreamBody::new(never).boxed_unsync())
@@ -79,7 +79,8 @@ async fn a_gzip_bomb() {
     .await;
 }
 
-/// A server of the old kind is asked for each of its versions: each is small enough, all are not.
+/// A server with legacy discovery gets a request for each version: each document is small, the sum
+/// is not.
 #[tokio::test]
 async fn a_walk_over_large_documents() {
     let versions = (0..500).map(|n| format!("v{}", n + 1));
@@ -107,8 +108,8 @@ async fn a_walk_over_large_documents() {
     .await;
 }
 
-/// The gateway names the peer, serves what is its own, and keeps its memory, while the peer lies to
-/// so many requests: a round are three.
+/// The gateway logs the peer, serves its own APIs and keeps its memory bounded while the peer
+/// answers this many requests. A round has three.
 async fn survives(
     name: &str,
     times: usize,

@@ -1,4 +1,4 @@
-//! The local server comes late, goes away and comes back.
+//! The local server starts late, stops and returns.
 
 use http::{Method, StatusCode};
 use mvp_apiserver::Storage;
@@ -9,7 +9,7 @@ use crate::support::client::Client;
 use crate::support::eventually;
 use crate::support::process::{Gateway, free_address};
 
-/// What only the local server can answer for, or not even it.
+/// Paths that only the local server, or nobody, can answer.
 const NOWHERE: &str = "/apis/example.org/v1/nothings";
 
 #[tokio::test]
@@ -29,8 +29,8 @@ async fn the_local_server_starts_late_stops_and_returns() {
     assert!(reason.contains("cannot be reached"), "{reason}");
     assert_eq!(gateway.page("/livez").await, "ok");
     let client = Client::user(gateway.address).await;
-    // It was never seen, so that nobody knows which peers are as new as it: writes wait for it, and
-    // so does discovery, which would lack what only it serves.
+    // The local server was never seen, so its version is unknown: writes wait for it, and so does
+    // discovery, which would lack its APIs.
     refused(&client, &["/version", "/healthz", "/api", "/apis", NOWHERE]).await;
     assert_eq!(client.get(CONFIG_MAPS).await.0, StatusCode::OK, "a peer has it too");
     let (code, status) = client.call(Method::POST, CONFIG_MAPS, config_map("early")).await;
@@ -45,7 +45,7 @@ async fn the_local_server_starts_late_stops_and_returns() {
     for round in ["one", "two"] {
         server.cut().await;
         refused(&client, &["/version", "/healthz", NOWHERE]).await;
-        // What a peer serves is served, and what both serve too.
+        // APIs of peers are served, also those that both serve.
         for path in [WIDGETS, CONFIG_MAPS, "/api", "/apis"] {
             assert_eq!(client.get(path).await.0, StatusCode::OK, "{path}");
         }
@@ -69,7 +69,7 @@ fn config_map(name: &str) -> Value {
     serde_json::json!({ "metadata": { "name": name } })
 }
 
-/// Never 404, never empty.
+/// Asserts a 503 with a body.
 async fn refused(client: &Client, paths: &[&str]) {
     for path in paths {
         let (code, status) = client.call(Method::GET, path, Value::Null).await;

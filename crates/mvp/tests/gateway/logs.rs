@@ -1,4 +1,4 @@
-//! What is logged: a line for each request that was proxied or refused, none for everyday ones.
+//! Log lines of requests: one for each proxied or refused request, none for local ones.
 
 use std::io::{BufRead, BufReader, PipeReader};
 
@@ -51,7 +51,7 @@ async fn text_lines_are_one_line_each() {
     let cluster = Cluster::with(&["--log-format=text".to_owned()]).await;
     let b = &cluster.b.gateway;
     let client = Client::user(b.address).await;
-    // A path is the client's to choose: no line of the log is.
+    // A client chooses the path, and must not forge log lines with it.
     let forged = format!("{WIDGETS}%0Aforged");
     let response = client.open(&forged).await;
     assert_ne!(response.status(), StatusCode::OK);
@@ -66,8 +66,8 @@ async fn text_lines_are_one_line_each() {
     assert_eq!(proxied.count(), 1, "{log}");
 }
 
-/// A gateway that logs all it can, and its log, which nobody reads. Every request is answered while
-/// the log overflows.
+/// A gateway with debug logs to a pipe that nobody reads. Every request is answered while the log
+/// overflows.
 async fn overflowing() -> (Gateway, PipeReader) {
     let server = serve(any(), api_server("b", Storage::new())).await;
     let (address, admin) = (free_address(), free_address());
@@ -111,7 +111,7 @@ async fn dropped_log_lines_are_reported_when_the_pipe_is_read_again() {
     let reading = std::thread::spawn(move || {
         for line in BufReader::new(log).lines() {
             let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
-            // The test may have seen enough.
+            // The test may have ended.
             let _ = sender.send(line);
         }
     });
@@ -132,7 +132,7 @@ async fn dropped_log_lines_are_reported_when_the_pipe_is_read_again() {
     reading.join().unwrap();
 }
 
-/// The lines about requests, once they are as they should be: they are written behind the answer.
+/// The log lines of requests, once they are as expected: they are written after the response.
 async fn logged(gateway: &Gateway, enough: impl Fn(&[Value]) -> bool) -> Vec<Value> {
     eventually("the lines are written", async || match gateway.requests_logged() {
         lines if enough(&lines) => Ok(lines),
@@ -141,7 +141,7 @@ async fn logged(gateway: &Gateway, enough: impl Fn(&[Value]) -> bool) -> Vec<Val
     .await
 }
 
-/// What it was, what was done, by whom, and with what outcome.
+/// The request, the decision, the member and the status.
 fn summary(line: &Value) -> (&str, &str, &str, u64) {
     let text = |key: &str| line[key].as_str().unwrap();
     (text("what"), text("action"), text("member"), line["code"].as_u64().unwrap())

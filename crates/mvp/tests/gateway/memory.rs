@@ -1,5 +1,4 @@
-//! What the gateway's process keeps in memory. Bounds are those of a debug build; the figures are
-//! printed.
+//! The memory of the gateway process. The limits are for a debug build; the figures are printed.
 
 use futures_util::future::join_all;
 use http::StatusCode;
@@ -61,7 +60,7 @@ async fn idle_watches(connections: usize, each: usize, bound: u64) {
     for client in &clients {
         watches.extend(join_all((0..each).map(|_| client.watch(&path))).await);
     }
-    // All of them are there: each is given the object that was there before.
+    // All watches are open: each has received the existing object.
     for watch in &mut watches {
         assert_eq!(watch.next_name().await, ("ADDED".to_owned(), "first".to_owned()));
     }
@@ -74,7 +73,7 @@ async fn idle_watches(connections: usize, each: usize, bound: u64) {
     assert!(cost <= bound, "{cost} KiB: idle {idle:?}, with watches {busy:?}");
 }
 
-/// A limit too low would make this test one of something else.
+/// A low descriptor limit would make this a test of that limit.
 pub(crate) fn enough_files(needed: u64) {
     let most = rlimit::increase_nofile_limit(needed).expect("the limit of open files");
     assert!(

@@ -1,4 +1,4 @@
-//! Members come and go with a file.
+//! Members are added and removed by a file.
 
 use http::StatusCode;
 use mvp_apiserver::Storage;
@@ -40,7 +40,7 @@ async fn members_come_and_go() {
     .await;
     assert_eq!(client.get(WIDGETS).await.0, StatusCode::OK, "the last good one stays");
 
-    // Who left is remembered for a while: what only it serves is unavailable, not gone.
+    // A removed member is remembered for a while: its APIs are 503, not 404.
     folder.swap(&[("peers.yaml", "peers: []")]);
     becomes(WIDGETS, StatusCode::SERVICE_UNAVAILABLE).await;
     assert_eq!(client.get(CONFIG_MAPS).await.0, StatusCode::OK);

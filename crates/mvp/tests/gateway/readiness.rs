@@ -1,4 +1,4 @@
-//! Ready or not, and why; what is answered meanwhile.
+//! Readiness, its reasons, and responses while not ready.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn a_single_server_is_a_cluster() {
     assert_eq!(verbose, expected);
 }
 
-/// Users may see what there is, the gateway itself may not.
+/// Users may read discovery, the gateway itself may not.
 #[tokio::test]
 async fn forbidden_discovery_is_logged_with_the_missing_permission() {
     let api = api_server("b", Storage::new());
@@ -58,7 +58,7 @@ async fn forbidden_discovery_is_logged_with_the_missing_permission() {
     for path in [CONFIG_MAPS, "/version"] {
         assert_eq!(client.get(path).await.0, StatusCode::OK, "{path}");
     }
-    // But whether nobody has something cannot be known.
+    // But it is unknown whether nobody serves an API.
     let (code, status) = client.call(Method::GET, WIDGETS, Value::Null).await;
     assert_refusal(code, &status);
 }
@@ -72,7 +72,7 @@ fn no_access() -> Response<Body> {
     json_response(StatusCode::FORBIDDEN, &status)
 }
 
-/// Row 1: a member that never answers holds discovery up, but not for long.
+/// Row 1: a member that never answers delays discovery, for a limited time.
 #[tokio::test]
 async fn a_member_never_seen_delays_discovery_for_at_most_30_seconds() {
     let server = serve(any(), api_server("b", Storage::new())).await;

@@ -69,7 +69,7 @@ impl World {
         self.gateway.address
     }
 
-    /// A user of this CA, who believes servers of ours.
+    /// A client with a user certificate of this CA.
     fn user(&self, ca: &Ca) -> Arc<rustls::ClientConfig> {
         let user = ca.client(&[cn("alice")]);
         ClientTls::new(self.servers.pem().as_bytes(), Some(user.pem())).unwrap().config(&[b"h2"])
@@ -97,7 +97,7 @@ impl World {
     }
 }
 
-/// What a server of the cluster serves with, believing these proxies.
+/// The TLS configuration of a server that trusts these front proxies.
 fn server_tls(ca: &Ca, proxies: &str) -> ServerTls {
     let pair = ca.server(&[SERVER_NAME]);
     let names = vec![FRONT_PROXY_NAME.to_owned()];
@@ -131,7 +131,7 @@ async fn the_serving_certificate_is_replaced() {
     assert_eq!(other, der(&new));
     world.reloaded("tls-cert-file", (1, 0, 0)).await;
 
-    // A pair that does not fit, then one that cannot be read: the last good one stays.
+    // A key that does not match, then an unreadable file: the last good pair stays.
     let other = world.servers.server(&[SERVER_NAME]);
     world.folder.swap(&[("server.crt", &other.certificate)]);
     world.reloaded("tls-cert-file", (1, 1, 1)).await;
@@ -186,7 +186,7 @@ async fn the_client_ca_is_replaced() {
     world.folder.swap(&[("client-ca.crt", others.pem())]);
     world.reloaded("client-ca-file", (2, 0, 0)).await;
     load.was_answered().await;
-    // This connection is the same all along, and judged anew.
+    // The connection is the same, and its certificate is verified again.
     assert_eq!(client.get(CONFIG_MAPS).await.0, StatusCode::UNAUTHORIZED);
 }
 
@@ -199,14 +199,14 @@ async fn the_proxy_certificate_and_its_ca_are_replaced() {
     let old = world.peer.shown().remove(0);
     let load = Load::start(world.address(), &user, &PATHS);
 
-    // One that nobody would believe is refused, whatever the servers say.
+    // A certificate that no server would trust is rejected, whatever the servers do.
     let others = Ca::new("proxies");
     let both = [world.proxies.pem(), others.pem()].concat();
     let new = others.client(&[cn(FRONT_PROXY_NAME)]);
     world.folder.swap(&[("proxy.crt", &new.certificate), ("proxy.key", &new.key)]);
     world.reloaded("proxy-client-cert-file", (0, 1, 1)).await;
 
-    // The servers first, then we.
+    // First the servers change, then the gateway.
     for server in [&world.local, &world.peer] {
         server.tls.replace(server_tls(&world.servers, &both));
     }
@@ -218,7 +218,7 @@ async fn the_proxy_certificate_and_its_ca_are_replaced() {
         })
         .await;
     }
-    // Of the old connections one is left, for the watch.
+    // One old connection is left, for the watch.
     eventually("old connections end", async || match world.peer.connected(&old) {
         1 => Ok(()),
         other => Err(other),
@@ -278,7 +278,7 @@ async fn idle_connections_with_old_certificates_are_closed() {
     let new = world.proxies.client(&[cn(FRONT_PROXY_NAME)]);
     world.folder.swap(&[("proxy.crt", &new.certificate), ("proxy.key", &new.key)]);
     world.reloaded("proxy-client-cert-file", (1, 0, 0)).await;
-    // Nobody asks for anything meanwhile.
+    // There are no requests meanwhile.
     for server in [&world.local, &world.peer] {
         eventually("old connections end", async || match server.connected(&old) {
             0 => Ok(()),

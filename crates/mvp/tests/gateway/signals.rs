@@ -1,4 +1,4 @@
-//! How it ends when it is told to.
+//! Shutdown on signals.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::support::double::Double;
 use crate::support::eventually;
 use crate::support::process::{Gateway, free_address};
 
-/// A supervisor waits for longer than this before it kills.
+/// Shorter than the time after which a supervisor sends SIGKILL.
 const FEW_SECONDS: Duration = Duration::from_secs(10);
 
 #[tokio::test]
@@ -86,7 +86,7 @@ async fn the_api_port_reports_gateway_readiness_and_shutdown() {
 async fn open_requests_are_finished_at_shutdown() {
     let (mut b, _peer) = with(&["--shutdown-grace-period=20s"]).await;
     let client = Client::user(b.gateway.address).await;
-    // More than all buffers on the way hold.
+    // Larger than all buffers on the way.
     let bytes = 64_u64 << 20;
     let response = client.open(&format!("{BULKS}/{bytes}")).await;
     b.gateway.signal(Signal::TERM);
@@ -119,7 +119,7 @@ async fn sighup_is_handled_as_soon_as_the_port_is_open() {
     for _ in 0..5 {
         let gateway = Gateway::start(free_address(), "b", nobody, &[]);
         let end = Instant::now() + FEW_SECONDS;
-        // Without a rest: what is looked for is short.
+        // Without a pause: the state that is looked for is short.
         while std::net::TcpStream::connect(gateway.address).is_err() {
             assert!(Instant::now() < end, "{}", gateway.log());
         }
@@ -147,7 +147,7 @@ async fn a_second_signal_ends_the_gateway_at_once() {
         if log.contains("SIGTERM received") { Ok(()) } else { Err(log) }
     })
     .await;
-    // Whoever is impatient repeats himself.
+    // The signal is repeated until it is handled.
     let status = eventually("the second signal is heard", async || match b.gateway.exit_status() {
         Some(status) => Ok(status),
         None => {
@@ -166,7 +166,7 @@ async fn with(flags: &[&str]) -> (Member, Double) {
     beside_with(&flags).await
 }
 
-/// The exit code, in time.
+/// The exit code, which must come within the time limit.
 pub(crate) async fn ends(gateway: &mut Gateway) -> Option<i32> {
     let end = Instant::now() + FEW_SECONDS;
     loop {

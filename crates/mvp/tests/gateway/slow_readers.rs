@@ -1,4 +1,4 @@
-//! A reader that does not read holds up nobody but itself.
+//! A client that does not read blocks nobody else.
 
 use futures_util::future::join_all;
 use http::StatusCode;
@@ -8,9 +8,9 @@ use crate::cluster::{BULKS, Bulk, Cluster, WIDGETS, beside_bulk};
 use crate::support::client::Client;
 use crate::support::soon;
 
-/// More than any buffer on the way.
+/// Larger than any buffer on the way.
 const LARGE: u64 = 64 << 20;
-/// More than the window of a connection has room for, if every stream fills its own.
+/// Larger than the connection window, if every stream fills its own window.
 const SLOW: usize = 180;
 
 #[tokio::test]
@@ -30,7 +30,7 @@ async fn a_slow_reader_does_not_stall_its_own_connection() {
     assert_eq!(first.len() as u64 + read_to_end(slow.into_body()).await, LARGE);
 }
 
-/// Many readers at once, on the connections to a peer that they share with others.
+/// Many slow readers on the upstream connections that they share with others.
 #[tokio::test]
 async fn many_slow_readers_do_not_stall_the_connections_to_a_gateway() {
     let cluster = Cluster::start().await;
@@ -46,12 +46,12 @@ async fn many_slow_readers_do_not_stall_the_connections_to_a_bare_peer() {
 
 async fn not_stalled(address: std::net::SocketAddr, bulk: &Bulk) {
     let client = Client::user(address).await;
-    // The connection to the peer is there, and knows how many streams the peer takes.
+    // The connection to the peer is open, and its stream limit is known.
     assert_eq!(client.get(WIDGETS).await.0, StatusCode::OK);
     let path = format!("{BULKS}/{LARGE}");
     let slow = join_all((0..SLOW).map(|_| client.open(&path))).await;
     bulk.rests().await;
-    // On the same client connection, so at the same worker and over the same connections.
+    // On the same client connection, and so on the same worker and upstream connections.
     for _ in 0..10 {
         let (code, _, body) = client.get(&format!("{BULKS}/{}", 1 << 20)).await;
         assert_eq!((code, body.len()), (StatusCode::OK, 1 << 20));

@@ -1,4 +1,4 @@
-//! A small cluster does what it is for, and says how it is.
+//! The basic functions of a small cluster.
 
 use http::{Method, StatusCode};
 use http_body_util::Full;
@@ -35,7 +35,7 @@ async fn every_verb_works_on_a_peers_resource() {
         assert_eq!((code, &list["items"][0]["spec"]["size"]), (StatusCode::OK, &json!(3)));
         let (code, _) = client.call(Method::DELETE, &path, Value::Null).await;
         assert_eq!(code, StatusCode::OK);
-        // An object that is missing is the peer's own truth.
+        // An object 404 of the peer is passed through.
         let (code, missing) = client.call(Method::GET, &path, Value::Null).await;
         assert_eq!((code, &missing["details"]["name"]), (StatusCode::NOT_FOUND, &json!("one")));
 
@@ -114,7 +114,7 @@ async fn the_admin_endpoint_reports_health() {
     );
     assert_eq!(members[0]["apis"]["versions"], json!(["example.com/v1"]));
 
-    // Somebody whom only A could serve, and A cannot.
+    // An API that only A serves, while A is down.
     cluster.a.server.cut().await;
     let (code, status) = client.call(Method::GET, WIDGETS, Value::Null).await;
     assert_refusal(code, &status);

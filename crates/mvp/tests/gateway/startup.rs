@@ -1,4 +1,4 @@
-//! Mistakes that only the running system can show: nothing is served, and one sentence says why.
+//! Errors that only appear at startup: nothing is served, and one line says why.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
@@ -27,7 +27,7 @@ async fn a_port_in_use_is_named_with_its_flag() {
 
 #[tokio::test]
 async fn an_address_of_another_host_is_named_with_its_flag() {
-    // TEST-NET-1: nobody has it.
+    // TEST-NET-1: no host has this address.
     let elsewhere: SocketAddr = "192.0.2.1:16443".parse().unwrap();
     let sentence = fails(elsewhere, free_address(), "--workers=2").await;
     assert!(sentence.contains("--bind-address"), "{sentence}");
@@ -52,7 +52,7 @@ async fn a_port_chosen_by_the_system_is_logged() {
     }
 }
 
-/// The one line that it ends with.
+/// The one line of its log.
 async fn fails(address: SocketAddr, admin: SocketAddr, workers: &str) -> String {
     let flags = flags(address, admin, "a", free_address(), &[workers.to_owned()]);
     let mut gateway = Gateway::with_flags(address, admin, &flags);

@@ -46,7 +46,7 @@ async fn requests_through_a_peer_succeed_while_a_new_process_takes_over() {
     load.was_answered().await;
 }
 
-/// Starts a new process and ends the old one, several times. Gives the last.
+/// Starts a new process and stops the old one, several times. Returns the last one.
 async fn change_hands(mut current: Gateway, flags: &[String], load: &Load) -> Gateway {
     for _ in 0..GENERATIONS {
         load.goes_on(20).await;

@@ -1,4 +1,4 @@
-//! A client whose token is bad makes its server end connections. Others must not notice.
+//! A client with an invalid token makes its server close connections. Others must not notice.
 
 use futures_util::future::join_all;
 use http::StatusCode;
@@ -28,7 +28,7 @@ async fn undisturbed(address: std::net::SocketAddr, server: &Double) {
     let mut watches = Vec::new();
 
     for round in 0..ROUNDS {
-        // A 401 ends the connection that it came over: the bad one has its own each time.
+        // A 401 closes its connection: the invalid token gets a new one each time.
         let bad = Client::token(address, "bad").await;
         watches.extend(join_all((0..WATCHES / ROUNDS).map(|_| good.watch(&path))).await);
         let name = format!("widget-{round}");
@@ -44,6 +44,6 @@ async fn undisturbed(address: std::net::SocketAddr, server: &Double) {
         }
     }
     assert_eq!(watches.len(), WATCHES);
-    // The server saw the bad one each time.
+    // The server received the invalid token each time.
     assert_eq!(server.refused(), ROUNDS);
 }

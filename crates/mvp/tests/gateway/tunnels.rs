@@ -1,5 +1,4 @@
-//! Upgraded connections through the real binary: many that rest, and what becomes of them in the
-//! end.
+//! Upgraded connections through the real binary: many idle ones, and shutdown.
 
 use std::net::SocketAddr;
 
@@ -18,7 +17,7 @@ use crate::signals::ends;
 use crate::support::pki::PKI;
 use crate::support::soon;
 
-/// A connection of a user that is a tunnel now.
+/// A client connection that has become a tunnel.
 async fn tunnel(address: SocketAddr, path: &str) -> TlsStream<TcpStream> {
     soon(async {
         let stream = TcpStream::connect(address).await.unwrap();
@@ -53,7 +52,7 @@ async fn echoes(stream: &mut TlsStream<TcpStream>) {
 #[tokio::test]
 async fn a_thousand_idle_tunnels() {
     const TUNNELS: usize = 1000;
-    // Each has both its ends here.
+    // Both ends of each are in this process.
     enough_files(2 * TUNNELS as u64 + 500);
     let (b, _peer) = beside_bare_peer().await;
     let address = b.gateway.address;
@@ -82,7 +81,7 @@ async fn a_signal_leaves_tunnels_open_for_the_grace_period() {
     let mut to_local = tunnel(address, CONFIG_MAPS).await;
     let mut to_peer = tunnel(address, WIDGETS).await;
     cluster.b.gateway.signal(Signal::TERM);
-    // The listener is closed first, and both go on.
+    // The listener is closed first, and both tunnels continue.
     soon(async {
         while TcpStream::connect(address).await.is_ok() {
             tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! Many watches through one gateway, and none misses anything.
+//! Many watches through one gateway, each with every event.
 
 use futures_util::future::join_all;
 

@@ -36,20 +36,20 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Client connections, and streams of each.
+/// The number of client connections, and of streams on each.
 const CONNECTIONS: usize = 4;
 const STREAMS: usize = 250;
-/// Connections to the server that anonymous callers may cost at most.
+/// The maximum number of upstream connections for anonymous callers.
 const MOST: usize = 150;
-/// Requests at once on a busy server, each over a connection of its own.
+/// Concurrent requests to a busy server, each over a connection of its own.
 const AT_ONCE: usize = 500;
-/// Objects of a list that keeps the server busy, and their bytes.
+/// The objects of a list that keeps the server busy, and their size.
 const OBJECTS: usize = 1_500;
 const BYTES: usize = 1_000;
 const LISTERS: usize = 150;
 
-/// 4 connections of 250 streams: the server sees a bounded number of connections, and fewer again
-/// when it is over.
+/// 4 connections of 250 streams: the server gets a bounded number of connections, and fewer
+/// afterwards.
 pub(super) async fn streams(cluster: &mut Cluster) -> anyhow::Result<String> {
     super::fresh(cluster, &["a"]).await?;
     let server = cluster.server("a")?;
@@ -75,7 +75,7 @@ pub(super) async fn streams(cluster: &mut Cluster) -> anyhow::Result<String> {
         Ok((now <= before + 20).then_some(now))
     });
     let fewer = fewer.await.map_err(|error| error.context(figures.clone()))?;
-    Ok(format!("{figures}, at last {fewer}; {harm}"))
+    Ok(format!("{figures}, in the end {fewer}; {harm}"))
 }
 
 async fn many_streams(nobody: Client, to: SocketAddr) -> anyhow::Result<Tally> {
@@ -98,14 +98,14 @@ async fn many_streams(nobody: Client, to: SocketAddr) -> anyhow::Result<Tally> {
     Ok(tally)
 }
 
-/// 500 anonymous requests at once on a server that is busy with lists: it is slow, and not down.
+/// 500 concurrent anonymous requests to a server that is busy with lists: it is slow, not down.
 pub(super) async fn busy_server(cluster: &mut Cluster) -> anyhow::Result<String> {
     super::fresh(cluster, &["a"]).await?;
     let server = cluster.server("a")?;
     busy(cluster, server.through(), server.direct()).await
 }
 
-/// The same at kube-apiserver itself.
+/// The same at kube-apiserver.
 pub(super) async fn anonymous_directly(cluster: &mut Cluster) -> anyhow::Result<String> {
     let to = cluster.server("a")?.direct();
     busy(cluster, to, to).await
@@ -140,7 +140,7 @@ async fn all_at_once(nobody: Client, to: SocketAddr) -> anyhow::Result<Tally> {
     Ok(tally)
 }
 
-/// Objects enough for a list that takes a while.
+/// Creates enough objects for a slow list.
 async fn fill(cluster: &Cluster, at: SocketAddr) -> anyhow::Result<String> {
     cluster.namespace("many").await?;
     let collection = "/api/v1/namespaces/many/configmaps";
@@ -158,7 +158,7 @@ async fn fill(cluster: &Cluster, at: SocketAddr) -> anyhow::Result<String> {
     Ok(collection.to_owned())
 }
 
-/// Those who keep the server busy: part of the load, not of what is counted.
+/// The clients that keep the server busy; their results are not counted.
 async fn list_on(client: Client, to: SocketAddr, path: String) -> anyhow::Result<Tally> {
     let since = Instant::now();
     let list = async || {

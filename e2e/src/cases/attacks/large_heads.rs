@@ -1,5 +1,5 @@
-//! Large heads: requests with one header of up to a megabyte, of nobody and of a user without rights.
-//! Whoever sends one gets an answer; others notice nothing.
+//! Requests with one header of up to a megabyte, anonymous and by a user without permissions. The
+//! sender gets a response; others notice nothing.
 
 use std::net::SocketAddr;
 
@@ -31,9 +31,9 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 const SIZES: [usize; 4] = [1_040_000, 600_000, 200_000, 100_000];
-/// What a head is made of, by how many bits HPACK's Huffman code gives each byte.
+/// The bytes of a head, by the length of their Huffman code in HPACK.
 const FILLERS: [(usize, u8); 3] = [(5, b'a'), (19, b'\\'), (26, 0xff)];
-/// Whoever sends more than this on the wire in one head may lose his own connection for it.
+/// Above this size on the wire, a sender may lose its own connection.
 const ON_THE_WIRE: usize = 1 << 20;
 
 pub(super) async fn large_heads(cluster: &mut Cluster) -> anyhow::Result<String> {
@@ -43,7 +43,7 @@ pub(super) async fn large_heads(cluster: &mut Cluster) -> anyhow::Result<String>
     run(cluster, to, &path, vec![Subject::local()]).await
 }
 
-/// Of an API that only peers have.
+/// For an API that only peers serve.
 pub(super) async fn large_heads_through_hop(cluster: &mut Cluster) -> anyhow::Result<String> {
     super::fresh(cluster, &["a", "b", "c"]).await?;
     let to = cluster.server("b")?.through();

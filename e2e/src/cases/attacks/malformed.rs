@@ -1,4 +1,4 @@
-//! Malformed requests: each is 400 at the gateway, deletes nothing, and says nothing about a server.
+//! Malformed requests: each is 400 at the gateway, deletes nothing, and ejects no server.
 
 use std::net::SocketAddr;
 
@@ -20,12 +20,12 @@ pub(super) fn cases() -> Vec<Case> {
     )]
 }
 
-/// Of a collection and an address: what is sent over HTTP/1.1 and over HTTP/2.
+/// The requests over HTTP/1.1 and HTTP/2, for a collection and an address.
 struct Malformed {
     what: &'static str,
     http1: Option<String>,
     http2: Option<Vec<(&'static str, String)>>,
-    /// Whether a reset of the stream will do.
+    /// Whether a stream reset is accepted instead.
     reset: bool,
 }
 
@@ -129,7 +129,7 @@ fn requests(collection: &str, to: SocketAddr) -> Vec<Malformed> {
     ]
 }
 
-/// What was answered other than it must be, for each protocol over which it was sent.
+/// The unexpected responses, for each protocol.
 async fn send(
     cluster: &Cluster,
     to: SocketAddr,

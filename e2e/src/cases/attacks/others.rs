@@ -1,5 +1,5 @@
-//! Those who work while somebody attacks: an administrator with 20 watches, readers by certificate
-//! and by token, small requests over HTTP/2 and HTTP/1.1. Entry item: [`Others::start`].
+//! The clients that work during an attack: an administrator with 20 watches, readers with
+//! certificates and tokens, small requests over HTTP/2 and HTTP/1.1. Entry item: [`Others::start`].
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use crate::client::{Answer, Client, Http2, Http2Watch, is_retryable};
 use crate::cluster::Cluster;
 use crate::tally::{Failures, Tally};
 
-/// The namespace of what they read and watch.
+/// The namespace of their objects.
 pub(super) const NAMESPACE: &str = "attacks";
-/// Of the administrator, on one connection, and of the one with a token, on another.
+/// The watches of the administrator, on one connection, and of the token user, on another.
 const WATCHES: [usize; 2] = [20, 5];
 
 /// What they read and watch.
@@ -30,21 +30,21 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// Every server has ConfigMaps.
+    /// ConfigMaps, which every server serves.
     pub(super) fn local() -> Subject {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap"});
         let collection = format!("/api/v1/namespaces/{NAMESPACE}/configmaps");
         Subject { collection, object }
     }
 
-    /// `b` lacks Jobs: through it they take the hop.
+    /// Jobs, which `b` does not serve: through it they take the hop.
     pub(super) fn of_peers() -> Subject {
         let kind = objects::job(NAMESPACE, "last");
         Subject { collection: kind.collection, object: kind.object }
     }
 }
 
-/// They work until [`Others::end`].
+/// Clients that work until [`Others::end`].
 pub(super) struct Others {
     to: SocketAddr,
     subjects: Vec<Subject>,
@@ -58,7 +58,7 @@ pub(super) struct Others {
     _connections: Vec<Http2>,
 }
 
-/// What they were told.
+/// Their responses.
 pub(super) struct Harm {
     answers: Tally,
     failures: Failures,
@@ -67,7 +67,7 @@ pub(super) struct Harm {
 }
 
 impl Others {
-    /// They begin; returns once every watch is open.
+    /// Starts them and returns once every watch is open.
     pub(super) async fn start(
         cluster: &Cluster,
         to: SocketAddr,
@@ -108,8 +108,8 @@ impl Others {
         Ok(others)
     }
 
-    /// More of those who come with a token, and more often: `/version` is not failed over to a peer,
-    /// so that it shows every trouble with the local server.
+    /// More frequent requests with a token. `/version` does not fail over to a peer, so it shows
+    /// every problem of the local server.
     pub(super) async fn more_tokens(&mut self, cluster: &Cluster) -> anyhow::Result<()> {
         for client in tokens(cluster, &["marian", "tuck", "john", "much"]).await? {
             self.read_with(&client, "/version", true, Duration::from_millis(5));
@@ -147,7 +147,7 @@ impl Others {
         });
     }
 
-    /// They end: a last object is made, which every watch that lives must see.
+    /// Ends them: a last object is created, which every live watch must see.
     pub(super) async fn end(self, at: SocketAddr) -> anyhow::Result<Harm> {
         let mut failures = Failures::since(Instant::now());
         let mut answers = Tally::default();
@@ -161,7 +161,7 @@ impl Others {
         }
         let settled = || self.watchers.iter().filter(|watcher| watcher.is_finished()).count();
         let all = self.watchers.len();
-        // Whoever saw it ends by itself; a watch that is silent is counted below.
+        // A watch that saw it ends by itself; a silent one is counted below.
         let _ =
             until("every watch has seen the last object", Duration::from_secs(20), async || {
                 Ok((settled() == all).then_some(()))
@@ -188,7 +188,7 @@ impl Others {
     }
 }
 
-/// Reads a watch until it shows the last object; otherwise gives the reason why it ended.
+/// Reads a watch until the last object; otherwise returns the reason of its end.
 async fn follow(mut watch: Http2Watch, mark: String) -> Option<String> {
     let mut last = Vec::new();
     loop {
@@ -208,12 +208,12 @@ async fn follow(mut watch: Http2Watch, mark: String) -> Option<String> {
     }
 }
 
-/// Asks for one thing over and over.
+/// Requests one path repeatedly.
 struct Reader {
     client: Client,
     path: String,
     to: SocketAddr,
-    /// Between an answer and the next request.
+    /// The pause between a response and the next request.
     pause: Duration,
     over: Arc<AtomicBool>,
 }
@@ -237,7 +237,7 @@ impl Reader {
     }
 
     async fn ask(&self, kept: &mut Option<Http2>) -> anyhow::Result<Answer> {
-        // Go's client sends a request again that the server did not process.
+        // Go's client retries a request that the server did not process.
         for _ in 0..6 {
             let connection = match kept.take().filter(|connection| !connection.is_over()) {
                 Some(connection) => connection,
@@ -315,7 +315,7 @@ pub(super) fn sum(metrics: &str, name: &str) -> f64 {
     values.filter_map(|value| value.parse::<f64>().ok()).sum()
 }
 
-/// A token of a service account that may do everything.
+/// A token of a service account with all permissions.
 pub(super) async fn tokens(cluster: &Cluster, names: &[&str]) -> anyhow::Result<Vec<Client>> {
     let mut clients = Vec::new();
     for name in names {

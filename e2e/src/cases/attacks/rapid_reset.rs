@@ -1,4 +1,4 @@
-//! Rapid reset: streams that are opened and reset at once, over and over, by a user without rights.
+//! Rapid reset: streams that are opened and reset, repeatedly, by a user without permissions.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -35,11 +35,11 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Streams that are open at a time, and how long.
+/// The number of concurrent streams, and how long they are open.
 const STREAMS: usize = 60;
 const OPEN: Duration = Duration::from_millis(4);
 
-/// What is asked for.
+/// The path of the requests.
 struct Target {
     to: SocketAddr,
     path: String,
@@ -51,12 +51,12 @@ pub(super) async fn rapid_reset(cluster: &mut Cluster) -> anyhow::Result<String>
     run(cluster, review(cluster.server("a")?.through()), &["a"], true).await
 }
 
-/// The harm that the same does to kube-apiserver itself.
+/// Comparison: the effect on kube-apiserver.
 pub(super) async fn rapid_reset_directly(cluster: &mut Cluster) -> anyhow::Result<String> {
     run(cluster, review(cluster.server("a")?.direct()), &[], true).await
 }
 
-/// Of an API that only peers have: the hop is shared with others, and with the control loop.
+/// For an API that only peers serve: the hop is shared with others, and with the control loop.
 pub(super) async fn rapid_reset_through_hop(cluster: &mut Cluster) -> anyhow::Result<String> {
     super::fresh(cluster, &["a", "b", "c"]).await?;
     let job = super::super::objects::job(NAMESPACE, "never-made");
@@ -65,7 +65,7 @@ pub(super) async fn rapid_reset_through_hop(cluster: &mut Cluster) -> anyhow::Re
     run(cluster, Target { to, path: job.collection, body }, &["a", "b", "c"], false).await
 }
 
-/// Every user may ask for his own rights.
+/// Every user may query its own permissions.
 fn review(to: SocketAddr) -> Target {
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview",
@@ -103,7 +103,7 @@ async fn ejections(cluster: &Cluster, gateways: &[&str]) -> anyhow::Result<f64> 
     Ok(sum)
 }
 
-/// Opens and resets streams, on a new connection where the server has ended the last one.
+/// Opens and resets streams, and reconnects when the server closes the connection.
 async fn reset(client: Client, target: Target) -> anyhow::Result<Tally> {
     let mut tally = Tally::default();
     let since = Instant::now();

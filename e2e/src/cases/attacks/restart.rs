@@ -1,5 +1,5 @@
-//! A gateway restarts in front of many clients with tokens, and each of them begins with a watch: that
-//! is no attack, and nobody may be refused.
+//! A gateway restarts in front of many clients with tokens, each of which reopens its watch: no
+//! attack, and nobody may be refused.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,16 +32,16 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// What kube-apiserver's API Priority and Fairness says about each request that it has judged.
+/// The header that API Priority and Fairness sets on each response.
 const FAIRNESS: &str = "x-kubernetes-pf-flowschema-uid";
 
 /// All that clients share.
 #[derive(Default)]
 struct Shared {
     open: AtomicUsize,
-    /// Refusals of kube-apiserver's API Priority and Fairness, which come directly, too.
+    /// Refusals of API Priority and Fairness, which also happen directly.
     queued: AtomicUsize,
-    /// What else refused a watch, or broke the connection before it was answered.
+    /// Other refusals, and broken connections.
     refused: Mutex<Tally>,
 }
 
@@ -53,7 +53,7 @@ pub(super) async fn restart_of_many(cluster: &mut Cluster) -> anyhow::Result<Str
     restart_of(cluster, 2_000).await
 }
 
-/// What kube-apiserver itself makes of as many who begin at once.
+/// Comparison: as many clients start at kube-apiserver.
 pub(super) async fn begin_directly(cluster: &mut Cluster) -> anyhow::Result<String> {
     let (count, to) = (2_000, cluster.server("a")?.direct());
     let clients = clients(cluster).await?;
@@ -93,7 +93,7 @@ async fn clients(cluster: &Cluster) -> anyhow::Result<Vec<Client>> {
 }
 
 impl Shared {
-    /// Waits until so many watches are open; gives the seconds.
+    /// Waits until this many watches are open, and returns the seconds.
     async fn opened(&self, count: usize) -> anyhow::Result<f64> {
         let started = Instant::now();
         let opened = until("every client has a watch", Duration::from_secs(120), async || {
@@ -139,11 +139,11 @@ impl Watchers {
     }
 }
 
-/// Watches, and again where the watch has ended.
+/// Watches, and reopens the watch when it ends.
 async fn watch(client: Client, to: SocketAddr, shared: Arc<Shared>) {
     let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps?watch=1");
     loop {
-        // Nobody listens while the gateway starts.
+        // Connections fail while the gateway starts.
         let Ok(connection) = client.connect_http2(to).await else {
             sleep(Duration::from_millis(100)).await;
             continue;

@@ -1,5 +1,5 @@
-//! A backend behind an APIService answers a write in the words of a kube-apiserver that shuts down: the
-//! write must not be sent again, as the backend has executed it.
+//! A backend behind an APIService answers a write like a kube-apiserver that is shutting down: the
+//! write must not be retried, as the backend has executed it.
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
@@ -43,7 +43,7 @@ async fn writes(cluster: &Cluster) -> anyhow::Result<String> {
     Ok(figures)
 }
 
-/// How often the backend has executed the write.
+/// The number of times that the backend has executed the write.
 async fn executed(cluster: &Cluster) -> anyhow::Result<u64> {
     let path = format!("{}/{EXECUTED}", aggregated::collection());
     let said = cluster.admin.get(cluster.server("a")?.direct(), &path).await?.expect(200)?;

@@ -1,5 +1,5 @@
-//! Junk tokens: kube-apiserver ends a connection after each 401. Eight attackers send tokens that are
-//! good for nothing as fast as they can, others have good ones.
+//! Invalid tokens: kube-apiserver closes a connection after each 401. Eight attackers send invalid
+//! tokens as fast as they can, while others use valid ones.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 const ATTACKERS: usize = 8;
-/// Requests that an attacker has open at a time on an HTTP/2 connection.
+/// The concurrent requests of an attacker on an HTTP/2 connection.
 const STREAMS: usize = 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -44,7 +44,7 @@ pub(super) async fn junk_tokens(cluster: &mut Cluster) -> anyhow::Result<String>
     both(("local", local), ("through the hop", hop))
 }
 
-/// What the same does to others at kube-apiserver itself.
+/// Comparison: the effect on others at kube-apiserver.
 pub(super) async fn junk_tokens_directly(cluster: &mut Cluster) -> anyhow::Result<String> {
     let to = cluster.server("a")?.direct();
     run(cluster, to, to).await

@@ -1,5 +1,5 @@
-//! Many watches of much that changes. kube-apiserver ends a watch whose client takes events too
-//! slowly; through the gateway it must carry what it carries directly.
+//! Many watches of many changes. kube-apiserver ends a watch whose client reads too slowly; as many
+//! must survive through the gateway as directly.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,31 +35,31 @@ const NAMESPACE: &str = "watched";
 /// Watches, and what happens while they are open.
 #[derive(Debug, Clone, Copy)]
 struct Load {
-    /// Of clients, and watches on each.
+    /// The number of client connections, and of watches on each.
     connections: usize,
     streams: usize,
-    /// Objects that change at the same time, again and again, and how large each is.
+    /// The objects that change at once, repeatedly, and their size.
     writers: usize,
     bytes: usize,
     /// How often each of them changes.
     changes: usize,
 }
 
-/// What kube-apiserver just carries directly on two cores. It buffers ten events of a watch: more than
-/// that at once must be taken as fast as they come, and fewer watches a connection can be served so.
+/// The limit of a direct kube-apiserver on two cores. It buffers ten events per watch: larger
+/// bursts must be read as fast as they come, which allows fewer watches per connection.
 const LOAD: Load = Load { connections: 50, streams: 4, writers: 24, bytes: 4_000, changes: 12 };
-/// Each is measured so often, in turn, so that what else the machine does falls on both.
+/// The rounds, alternating, so that other work on the machine affects both.
 const ROUNDS: usize = 3;
 
-/// What came of it.
+/// The results.
 struct Outcome {
     watches: usize,
     /// Watches that the server ended before all was over.
     ended: usize,
-    /// Watches that kube-apiserver says it ended because their clients were too slow.
+    /// The watches that kube-apiserver ended because their clients were too slow.
     terminated: f64,
     events: usize,
-    /// Connections to kube-apiserver that watches cost.
+    /// The upstream connections of the watches.
     connections: usize,
     seconds: f64,
 }
@@ -79,7 +79,7 @@ pub(super) async fn watches(cluster: &mut Cluster) -> anyhow::Result<String> {
     let server = cluster.server("a")?;
     let (to, behind) = (server.through(), server.direct());
     let (mut directly, mut through) = (Vec::new(), Vec::new());
-    // What has just started carries less than it does a moment later, both ways: not counted.
+    // A warm-up round: both ways perform worse just after a start.
     for at in [behind, to] {
         carry(cluster, at, behind, LOAD).await?;
     }
@@ -98,8 +98,8 @@ pub(super) async fn watches(cluster: &mut Cluster) -> anyhow::Result<String> {
     Ok(figures)
 }
 
-/// The same watches on many and on few connections of clients, with more and more changes at once:
-/// for the figures alone.
+/// The same watches on many and on few client connections, with increasing changes: for the figures
+/// only.
 pub(super) async fn watches_by_connections(cluster: &mut Cluster) -> anyhow::Result<String> {
     let server = cluster.server("a")?;
     let (to, behind) = (server.through(), server.direct());
@@ -139,7 +139,7 @@ async fn carry(
     })
     .await?;
     let connections = connections_to(behind).saturating_sub(before.0);
-    // What a watch begins with is not counted.
+    // The initial events of a watch are not counted.
     let first = settled(&watched).await?;
     let started = Instant::now();
     for number in 1..=load.changes {
@@ -256,7 +256,7 @@ async fn read_connection(
     Ok(())
 }
 
-/// How many watches kube-apiserver has ended because their clients were too slow.
+/// The number of watches that kube-apiserver has ended because their clients were too slow.
 async fn terminated(admin: &Client, server: SocketAddr) -> anyhow::Result<f64> {
     let metrics = admin.get(server, "/metrics").await?;
     ensure!(metrics.status == 200, "{metrics}");

@@ -31,7 +31,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// From now on servers keep EndpointSlices, on addresses that those accept.
+/// Makes servers maintain EndpointSlices, on addresses that those accept.
 pub(in crate::cases) async fn keep_endpoints(cluster: &mut Cluster) -> anyhow::Result<()> {
     let (admin, flag) = (cluster.admin.clone(), "--endpoint-reconciler-type=lease".to_owned());
     for index in 0..cluster.servers.len() {
@@ -48,7 +48,7 @@ pub(in crate::cases) async fn keep_endpoints(cluster: &mut Cluster) -> anyhow::R
     allow(cluster).await
 }
 
-/// Servers whose own EndpointSlices say where they are.
+/// Members by the EndpointSlices of servers.
 async fn endpoints(cluster: &mut Cluster) -> anyhow::Result<String> {
     keep_endpoints(cluster).await?;
     let admin = cluster.admin.clone();
@@ -62,17 +62,17 @@ async fn endpoints(cluster: &mut Cluster) -> anyhow::Result<String> {
     ensure!(b.knows(&own).await?.is_none(), "its own server is nobody's peer");
     let job = objects::job("default", "x");
     admin.get(b.through, &job.collection).await?.expect(200)?;
-    // Who is gone is taken out by the others, when its own lease ended.
+    // A dead server is removed by the others when its lease expires.
     cluster.server_mut("a")?.process()?.kill();
     let gone = b.until("left", &a, has_left).await?;
     admin.get(b.through, &job.collection).await?.expect(200)?;
     Ok(format!(
-        "a and c are known by their EndpointSlices; a kill -9 after {:.0} s",
+        "a and c are found by EndpointSlices; a SIGKILL is noticed after {:.0} s",
         gone.as_secs_f64()
     ))
 }
 
-/// Gateways that tell each other addresses of IPv6.
+/// Gateways that advertise IPv6 addresses.
 async fn by_ipv6(cluster: &mut Cluster) -> anyhow::Result<String> {
     allow(cluster).await?;
     let flags = ["--membership=leases".to_owned()];
@@ -98,8 +98,8 @@ async fn by_ipv6(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.admin.get(b.through, &job.collection).await?.expect(200)?;
     drop(c);
     Ok(format!(
-        "three gateways at fd00:77::/64 by Leases, each kind through the one that lacks it; a leave \
-         known after {:.1} s",
+        "three gateways at fd00:77::/64 by Leases, each kind through a server without it; a stop \
+         noticed after {:.1} s",
         left.as_secs_f64()
     ))
 }

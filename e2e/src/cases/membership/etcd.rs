@@ -1,5 +1,4 @@
-//! Members by an etcd of the case's own: of three members that are killed, with TLS, with users and
-//! their rights, and with a past that it forgets.
+//! Membership in an etcd of the case: members killed, TLS, users with permissions, and compaction.
 
 mod servers;
 
@@ -53,7 +52,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Where gateways keep their keys.
+/// The prefix of the keys of gateways.
 const FOLDER: &str = "/registry/mixed-version-proxy/";
 const SERVERS: &str = "/registry/peerserverleases/";
 
@@ -65,7 +64,7 @@ async fn outages(cluster: &mut Cluster) -> anyhow::Result<String> {
     found(cluster, &mut all).await?;
     let [a, b, mut c] = all;
 
-    // One of three is killed; whoever was with it goes on with another.
+    // One of three is killed; its clients switch to another.
     members.kill(0);
     c.process.signal(Signal::TERM)?;
     let left = b.until("left", "finder-c", has_left).await?;
@@ -77,7 +76,7 @@ async fn outages(cluster: &mut Cluster) -> anyhow::Result<String> {
     found(cluster, &mut all).await?;
     let [a, mut b, mut c] = all;
 
-    // Nothing is left of it: what was known last stays, for longer than any lease lasts.
+    // All are killed: the last known members stay, longer than any lease.
     (0..3).for_each(|index| members.kill(index));
     let job = objects::job("default", "x");
     let gone = Instant::now();
@@ -93,20 +92,20 @@ async fn outages(cluster: &mut Cluster) -> anyhow::Result<String> {
         }
     }
     (0..3).try_for_each(|index| members.run(cluster, index))?;
-    // Who is killed now is seen to go, by a lease that ends.
+    // A gateway that is killed now leaves when its lease expires.
     b.ready().await?;
     c.process.kill();
     let ended = b.until("left", "finder-c", has_left).await?;
     Ok(format!(
-        "one member of etcd killed: a leave known after {:.1} s, a return after {:.1} s; all three \
-         killed for 20 s: {reads} reads, all 200, nobody lost; then a kill -9 known after {:.0} s",
+        "one etcd member killed: a stop noticed after {:.1} s, a return after {:.1} s; all three \
+         killed for 20 s: {reads} reads, all 200, no member lost; then a SIGKILL noticed after {:.0} s",
         left.as_secs_f64(),
         back.as_secs_f64(),
         ended.as_secs_f64()
     ))
 }
 
-/// How a gateway is called that uses it, by a pair of the file system.
+/// The flags of a gateway that uses an etcd with this certificate.
 fn flags(at: SocketAddr, ca: &std::path::Path, pair: Option<&PairFiles>) -> Vec<String> {
     let mut flags = vec![
         "--membership=etcd".to_owned(),
@@ -132,7 +131,7 @@ async fn tls(cluster: &mut Cluster) -> anyhow::Result<String> {
         std::fs::copy(from, &beside)?;
         anyhow::Ok(std::fs::rename(&beside, to)?)
     };
-    // The wrong authority of etcd, and then the wrong one of ours.
+    // First a wrong CA for etcd, then a client certificate of a wrong CA.
     let stranger = pki.untrusted_user("finder", &[])?;
     put(&pki.files().front_proxy_ca(), &ca)?;
     put(&stranger.certificate, &pair.certificate)?;
@@ -144,7 +143,7 @@ async fn tls(cluster: &mut Cluster) -> anyhow::Result<String> {
     put(&good.certificate, &pair.certificate)?;
     put(&good.key, &pair.key)?;
     b.ready().await?;
-    // None at all.
+    // No client certificate.
     let mut c = Finder::start(cluster, "c", 17143, &flags(etcd.address(), &ca, None))?;
     c.fails("etcd requires a client certificate; set --etcd-certfile").await?;
     c.process.kill();
@@ -180,8 +179,8 @@ async fn tls(cluster: &mut Cluster) -> anyhow::Result<String> {
     ensure!(is_present(&b.knows("finder-a").await?.unwrap_or_default()), "a is lost");
     drop(a);
     Ok(format!(
-        "a wrong CA, a certificate of a wrong CA and none are told in log and /readyz; mended by new \
-         files; after the next certificate a leave is known after {:.1} s",
+        "a wrong CA, a wrong and a missing certificate are reported in log and /readyz; fixed by new \
+         files; after the next certificate a stop is noticed after {:.1} s",
         left.as_secs_f64()
     ))
 }
@@ -192,7 +191,8 @@ async fn auth(cluster: &mut Cluster) -> anyhow::Result<String> {
     let with = flags(etcd.address(), &cluster.pki.files().ca(), Some(&user));
     let mut all = Finder::three(cluster, 17243, &with)?;
     found(cluster, &mut all).await?;
-    // Rights come to count, and the user has none. Watches that there are go on: etcd restarts.
+    // Authentication is turned on, and the user has no permissions. Open watches would continue, so
+    // etcd restarts.
     etcd.enable_auth().await?;
     etcd.kill();
     etcd.run(cluster)?;
@@ -225,8 +225,8 @@ async fn auth(cluster: &mut Cluster) -> anyhow::Result<String> {
     let left = b.until("left", "finder-c", has_left).await?;
     drop(a);
     Ok(format!(
-        "a user without rights: told in log and /readyz, {reads} reads meanwhile all 200, nobody lost; \
-         ready after the grant, a leave known after {:.1} s",
+        "a user without permissions: reported in log and /readyz, {reads} reads all 200, no member lost; \
+         ready after the grant, a stop noticed after {:.1} s",
         left.as_secs_f64()
     ))
 }
@@ -245,7 +245,7 @@ async fn compaction(cluster: &mut Cluster) -> anyhow::Result<String> {
     found(cluster, &mut all).await?;
     let [a, mut b, c] = all;
 
-    // While b hears nothing, c leaves, much else happens, and etcd forgets all of it.
+    // While b is cut off, c leaves, many keys change, and etcd compacts the history.
     relay.lead_to(SocketAddr::new(cluster.client_address(), 9));
     c.process.signal(Signal::TERM)?;
     a.until("left", "finder-c", has_left).await?;
@@ -278,14 +278,14 @@ async fn compaction(cluster: &mut Cluster) -> anyhow::Result<String> {
     let job = objects::job("default", "x");
     cluster.admin.get(b.through, &job.collection).await?.expect(200)?;
     Ok(format!(
-        "cut off while a member left and etcd was compacted: seen {:.1} s after the cable was mended; a \
-         key that somebody deletes is back after {:.1} s",
+        "cut off while a member left and etcd was compacted: noticed {:.1} s after reconnecting; a \
+         deleted key is written again after {:.1} s",
         saw.as_secs_f64(),
         mended.as_secs_f64()
     ))
 }
 
-/// How many keys of kube-apiservers there are in the cluster's own etcd, all of them protobuf.
+/// The number of kube-apiserver keys in the cluster's etcd, all of them protobuf.
 pub(super) async fn stored_as_protobuf(cluster: &Cluster) -> anyhow::Result<usize> {
     let etcd: SocketAddr = cluster.etcd_url().trim_start_matches("http://").parse()?;
     let (key, end) = (BASE64.encode(SERVERS), BASE64.encode("/registry/peerserverleases0"));

@@ -1,4 +1,4 @@
-//! More Leases than any cluster has, each of somebody who is not there, before a gateway starts.
+//! More Leases than any cluster has, each of a member that does not exist, before a gateway starts.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ pub(in crate::cases) async fn flood(cluster: &mut Cluster) -> anyhow::Result<Str
     let [_a, mut b, _c] = all;
 
     let cluster = &*cluster;
-    // Names that come before all others, and IDs of members among them.
+    // Names that sort before all others, and IDs of real members among them.
     let at = cluster.server("a")?.direct();
     let made: Vec<anyhow::Result<()>> = stream::iter(0..FORGED)
         .map(|number| async move {
@@ -61,7 +61,7 @@ pub(in crate::cases) async fn flood(cluster: &mut Cluster) -> anyhow::Result<Str
         .await;
     made.into_iter().collect::<anyhow::Result<()>>()?;
 
-    // A gateway that starts into it: what only others serve is there, or not known yet.
+    // A gateway that starts now: APIs of others are served, or 503.
     b.process.kill();
     let mut b = Finder::start(cluster, "b", 16843, &flags)?;
     let begun = Instant::now();
@@ -102,8 +102,8 @@ pub(in crate::cases) async fn flood(cluster: &mut Cluster) -> anyhow::Result<Str
     }
     let seconds = |after: Option<Duration>| after.unwrap_or_default().as_secs_f64();
     Ok(format!(
-        "a gateway starts into {FORGED} forged Leases: reads of what only others serve {}, the first \
-         200 after {:.1} s; a true 404 after {:.0} s",
+        "a gateway starts with {FORGED} forged Leases: reads of an API of others {}, the first \
+         200 after {:.1} s; a correct 404 after {:.0} s",
         reads
             .iter()
             .map(|(code, count)| format!("{count} × {code}"))

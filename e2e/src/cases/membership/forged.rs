@@ -35,7 +35,7 @@ async fn forged(cluster: &mut Cluster) -> anyhow::Result<String> {
     let answer = cluster.admin.get(b.through, nowhere).await?;
     ensure!(answer.status == 404, "before: {answer}");
 
-    // Somebody who may write Leases, and has a server whose certificate is nobody's.
+    // An attacker who may write Leases, and has a server with an untrusted certificate.
     let (thief, other_thief) = (Thief::start(cluster)?, Thief::start(cluster)?);
     let at = cluster.server("a")?.direct();
     for (name, id, thief) in
@@ -56,7 +56,7 @@ async fn forged(cluster: &mut Cluster) -> anyhow::Result<String> {
         cluster.admin.create(at, LEASES, &lease).await?.expect(201)?;
     }
     b.until("somebody else", "someone-else", |member| !member.is_null()).await?;
-    // Who claims an ID that another has must seem to be alive.
+    // A forged Lease for an existing ID must look alive.
     let renewal = json!({"spec": {"renewTime": "2099-01-01T00:00:01.000000Z"}});
     let body = Some(("application/merge-patch+json", &renewal));
     let path = format!("{LEASES}/mvp-forged-1");
@@ -88,12 +88,12 @@ async fn forged(cluster: &mut Cluster) -> anyhow::Result<String> {
     }
     Ok(format!(
         "a forged ID and a forged member: {tried} connections, none past the handshake; {reads} \
-         reads of the true one's API, all 200; 404s held up for {:.0} s",
+         reads of the real member's API, all 200; 404s withheld for {:.0} s",
         truth.unwrap_or_default().as_secs_f64()
     ))
 }
 
-/// A TLS server by whose certificate nobody is to be fooled.
+/// A TLS server with an untrusted certificate, which must get no request.
 struct Thief {
     address: SocketAddr,
     counts: Arc<(AtomicUsize, AtomicUsize)>,
@@ -126,7 +126,7 @@ impl Thief {
         Ok(Thief { address, counts })
     }
 
-    /// How many connected, and how many said anything.
+    /// The number of connections, and of those that sent anything.
     fn counted(&self) -> (usize, usize) {
         (self.counts.0.load(Ordering::SeqCst), self.counts.1.load(Ordering::SeqCst))
     }

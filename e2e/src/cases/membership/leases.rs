@@ -58,11 +58,11 @@ async fn leases(cluster: &mut Cluster) -> anyhow::Result<String> {
     ensure!(ours.len() == 3, "{} Leases of ours", ours.len());
     ensure!(ours.iter().all(|item| text(item, identity).is_empty()), "taken for kube-apiservers");
 
-    // Who leaves says so.
+    // A gateway that stops deletes its Lease.
     c.process.signal(Signal::TERM)?;
     let left = b.until("left", "finder-c", has_left).await?;
     c.process.exited(Duration::from_secs(30)).await?;
-    // And is forgotten when somebody says so.
+    // `mvp forget` removes it.
     let admin = format!("--admin-address={}", b.admin);
     let forgot = Command::new(&cluster.programs.mvp).args(["forget", "finder-c", &admin]).output();
     let forgot = forgot.await?;
@@ -71,7 +71,7 @@ async fn leases(cluster: &mut Cluster) -> anyhow::Result<String> {
     let again = Command::new(&cluster.programs.mvp).args(["forget", "finder-c", &admin]).output();
     ensure!(again.await?.status.code() == Some(1), "who is not there cannot be forgotten");
 
-    // Who is killed and comes back at another address is known there.
+    // A gateway that is killed and returns at another address is known there.
     a.process.kill();
     let mut a = Finder::start(cluster, "a", 16543, &flags)?;
     a.ready().await?;
@@ -81,14 +81,14 @@ async fn leases(cluster: &mut Cluster) -> anyhow::Result<String> {
     let job = objects::job("default", "x");
     cluster.admin.get(b.through, &job.collection).await?.expect(200)?;
     Ok(format!(
-        "denied access is told; three gateways together after {together:.1} s; a leave known after \
-         {:.1} s, an ID at another address {:.0} s after it is ready",
+        "denied access is reported; three gateways found after {together:.1} s; a stop noticed after \
+         {:.1} s, an ID at a new address {:.0} s after it is ready",
         left.as_secs_f64(),
         moved.as_secs_f64()
     ))
 }
 
-/// Servers with Kubernetes' own proxy are members with no gateway before them.
+/// Servers with Kubernetes' own proxy are members without a gateway.
 async fn bare(cluster: &mut Cluster) -> anyhow::Result<String> {
     allow(cluster).await?;
     let etcd = format!("--etcd-servers={}", cluster.etcd_url());
@@ -116,7 +116,7 @@ async fn bare(cluster: &mut Cluster) -> anyhow::Result<String> {
     }
     let stored = etcd::stored_as_protobuf(cluster).await?;
     Ok(format!(
-        "a and c are known by {}, {stored} keys stored as protobuf; b reaches batch/v1 through them",
+        "a and c are found by {}, {stored} keys stored as protobuf; b reaches batch/v1 through them",
         figures.join(" and ")
     ))
 }

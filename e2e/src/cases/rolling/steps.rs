@@ -1,5 +1,5 @@
-//! An upgrade, step by step: a server leaves and comes back as another release, and meanwhile a
-//! namespace is deleted. Entry item: [`Upgrade::step`].
+//! One step of an upgrade: a server stops and returns as another release, while a namespace is
+//! deleted. Entry item: [`Upgrade::step`].
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -17,15 +17,15 @@ use crate::programs::Minor;
 use crate::relay::Relay;
 use crate::tally::{Failures, Tally};
 
-/// An upgrade that is under way.
+/// A running upgrade.
 pub(super) struct Upgrade<'a> {
     pub(super) cluster: &'a mut Cluster,
     admin: Client,
     before: Before,
-    /// What is made is named after it.
+    /// The prefix of created names.
     name: String,
     pub(super) since: Instant,
-    /// Where clients ask.
+    /// The addresses of clients.
     pub(super) addresses: Vec<SocketAddr>,
     _relay: Relay,
     /// The namespace controller, at the second address.
@@ -107,7 +107,7 @@ impl<'a> Upgrade<'a> {
         Load::start_of(subject, SLOW_PACE, self.since, client, &self.addresses)
     }
 
-    /// Ends a load, and compares it with what a server has that serves it.
+    /// Ends a load and compares it with the objects of a capable server.
     pub(super) async fn end(&mut self, what: &str, load: Load, at: &str) -> anyhow::Result<()> {
         let at = self.cluster.server(at)?.direct();
         let outcome = load.finish(&self.admin, at).await.with_context(|| what.to_owned())?;
@@ -115,8 +115,8 @@ impl<'a> Upgrade<'a> {
         Ok(())
     }
 
-    /// One server leaves, and comes back as another release. Gives the moment from which the cluster
-    /// has served what only that release has. A namespace is deleted while it is away.
+    /// Replaces one server by another release, and deletes a namespace meanwhile. Returns the
+    /// moment from which the cluster has served the APIs of that release.
     pub(super) async fn step(&mut self, name: &str, minor: Minor) -> anyhow::Result<Instant> {
         let started = self.since.elapsed().as_secs_f64();
         let doomed = Doomed::make(self.cluster, &self.admin, &self.name, name, minor).await?;
@@ -165,7 +165,7 @@ impl<'a> Upgrade<'a> {
         Ok(served)
     }
 
-    /// Waits until what nobody serves any more is 404 at every address.
+    /// Waits until an API that nobody serves is 404 at every address.
     pub(super) async fn all_say_404(&self, path: &str) -> anyhow::Result<()> {
         for to in &self.addresses {
             until(&format!("404 at {to}"), Duration::from_secs(30), async || {

@@ -11,7 +11,7 @@ use super::{V2, items, same, text};
 use crate::client::{Client, Connection, whole};
 use crate::cluster::Cluster;
 
-/// A verb of discovery as a request that changes nothing.
+/// A discovery verb as a request that changes nothing.
 fn request(verb: &str, one: &str, all: &str) -> Option<(Method, String, Option<&'static str>)> {
     let json = Some("application/json");
     Some(match verb {
@@ -31,14 +31,14 @@ fn request(verb: &str, one: &str, all: &str) -> Option<(Method, String, Option<&
     })
 }
 
-/// What a document promises: how to ask for it, and what to call it.
+/// A request that discovery promises to be served.
 struct Promise {
     method: Method,
     path: String,
     content_type: Option<&'static str>,
 }
 
-/// All that a document in the aggregated form promises.
+/// All requests that an aggregated document promises.
 fn promises(document: &Value) -> Vec<Promise> {
     let mut promises = Vec::new();
     for group in items(document, "/items") {
@@ -79,7 +79,7 @@ pub(super) async fn coherence(cluster: &mut Cluster) -> anyhow::Result<String> {
     for path in ["/api", "/apis"] {
         promised.extend(promises(&same(cluster, path, V2).await?.json()));
     }
-    // The harm: what the merged document promises, asked of each server alone.
+    // Without `mvp`: the promises of the merged document at each server alone.
     let mut broken = 0;
     for server in &cluster.servers {
         broken += kept(&cluster.admin, server.direct(), &promised).await?.len();
@@ -96,12 +96,12 @@ pub(super) async fn coherence(cluster: &mut Cluster) -> anyhow::Result<String> {
         );
     }
     Ok(format!(
-        "{} promises (resource, subresource, verb) × 3 members, none answered 404 by routing; directly {broken} are",
+        "{} promises (resource, subresource, verb) × 3 members, no unrouted 404; directly {broken}",
         promised.len()
     ))
 }
 
-/// Asks for all that was promised; gives what was answered with a 404 of routing, or a 503.
+/// Sends all promised requests, and returns those with an unrouted 404 or a 503.
 async fn kept(
     client: &Client,
     to: SocketAddr,
@@ -120,7 +120,7 @@ async fn kept(
             let body = content_type.map(|content_type| (content_type, &object));
             let head = at.start(method.clone(), path, body).await;
             let head = head.with_context(|| format!("{method} {path} at {to}"))?;
-            // A watch that began was routed; nobody waits for its end.
+            // An open watch was routed; its end is not awaited.
             if head.status() == 200 {
                 let whole = !path.contains("watch=true") && whole(head).await.is_ok();
                 connection = whole.then_some(at);
@@ -130,7 +130,7 @@ async fn kept(
             let routed = !String::from_utf8_lossy(&answer.body)
                 .contains("the server could not find the requested resource")
                 && !answer.body.starts_with(b"404 page not found");
-            // A refusal is no 404, but no promise kept either.
+            // A refusal is not a 404, but the promise is broken too.
             if (answer.status == 404 && !routed) || answer.status == 503 {
                 broken.push(format!("{method} {path}: {answer}"));
             }

@@ -1,4 +1,4 @@
-//! A client of the gateway: one connection, and who is at its end.
+//! A client of the gateway with one connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,16 +27,16 @@ pub(crate) struct Client {
     token: Option<&'static str>,
 }
 
-/// What a stream may get ahead of its reader.
+/// The stream window.
 const STREAM_WINDOW: u32 = 64 << 10;
 
 impl Client {
-    /// Somebody with the certificate of a user.
+    /// A client with a user certificate.
     pub(crate) async fn user(address: SocketAddr) -> Client {
         Client::connect(address, None).await
     }
 
-    /// Somebody with a token.
+    /// A client with a token.
     pub(crate) async fn token(address: SocketAddr, token: &'static str) -> Client {
         Client::connect(address, Some(token)).await
     }
@@ -47,7 +47,8 @@ impl Client {
         Client { token, ..client }
     }
 
-    /// Somebody with certificates of the test's; and the certificate that the gateway showed.
+    /// A client with a TLS configuration of the test, and the certificate that the gateway
+    /// presented.
     pub(crate) async fn with(
         address: SocketAddr,
         config: Arc<rustls::ClientConfig>,
@@ -71,7 +72,7 @@ impl Client {
         .await
     }
 
-    /// The code of the response to a GET, read to its end; or why there is none.
+    /// Sends a GET and returns the status, after the whole response; or the error.
     pub(crate) async fn try_get(&self, path: &str) -> Result<StatusCode, hyper::Error> {
         let request = self.request(Method::GET, path).body(Full::default()).unwrap();
         soon(async {
@@ -98,17 +99,17 @@ impl Client {
         }
     }
 
-    /// The response to a GET, whose body is yet to be read.
+    /// Sends a GET and returns the response with an unread body.
     pub(crate) async fn open(&self, path: &str) -> Response<Incoming> {
         self.send(self.request(Method::GET, path).body(Full::default()).unwrap()).await
     }
 
-    /// Code, headers and body of the response to a GET.
+    /// Sends a GET and returns status, headers and body.
     pub(crate) async fn get(&self, path: &str) -> (StatusCode, HeaderMap, Bytes) {
         read(self.open(path).await).await
     }
 
-    /// Code and JSON.
+    /// Sends a GET and returns status and JSON.
     pub(crate) async fn call(
         &self,
         method: Method,
@@ -129,7 +130,7 @@ impl Client {
         (code, json)
     }
 
-    /// A watch that has begun.
+    /// Opens a watch.
     pub(crate) async fn watch(&self, path: &str) -> Watch {
         let response = self.open(path).await;
         assert_eq!(response.status(), StatusCode::OK, "{path}");
@@ -150,7 +151,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Type of the next event, and its object.
+    /// The type of the next event, and its object.
     pub(crate) async fn next(&mut self) -> (String, Value) {
         soon(async {
             loop {
@@ -173,7 +174,7 @@ impl Watch {
         (kind, object["metadata"]["name"].as_str().unwrap().to_owned())
     }
 
-    /// Whether the server, or anybody between, ended it.
+    /// Whether the watch has ended.
     pub(crate) async fn has_ended(mut self) -> bool {
         soon(async {
             loop {

@@ -1,5 +1,5 @@
-//! A server that a test holds in its hands: it counts its connections, and can be cut and started
-//! again. Over HTTP/2 it ends the connection after every 401, as kube-apiserver does.
+//! A server controlled by the test: it counts its connections, and can be stopped and started
+//! again. Over HTTP/2 it closes the connection after every 401, as kube-apiserver does.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -26,12 +26,12 @@ pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 type Answering = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 type Handler = Arc<dyn Fn(Request<Incoming>) -> Answering + Send + Sync>;
 
-/// A server, until it is dropped.
+/// A server that runs until it is dropped.
 pub(crate) struct Double {
     pub(crate) address: SocketAddr,
-    /// What new connections are made with.
+    /// The TLS configuration of new connections.
     pub(crate) tls: ReloadableTls,
-    /// The certificate that each client showed that is connected.
+    /// The client certificate of each open connection.
     shown: Arc<Mutex<Vec<CertificateDer<'static>>>>,
     accepted: Arc<AtomicUsize>,
     refused: Arc<AtomicUsize>,
@@ -55,22 +55,22 @@ impl Double {
         double
     }
 
-    /// Connections so far.
+    /// The number of connections so far.
     pub(crate) fn accepted(&self) -> usize {
         self.accepted.load(Ordering::SeqCst)
     }
 
-    /// The certificate of each client that is connected and showed one.
+    /// The client certificates of open connections.
     pub(crate) fn shown(&self) -> Vec<CertificateDer<'static>> {
         self.shown.lock().unwrap().clone()
     }
 
-    /// How many are connected with this certificate.
+    /// The number of open connections with this certificate.
     pub(crate) fn connected(&self, certificate: &CertificateDer<'_>) -> usize {
         self.shown.lock().unwrap().iter().filter(|shown| *shown == certificate).count()
     }
 
-    /// Requests that it answered with 401.
+    /// The number of 401 responses.
     pub(crate) fn refused(&self) -> usize {
         self.refused.load(Ordering::SeqCst)
     }
@@ -109,7 +109,7 @@ impl Drop for Double {
     }
 }
 
-/// A certificate, for as long as its connection lasts.
+/// A client certificate, counted while its connection is open.
 struct Shown(Arc<Mutex<Vec<CertificateDer<'static>>>>, Option<CertificateDer<'static>>);
 
 impl Shown {

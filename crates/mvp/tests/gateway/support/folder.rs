@@ -5,8 +5,8 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A directory as Kubernetes mounts volumes: each file is a symlink into `..data`, itself a symlink,
-/// which is swapped.
+/// A directory like a Kubernetes volume: each file is a symlink into `..data`, a symlink that is
+/// swapped atomically.
 pub(crate) struct Folder {
     directory: PathBuf,
     files: Vec<(&'static str, String)>,
@@ -25,7 +25,7 @@ impl Folder {
         folder
     }
 
-    /// Changes some files, or adds them, all at once.
+    /// Changes or adds files, all at once.
     pub(crate) fn swap(&mut self, files: &[(&'static str, &str)]) {
         for (name, text) in files {
             self.files.retain(|(known, _)| known != name);
@@ -46,7 +46,7 @@ impl Folder {
         fs::rename(new, data).unwrap();
     }
 
-    /// A flag and the file that it names.
+    /// A flag whose value is one of the files.
     pub(crate) fn flag(&self, flag: &str, file: &str) -> String {
         format!("--{flag}={}", self.directory.join(file).display())
     }

@@ -1,4 +1,4 @@
-//! Requests without a pause, and each that is not answered as it should be.
+//! A continuous load that records every unexpected response.
 
 use std::error::Error as _;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::client::Client;
 use super::{eventually, soon};
 
-/// A load, until it is told to end.
+/// A running load.
 pub(crate) struct Load {
     shared: Arc<Shared>,
     tasks: JoinSet<()>,
@@ -25,7 +25,7 @@ struct Shared {
 }
 
 impl Load {
-    /// Asks for these paths, one after the other, over one connection and over new ones.
+    /// Requests these paths in turn, over one connection and over new ones.
     pub(crate) fn start(
         address: SocketAddr,
         config: &Arc<rustls::ClientConfig>,
@@ -44,7 +44,7 @@ impl Load {
         load
     }
 
-    /// The same, and never twice over one connection.
+    /// The same, with a new connection for each request.
     pub(crate) fn of_new_connections(
         address: SocketAddr,
         config: &Arc<rustls::ClientConfig>,
@@ -59,7 +59,7 @@ impl Load {
         load
     }
 
-    /// Waits until so many more were answered.
+    /// Waits for this many further responses.
     pub(crate) async fn goes_on(&self, more: usize) {
         let enough = self.shared.answered.load(Ordering::SeqCst) + more;
         eventually("the load is answered", async || {
@@ -69,7 +69,7 @@ impl Load {
         .await;
     }
 
-    /// Ends it. Nothing may have failed.
+    /// Ends the load and asserts that nothing failed.
     pub(crate) async fn was_answered(mut self) {
         self.goes_on(20).await;
         self.shared.over.store(true, Ordering::SeqCst);
@@ -118,7 +118,8 @@ async fn ask(
     }
 }
 
-/// The server ends the connection, and has not looked at the request: every client sends it again.
+/// Whether the server closed the connection without processing the request: every client retries
+/// then.
 fn is_unprocessed(error: &hyper::Error) -> bool {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
     cause.is_some_and(|cause| {

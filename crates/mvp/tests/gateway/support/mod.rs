@@ -1,4 +1,4 @@
-//! What the tests stand on: certificates, servers, the gateway's process, and clients.
+//! The harness: certificates, servers, the gateway process, and clients.
 
 pub(crate) mod client;
 pub(crate) mod double;
@@ -11,15 +11,15 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// No wait is longer: a machine that is slow is no failure, one that hangs is.
+/// The time limit of every wait: generous for slow machines.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
-/// A future that must end.
+/// Awaits a future that must end in time.
 pub(crate) async fn soon<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(DEADLINE, future).await.expect("it ends in time")
 }
 
-/// Asks again until there is something, and says what there was last if there never is.
+/// Retries until there is a result, and fails with the last state after the time limit.
 pub(crate) async fn eventually<T, S: std::fmt::Debug>(
     what: &str,
     mut ask: impl AsyncFnMut() -> Result<T, S>,

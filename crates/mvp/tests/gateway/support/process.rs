@@ -1,4 +1,4 @@
-//! The gateway's process: started, asked how it is, told to end, and never left behind.
+//! The gateway process.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -15,14 +15,14 @@ use tokio::net::TcpStream;
 use super::eventually;
 use super::pki::PKI;
 
-/// `mvp serve`, until it is dropped.
+/// A running `mvp serve`, killed when dropped.
 pub(crate) struct Gateway {
     pub(crate) address: SocketAddr,
     pub(crate) admin: SocketAddr,
     process: Process,
 }
 
-/// Memory of a process, in KiB: now, and at its most.
+/// The memory of a process in KiB: current and peak.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {
     pub(crate) now: u64,
@@ -30,18 +30,18 @@ pub(crate) struct Memory {
 }
 
 impl Gateway {
-    /// Starts it beside a server, on an address that others may know already.
+    /// Starts it beside a server, on a given address.
     pub(crate) fn start(address: SocketAddr, id: &str, local: SocketAddr, more: &[String]) -> Self {
         let admin = free_address();
         Gateway::with_flags(address, admin, &flags(address, admin, id, local, more))
     }
 
-    /// Starts it with these flags and no others.
+    /// Starts it with these flags only.
     pub(crate) fn with_flags(address: SocketAddr, admin: SocketAddr, flags: &[String]) -> Self {
         Gateway::in_pod(address, admin, flags, address)
     }
 
-    /// The same, where pods find a server there.
+    /// The same, with the pod environment pointing to this service.
     pub(crate) fn in_pod(
         address: SocketAddr,
         admin: SocketAddr,
@@ -53,7 +53,7 @@ impl Gateway {
         Gateway::spawn(Command::new(binary()), (address, admin), flags, service, log, stderr.into())
     }
 
-    /// Starts it with these flags, and writes its log there; [`Gateway::log`] has nothing then.
+    /// Starts it with these flags and this standard error. [`Gateway::log`] is then empty.
     pub(crate) fn with_stderr(
         address: SocketAddr,
         admin: SocketAddr,
@@ -66,7 +66,7 @@ impl Gateway {
         Gateway::spawn(command, (address, admin), flags, address, log, stderr.into())
     }
 
-    /// Starts it with these flags and so many file descriptors.
+    /// Starts it with these flags and this limit of file descriptors.
     pub(crate) fn with_descriptors(
         address: SocketAddr,
         admin: SocketAddr,
@@ -103,7 +103,7 @@ impl Gateway {
         Gateway { address, admin, process: Process::new("mvp", child, &log) }
     }
 
-    /// Waits until it may get traffic.
+    /// Waits until it is ready.
     pub(crate) async fn ready(self) -> Self {
         eventually("ready", async || match self.ask("/readyz").await {
             Some((200, _)) => Ok(()),
@@ -113,7 +113,7 @@ impl Gateway {
         self
     }
 
-    /// Code and body of an admin endpoint; nothing where nobody answers.
+    /// The status and body of an admin endpoint; none without a response.
     pub(crate) async fn ask(&self, path: &str) -> Option<(u16, String)> {
         let mut stream = TcpStream::connect(self.admin).await.ok()?;
         let request = format!("GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");
@@ -124,19 +124,19 @@ impl Gateway {
         Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
     }
 
-    /// The body of an admin endpoint that answers with 200.
+    /// The body of an admin endpoint that must return 200.
     pub(crate) async fn page(&self, path: &str) -> String {
         let (code, body) = self.ask(path).await.expect("the admin endpoint answers");
         assert_eq!(code, 200, "{path}: {body}");
         body
     }
 
-    /// What it wrote so far.
+    /// The log so far.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.process.log()).unwrap()
     }
 
-    /// Waits until it wrote this.
+    /// Waits until the log contains this text.
     pub(crate) async fn logs(&self, text: &str) {
         eventually(text, async || match self.log() {
             log if log.contains(text) => Ok(()),
@@ -145,13 +145,13 @@ impl Gateway {
         .await;
     }
 
-    /// The lines about requests, of a gateway that logs as JSON.
+    /// The log lines of requests, with `--log-format=json`.
     pub(crate) fn requests_logged(&self) -> Vec<Value> {
         let log = self.log();
         let line = |line: &str| -> Value {
             serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
         };
-        // The last line may be half written.
+        // The last line may be incomplete.
         let whole = log.rfind('\n').map_or("", |end| &log[..end]);
         whole.lines().map(line).filter(|line| line["message"] == "request").collect()
     }
@@ -165,12 +165,12 @@ impl Gateway {
         Memory { now: field("VmRSS"), most: field("VmHWM") }
     }
 
-    /// File descriptors that it has open.
+    /// The number of open file descriptors.
     pub(crate) fn descriptors(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.process.id())).unwrap().count()
     }
 
-    /// Whether SIGHUP would not end it.
+    /// Whether it handles SIGHUP.
     pub(crate) fn hears_hangups(&self) -> bool {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
@@ -205,14 +205,14 @@ fn log_file() -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-/// The binary that cargo built; another one, such as a release build, if the environment names it.
+/// The binary that cargo built, or that of `MVP_TEST_BINARY`.
 fn binary() -> PathBuf {
     std::env::var_os("MVP_TEST_BINARY")
         .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_mvp")), PathBuf::from)
 }
 
-/// The flags of a gateway that knows all certificates of the cluster, and more of them; of two of
-/// one name the latter.
+/// The flags of a gateway with all certificates of the cluster, and more flags, which win over
+/// these.
 pub(crate) fn flags(
     address: SocketAddr,
     admin: SocketAddr,
@@ -244,7 +244,7 @@ pub(crate) fn flags(
     flags
 }
 
-/// An address that is free and stays so: below the ports that the kernel gives to clients.
+/// A free address below the ephemeral ports, so that it stays free.
 pub(crate) fn free_address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let start = 10_000 + u16::try_from(std::process::id() % 100).unwrap() * 200;

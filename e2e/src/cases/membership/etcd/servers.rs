@@ -58,12 +58,12 @@ impl Etcds {
     }
 }
 
-/// An etcd of one member that speaks TLS and wants client certificates; and plain HTTP, for the case.
+/// An etcd of one member with TLS and client certificates, and plain HTTP for the case itself.
 pub(super) struct Secure {
     name: &'static str,
     plain: SocketAddr,
     process: Option<Process>,
-    /// Who may do what, once it asks.
+    /// The token of root, once authentication is on.
     token: Option<String>,
 }
 
@@ -106,7 +106,7 @@ impl Secure {
         Ok(())
     }
 
-    /// Asks it, over its JSON API.
+    /// Sends a request to its JSON API.
     pub(super) async fn ask(&self, path: &str, body: Value) -> anyhow::Result<Value> {
         until(&format!("etcd answers {path}"), SOON, async || {
             let answer = plain_post(self.plain, path, self.token.as_deref(), &body).await?;
@@ -115,7 +115,7 @@ impl Secure {
         .await
     }
 
-    /// Turns on that users have rights: of root alone.
+    /// Turns on authentication, with all permissions for root only.
     pub(super) async fn enable_auth(&mut self) -> anyhow::Result<()> {
         let root = json!({"name": "root", "password": "secret"});
         self.ask("/v3/auth/user/add", root.clone()).await?;
@@ -147,7 +147,7 @@ impl Secure {
         self.ask("/v3/auth/role/grant", grant).await.map(drop)
     }
 
-    /// What there is of a key: its creation, if it is there.
+    /// The creation revision of a key; none if it does not exist.
     pub(super) async fn created(&self, key: &str) -> anyhow::Result<Option<Value>> {
         let there = self.ask("/v3/kv/range", json!({"key": BASE64.encode(key)})).await?;
         Ok(there.pointer("/kvs/0/create_revision").cloned())
