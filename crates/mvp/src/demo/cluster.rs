@@ -86,9 +86,9 @@ impl Cluster {
                 let seen = |part| snapshot.members().all(|m| m.view.part(part).is_some());
                 snapshot.members().count() == members.len() && Part::ALL.into_iter().all(seen)
             };
-            timeout(Duration::from_secs(20), server.reader.wait_for(everyone))
-                .await
-                .with_context(|| format!("{} did not fetch the discovery of the others within 20 s", server.id))?;
+            timeout(Duration::from_secs(20), server.reader.wait_for(everyone)).await.with_context(
+                || format!("{} did not fetch the discovery of the others within 20 s", server.id),
+            )?;
         }
         Ok(Cluster { servers })
     }
