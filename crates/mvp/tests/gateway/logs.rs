@@ -143,7 +143,7 @@ async fn dropped_log_lines_are_reported_when_the_pipe_is_read_again() {
     gateway.signal("TERM");
     assert_eq!(ends(&mut gateway).await, Some(0));
     // The end of the log is flushed.
-    until("SIGTERM received").await;
+    until("shutting down").await;
     drop(lines);
     reading.join().unwrap();
 }

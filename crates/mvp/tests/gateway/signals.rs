@@ -143,7 +143,7 @@ async fn a_second_signal_ends_it_at_once() {
     b.gateway.signal("TERM");
     eventually("the first signal is heard", async || {
         let log = b.gateway.log();
-        if log.contains("SIGTERM received") { Ok(()) } else { Err(log) }
+        if log.contains("shutting down") { Ok(()) } else { Err(log) }
     })
     .await;
     // Whoever is impatient repeats himself.
