@@ -19,10 +19,9 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use mvp_net::{ClientTrust, Limits, ReloadableTls, ServerTls};
 use serde_json::{Value, json};
+use testkit::pki::PkiFiles;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-
-use crate::pki::Pki;
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -48,7 +47,7 @@ pub(crate) fn control_path(milliseconds: u64) -> String {
 
 /// Serves until it is killed.
 pub(crate) async fn serve(
-    pki: &Pki,
+    pki: &PkiFiles,
     lacking: SocketAddr,
     peer: SocketAddr,
     groups: usize,
@@ -65,8 +64,8 @@ pub(crate) async fn serve(
 }
 
 /// How a server of the bench shows itself, and whom it believes.
-pub(crate) fn tls(pki: &Pki) -> anyhow::Result<ReloadableTls> {
-    let (certificate, front) = (pki.pair("server"), std::fs::read(pki.front_proxy_ca())?);
+pub(crate) fn tls(pki: &PkiFiles) -> anyhow::Result<ReloadableTls> {
+    let (certificate, front) = (pki.server(), std::fs::read(pki.front_proxy_ca())?);
     let trust = ClientTrust::new(Some(&std::fs::read(pki.ca())?), Some(&front), Vec::new())?;
     let (chain, key) = (std::fs::read(certificate.certificate)?, std::fs::read(certificate.key)?);
     Ok(ReloadableTls::new(ServerTls::new(&chain, &key, trust)?))

@@ -10,11 +10,13 @@ use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
+use testkit::certificates::SERVER_NAME;
+use testkit::pki::PkiFiles;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::pki::{Pki, SERVER_NAME};
+use crate::pki::client_config;
 
 /// An answer, read whole.
 pub(crate) struct Answer {
@@ -25,7 +27,7 @@ pub(crate) struct Answer {
 
 /// The ETag of a document.
 pub(crate) async fn etag(
-    pki: &Pki,
+    pki: &PkiFiles,
     to: SocketAddr,
     path: &str,
     accept: &str,
@@ -37,7 +39,7 @@ pub(crate) async fn etag(
 
 /// Asks as the user `admin`.
 pub(crate) async fn ask(
-    pki: &Pki,
+    pki: &PkiFiles,
     to: SocketAddr,
     method: &str,
     path: &str,
@@ -47,7 +49,7 @@ pub(crate) async fn ask(
 }
 
 async fn exchange(
-    pki: &Pki,
+    pki: &PkiFiles,
     to: SocketAddr,
     method: &str,
     path: &str,
@@ -56,7 +58,7 @@ async fn exchange(
 ) -> anyhow::Result<Answer> {
     let exchange = async {
         let stream = TcpStream::connect(to).await?;
-        let connector = TlsConnector::from(pki.client(b"http/1.1", false)?);
+        let connector = TlsConnector::from(client_config(pki, b"http/1.1", false)?);
         let stream = connector.connect(ServerName::try_from(SERVER_NAME)?, stream).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let connection = tokio::spawn(connection);

@@ -3,12 +3,12 @@
 
 mod backend;
 mod client;
+mod cores;
 mod load;
 mod machine;
 mod members;
 mod pki;
 mod plan;
-mod process;
 mod programs;
 mod report;
 mod results;
@@ -22,8 +22,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{Parser, Subcommand, ValueEnum};
+use testkit::pki::PkiFiles;
 
-use crate::pki::Pki;
 use crate::plan::Plan;
 use crate::results::Results;
 
@@ -105,9 +105,9 @@ fn main() -> ExitCode {
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
     match &arguments.command {
         Some(Command::Backend { pki, lacking, peer, groups }) => {
-            backend::serve(&Pki::at(pki), *lacking, *peer, *groups).await
+            backend::serve(&PkiFiles::at(pki), *lacking, *peer, *groups).await
         }
-        Some(Command::Members { pki, count }) => members::serve(&Pki::at(pki), *count).await,
+        Some(Command::Members { pki, count }) => members::serve(&PkiFiles::at(pki), *count).await,
         Some(Command::Load { order }) => load::run(order).await,
         None => bench(arguments).await,
     }
@@ -138,7 +138,7 @@ async fn measure(arguments: &Arguments, workspace: &Path) -> anyhow::Result<Resu
     };
     plan.rounds = arguments.rounds.unwrap_or(plan.rounds).max(1);
     let mut machine = machine::Machine::look(workspace);
-    let found = programs::get(workspace, &arguments.only)?;
+    let found = programs::get(&arguments.only)?;
     machine.versions = found.versions.clone();
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let folder = tempfile::tempdir()?;

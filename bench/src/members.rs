@@ -24,9 +24,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::backend::{self, AGGREGATED, Body, JSON, answer, serve_at};
-use crate::pki::Pki;
 use changes::{Change, Changes};
 use leases::Leases;
+use testkit::pki::PkiFiles;
 use views::{Release, View};
 
 /// As gateways do.
@@ -46,7 +46,7 @@ pub(crate) fn control_path(changes_a_minute: usize) -> String {
 pub(crate) const TALLY_PATH: &str = "/bench/tally";
 
 /// Serves until it is killed.
-pub(crate) async fn serve(pki: &Pki, count: usize) -> anyhow::Result<()> {
+pub(crate) async fn serve(pki: &PkiFiles, count: usize) -> anyhow::Result<()> {
     let crowd = Arc::new(Crowd::new(count)?);
     let tls = backend::tls(pki)?;
     let mut servers = Vec::new();

@@ -1,10 +1,10 @@
 //! The programs that are compared: built, found or installed, and what is missing. Entry item:
 //! [`get`].
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 
 use crate::machine::{find, first_line};
 use crate::scenarios::{KUBE, KubePrograms};
@@ -20,10 +20,11 @@ pub(crate) struct Found {
 }
 
 /// Builds `mvp`, installs haproxy and nginx where that can be done, and looks for kube-apiserver.
-pub(crate) fn get(workspace: &Path, wanted: &[String]) -> anyhow::Result<Found> {
+pub(crate) fn get(wanted: &[String]) -> anyhow::Result<Found> {
     ensure!(find("setpriv").is_some(), "setpriv is missing: install util-linux");
     ensure!(find("taskset").is_some(), "taskset is missing: install util-linux");
-    let mvp = build_mvp(workspace)?;
+    // The profile of released images: the fastest code.
+    let mvp = testkit::programs::mvp("dist")?;
     if find("haproxy").is_none() || find("nginx").is_none() {
         install(&["haproxy", "nginx-light"]);
     }
@@ -75,28 +76,4 @@ fn install(packages: &[&str]) {
     if !run(&arguments) && run(&["update"]) {
         run(&arguments);
     }
-}
-
-/// The fastest code, as images have it. `MVP_TEST_BINARY` names another.
-fn build_mvp(workspace: &Path) -> anyhow::Result<PathBuf> {
-    if let Some(binary) = std::env::var_os("MVP_TEST_BINARY") {
-        return Ok(std::path::absolute(binary)?);
-    }
-    eprintln!("building mvp with the dist profile");
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .current_dir(workspace)
-        .args(["build", "--profile", "dist", "--bin", "mvp"])
-        .arg("--message-format=json-render-diagnostics")
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot run cargo to build mvp")?;
-    ensure!(output.status.success(), "cannot build mvp; cargo says why above");
-    let said = String::from_utf8_lossy(&output.stdout);
-    let mut made = said.lines().filter_map(|line| {
-        let message: serde_json::Value = serde_json::from_str(line).ok()?;
-        let is_mvp = message.pointer("/target/name")?.as_str()? == "mvp";
-        is_mvp.then(|| message.get("executable")?.as_str().map(PathBuf::from))?
-    });
-    made.next_back().context("cargo did not say where it put mvp")
 }

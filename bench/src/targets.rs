@@ -6,10 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use testkit::certificates::SERVER_NAME;
+use testkit::kubernetes::gateway_flags;
+use testkit::pki::PkiFiles;
+use testkit::process::{Process, Program};
 
 use crate::client;
-use crate::pki::{Pki, SERVER_NAME};
-use crate::process::{Cores, Process};
+use crate::cores::Cores;
+use crate::pki;
 
 const STARTUP: Duration = Duration::from_secs(20);
 
@@ -51,7 +55,7 @@ pub(crate) struct Programs {
 
 /// The server behind, and every proxy before it, running.
 pub(crate) struct Bench {
-    pub(crate) pki: Pki,
+    pub(crate) pki: PkiFiles,
     folder: PathBuf,
     programs: Programs,
     _backend: Process,
@@ -68,7 +72,7 @@ impl Bench {
         folder: &Path,
         groups: usize,
     ) -> anyhow::Result<Bench> {
-        let pki = Pki::make(&folder.join("pki"))?;
+        let pki = pki::create(&folder.join("pki"))?;
         let this = std::env::current_exe()?;
         let arguments = [
             "backend".to_owned(),
@@ -78,7 +82,9 @@ impl Bench {
             groups.to_string(),
         ];
         let log = folder.join("backend.log");
-        let backend = Process::start("the backend", &log, &this, Cores::Load, arguments)?;
+        let backend = Program::new("the backend", &this)
+            .on_cpus(Cores::Load.cpus())
+            .start(&log, arguments)?;
         let mut bench = Bench {
             pki,
             folder: folder.to_owned(),
@@ -161,16 +167,23 @@ impl Bench {
         let mut arguments = mvp_arguments(&self.pki, address(MVP), address(LACKING), address(PEER));
         arguments.push("--workers=1".to_owned());
         let log = self.folder.join("mvp.log");
-        Process::start("mvp", &log, &self.programs.mvp, Cores::Proxy, arguments)
+        Program::new("mvp", &self.programs.mvp).on_cpus(Cores::Proxy.cpus()).start(&log, arguments)
     }
 
     fn start_haproxy(&self) -> anyhow::Result<Process> {
         let program = self.programs.haproxy.as_ref().context("no haproxy")?;
         let file = self.folder.join("haproxy.cfg");
         std::fs::write(&file, self.filled(include_str!("../configs/haproxy.cfg"), HAPROXY))?;
+        // haproxy reads a certificate and its key from one file.
+        for (name, pair) in
+            [("server.pem", self.pki.server()), ("proxy.pem", self.pki.front_proxy())]
+        {
+            let both = [std::fs::read(pair.certificate)?, std::fs::read(pair.key)?].concat();
+            std::fs::write(self.folder.join(name), both)?;
+        }
         let log = self.folder.join("haproxy.log");
         let arguments = ["-db", "-f", &file.display().to_string()];
-        Process::start("haproxy", &log, program, Cores::Proxy, arguments)
+        Program::new("haproxy", program).on_cpus(Cores::Proxy.cpus()).start(&log, arguments)
     }
 
     fn start_nginx(&self) -> anyhow::Result<Process> {
@@ -179,23 +192,25 @@ impl Bench {
         std::fs::write(&file, self.filled(include_str!("../configs/nginx.conf"), NGINX))?;
         let log = self.folder.join("nginx.log");
         let (folder, file) = (self.folder.display().to_string(), file.display().to_string());
-        Process::start("nginx", &log, program, Cores::Proxy, ["-p", &folder, "-c", &file])
+        Program::new("nginx", program)
+            .on_cpus(Cores::Proxy.cpus())
+            .start(&log, ["-p", &folder, "-c", &file])
     }
 
     /// A configuration with its blanks filled in.
     fn filled(&self, template: &str, listen: u8) -> String {
         let pki = &self.pki;
-        let (server, proxy) = (pki.pair("server"), pki.pair("front-proxy-client"));
+        let (server, proxy) = (pki.server(), pki.front_proxy());
         let mut text = template.to_owned();
         for (blank, path) in [
             ("@FOLDER@", &self.folder),
             ("@CA@", &pki.ca()),
             ("@SERVER_CRT@", &server.certificate),
             ("@SERVER_KEY@", &server.key),
-            ("@SERVER_PEM@", &server.both),
+            ("@SERVER_PEM@", &self.folder.join("server.pem")),
             ("@PROXY_CRT@", &proxy.certificate),
             ("@PROXY_KEY@", &proxy.key),
-            ("@PROXY_PEM@", &proxy.both),
+            ("@PROXY_PEM@", &self.folder.join("proxy.pem")),
         ] {
             text = text.replace(blank, &path.display().to_string());
         }
@@ -218,7 +233,7 @@ fn address(host: u8) -> SocketAddr {
 
 /// `mvp serve` before one server, with a bare one as its peer.
 pub(crate) fn mvp_arguments(
-    pki: &Pki,
+    pki: &PkiFiles,
     listen: SocketAddr,
     local: SocketAddr,
     peer: SocketAddr,
@@ -228,31 +243,24 @@ pub(crate) fn mvp_arguments(
     arguments
 }
 
-/// `mvp serve` before one server.
-pub(crate) fn mvp_with_local(pki: &Pki, listen: SocketAddr, local: SocketAddr) -> Vec<String> {
-    let (server, proxy) = (pki.pair("server"), pki.pair("front-proxy-client"));
-    vec![
+/// The arguments of `mvp serve` beside one server.
+pub(crate) fn mvp_with_local(pki: &PkiFiles, listen: SocketAddr, local: SocketAddr) -> Vec<String> {
+    let mut arguments = vec![
         "serve".to_owned(),
         format!("--bind-address={}", listen.ip()),
         format!("--secure-port={}", listen.port()),
         format!("--admin-bind-address={}:6480", listen.ip()),
         format!("--local-server=https://{local}"),
         "--server-id=lacking".to_owned(),
-        format!("--tls-cert-file={}", server.certificate.display()),
-        format!("--tls-private-key-file={}", server.key.display()),
-        format!("--client-ca-file={}", pki.ca().display()),
-        format!("--peer-ca-file={}", pki.ca().display()),
-        format!("--requestheader-client-ca-file={}", pki.front_proxy_ca().display()),
-        "--requestheader-allowed-names=front-proxy-client".to_owned(),
-        format!("--proxy-client-cert-file={}", proxy.certificate.display()),
-        format!("--proxy-client-key-file={}", proxy.key.display()),
-        // The others do not log requests, either.
+        // The other proxies do not log requests either.
         "--log-level=warn".to_owned(),
-    ]
+    ];
+    arguments.extend(gateway_flags(pki));
+    arguments
 }
 
 /// Whether what only the peer has can be had there.
-async fn answers(pki: &Pki, to: SocketAddr) -> anyhow::Result<()> {
+async fn answers(pki: &PkiFiles, to: SocketAddr) -> anyhow::Result<()> {
     let answer = client::ask(pki, to, "GET", &crate::backend::peer_path(100), None).await?;
     ensure!(answer.status == 200, "{to} answers {}: {}", answer.status, answer.body);
     Ok(())

@@ -1,5 +1,5 @@
-//! A client that shows what is on the wire: one request over one connection, as curl would, or many
-//! over one. HTTP/2 is in `http2`, bytes that no library would send are in `raw`.
+//! An HTTP client that hides nothing of the wire: one request per connection, like curl, or many.
+//! HTTP/2 is in `http2`; requests that no library would send are in `raw`.
 
 mod http2;
 mod raw;
@@ -18,6 +18,7 @@ use hyper_util::rt::TokioIo;
 use mvp_net::ClientTls;
 use rustls_pki_types::ServerName;
 use serde_json::Value;
+use testkit::pki::PairFiles;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -26,12 +27,10 @@ use tokio_rustls::client::TlsStream;
 pub(crate) use http2::{Http2, Http2Watch, is_retryable};
 pub(crate) use raw::{Outcome, http1_status, http2_outcome};
 
-use crate::pki::Pair;
-
-/// A request that takes longer than this hangs.
+/// The time limit of a request.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Someone who asks: by certificate, by token, with further headers, or as nobody.
+/// A caller: with a certificate, a token or further headers, or anonymous.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     tls: ClientTls,
@@ -39,7 +38,7 @@ pub(crate) struct Client {
     from: Option<IpAddr>,
 }
 
-/// An answer, read whole.
+/// A response with its whole body.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -52,7 +51,7 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// The body if the status is this one, else an error that shows both.
+    /// The body, if the status is the expected one; otherwise an error that shows both.
     pub(crate) fn expect(&self, status: u16) -> anyhow::Result<Value> {
         if self.status.as_u16() != status {
             bail!("expected {status}, got {self}");
@@ -70,20 +69,20 @@ impl std::fmt::Display for Answer {
 }
 
 impl Client {
-    /// Trusts servers of that authority, and says nothing of itself.
+    /// An anonymous caller that trusts this CA.
     pub(crate) fn nobody(ca: &Path) -> anyhow::Result<Client> {
         let tls = ClientTls::new(&read(ca)?, None)?;
         Ok(Client { tls, headers: HeaderMap::new(), from: None })
     }
 
-    /// Presents a certificate.
-    pub(crate) fn with_certificate(ca: &Path, pair: &Pair) -> anyhow::Result<Client> {
+    /// A caller with a client certificate.
+    pub(crate) fn with_certificate(ca: &Path, pair: &PairFiles) -> anyhow::Result<Client> {
         let (certificate, key) = (read(&pair.certificate)?, read(&pair.key)?);
         let tls = ClientTls::new(&read(ca)?, Some((&certificate, &key)))?;
         Ok(Client { tls, headers: HeaderMap::new(), from: None })
     }
 
-    /// Sends this header, too.
+    /// Adds a header to every request.
     pub(crate) fn with_header(&self, name: &str, value: &str) -> anyhow::Result<Client> {
         let mut client = self.clone();
         let value = HeaderValue::from_str(value)?;
@@ -91,7 +90,7 @@ impl Client {
         Ok(client)
     }
 
-    /// The same with any bytes that a header may have.
+    /// Adds a header whose value may have any bytes.
     pub(crate) fn with_value(
         &self,
         name: &'static str,
@@ -106,7 +105,7 @@ impl Client {
         self.with_header("authorization", &format!("Bearer {token}"))
     }
 
-    /// Connects from this address, so that logs can tell it from others of this machine.
+    /// Connects from this address, so that logs can tell its requests from others.
     #[must_use]
     pub(crate) fn from(&self, address: IpAddr) -> Client {
         Client { from: Some(address), ..self.clone() }
@@ -139,7 +138,7 @@ impl Client {
         self.send(to, Method::DELETE, path, None).await
     }
 
-    /// One request over a connection of its own.
+    /// Sends one request over a connection of its own.
     pub(crate) async fn send(
         &self,
         to: SocketAddr,
@@ -153,7 +152,7 @@ impl Client {
         outcome.unwrap_or_else(|_| bail!("no answer within {} s", DEADLINE.as_secs())).context(what)
     }
 
-    /// A connection for one request after the other.
+    /// Opens a connection for one request after the other.
     pub(crate) async fn connect(&self, to: SocketAddr) -> anyhow::Result<Connection> {
         let stream = self.handshake(to, b"http/1.1").await?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
@@ -161,7 +160,7 @@ impl Client {
         Ok(Connection { sender, headers: self.headers.clone(), to })
     }
 
-    /// A TLS connection for one protocol.
+    /// Opens a TLS connection for one protocol.
     async fn handshake(
         &self,
         to: SocketAddr,
@@ -179,7 +178,7 @@ impl Client {
         connector.connect(name, stream).await.context("no TLS")
     }
 
-    /// The events of a watch, as they come.
+    /// Opens a watch.
     pub(crate) async fn watch(&self, to: SocketAddr, path: &str) -> anyhow::Result<Watch> {
         match self.open_watch(to, path).await? {
             Ok(watch) => Ok(watch),
@@ -187,7 +186,7 @@ impl Client {
         }
     }
 
-    /// The same, or the answer that refused it.
+    /// Opens a watch, or returns the response that rejected it.
     pub(crate) async fn open_watch(
         &self,
         to: SocketAddr,
@@ -206,7 +205,7 @@ impl Client {
     }
 }
 
-/// A connection that is kept.
+/// A connection for several requests.
 #[derive(Debug)]
 pub(crate) struct Connection {
     sender: http1::SendRequest<Full<Bytes>>,
@@ -224,8 +223,8 @@ impl Connection {
         whole(self.start(method, path, body).await?).await
     }
 
-    /// Sends somebody else's request as it is, and leaves the body of the response unread. A token goes
-    /// along; `Host` is that of the server.
+    /// Forwards a request of another client, with this caller's token and the server's `Host`. The
+    /// response body is not read.
     pub(crate) async fn pass_on(
         &mut self,
         parts: http::request::Parts,
@@ -239,7 +238,7 @@ impl Connection {
         Ok(self.sender.send_request(request.body(Full::new(body))?).await?)
     }
 
-    /// Sends a request, and leaves the body of the response unread.
+    /// Sends a request. The response body is not read.
     pub(crate) async fn start(
         &mut self,
         method: Method,
@@ -259,17 +258,17 @@ impl Connection {
     }
 }
 
-/// Why an answer that had begun has no end.
+/// A response that broke off.
 pub(crate) const CUT_OFF: &str = "the body broke off";
 
-/// An answer that began, to its end.
+/// Reads a response to its end.
 pub(crate) async fn whole(response: Response<Incoming>) -> anyhow::Result<Answer> {
     let (parts, body) = response.into_parts();
     let body = body.collect().await.context(CUT_OFF)?.to_bytes();
     Ok(Answer { status: parts.status, headers: parts.headers, body })
 }
 
-/// A watch that is open.
+/// An open watch.
 #[derive(Debug)]
 pub(crate) struct Watch {
     body: Incoming,
@@ -277,12 +276,12 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// The next event; nothing when the server ended the watch.
+    /// The next event; none once the server has ended the watch.
     pub(crate) async fn next(&mut self) -> anyhow::Result<Option<Value>> {
         timeout(DEADLINE, self.next_line()).await.context("no event came")?
     }
 
-    /// The next event; nothing when the watch ended, or when nothing came for so long.
+    /// The next event; none once the watch has ended, or after a timeout.
     pub(crate) async fn next_or_silence(
         &mut self,
         silence: Duration,
@@ -307,7 +306,7 @@ impl Watch {
         }
     }
 
-    /// `ADDED name`, of the next event.
+    /// The next event as `ADDED name`.
     pub(crate) async fn next_change(&mut self) -> anyhow::Result<String> {
         let event = self.next().await?.context("the watch ended")?;
         let text = |pointer| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
@@ -319,13 +318,13 @@ fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(file).with_context(|| format!("cannot read {file:?}"))
 }
 
-/// A GET without TLS.
+/// Sends a GET without TLS.
 pub(crate) async fn plain(to: SocketAddr, path: &str) -> anyhow::Result<Answer> {
     let request = Request::get(path).body(Full::default())?;
     plainly(to, request).await.with_context(|| format!("GET {path} at {to}"))
 }
 
-/// A POST of JSON without TLS, by whoever has this token.
+/// Sends a POST of JSON without TLS, with this token.
 pub(crate) async fn plain_post(
     to: SocketAddr,
     path: &str,

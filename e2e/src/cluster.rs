@@ -17,34 +17,35 @@ pub(crate) use server::{Server, ServerSpec};
 
 use crate::client::Client;
 use crate::kubectl::Kubectl;
-use crate::pki::{Pair, Pki};
-use crate::process::{Process, until};
 use crate::programs::Programs;
 use place::Place;
+use testkit::kubernetes::EtcdMember;
+use testkit::pki::Pki;
+use testkit::process::{Process, Program, until};
 
-/// The longest that a server may take until it is ready.
+/// The time limit until a server is ready.
 const STARTUP: Duration = Duration::from_secs(180);
 
-/// What a cluster is made of.
+/// The configuration of a cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct ClusterSpec {
     pub(crate) name: &'static str,
     pub(crate) servers: Vec<ServerSpec>,
-    /// Whether kube-apiservers run their own proxy, too.
+    /// Whether kube-apiservers run Kubernetes' own proxy.
     pub(crate) native_proxy: bool,
-    /// Whether the last server is on a host of its own, whose cable can be cut.
+    /// Whether the last server is on a host of its own, whose network can be cut.
     pub(crate) cable: bool,
 }
 
-/// A control plane that is running.
+/// A running control plane.
 pub(crate) struct Cluster {
     pub(crate) servers: Vec<Server>,
     pub(crate) programs: Programs,
     pub(crate) pki: Pki,
     pub(crate) admin: Client,
-    /// The way to the last server, where it can be cut.
+    /// The network connection of the last server, if it can be cut.
     pub(crate) cable: Option<Cable>,
-    /// Whether gateways are told of each other by flags; else they find each other by Leases.
+    /// Whether gateways get their peers by flags; otherwise they find each other by Leases.
     listed: bool,
     folder: PathBuf,
     place: Place,
@@ -52,7 +53,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts it, and waits until every server and every gateway is ready.
+    /// Starts a cluster and waits until every server and every gateway is ready.
     pub(crate) async fn start(
         spec: &ClusterSpec,
         programs: &Programs,
@@ -70,7 +71,7 @@ impl Cluster {
         addresses.extend((0..spec.servers.len()).map(Place::second));
         let pki = Pki::new(&folder.join("pki"), &addresses)?;
         let admin = pki.user("admin", &["system:masters"])?;
-        let admin = Client::with_certificate(&pki.ca(), &admin)?;
+        let admin = Client::with_certificate(&pki.files().ca(), &admin)?;
         write_audit_policy(folder)?;
 
         let mut cluster = Cluster {
@@ -92,17 +93,14 @@ impl Cluster {
         if let (Some(cable), Some(last)) = (&cluster.cable, cluster.servers.last_mut()) {
             last.move_to(cable.namespace());
         }
-        if spec.native_proxy {
-            let ca = cluster.pki.ca();
-            for server in &mut cluster.servers {
-                server.join_native_proxy(&ca);
-            }
+        for server in cluster.servers.iter_mut().filter(|_| spec.native_proxy) {
+            server.join_native_proxy();
         }
         cluster.heal().await?;
         Ok(cluster)
     }
 
-    /// Starts what does not run, and waits until all is ready.
+    /// Starts every process that is not running, and waits until all are ready.
     pub(crate) async fn heal(&mut self) -> anyhow::Result<()> {
         self.etcd.check()?;
         for index in 0..self.servers.len() {
@@ -120,21 +118,21 @@ impl Cluster {
         self.agreed().await
     }
 
-    /// Starts a kube-apiserver that does not run.
+    /// Starts a kube-apiserver unless it is running.
     pub(crate) fn start_server(&mut self, index: usize) -> anyhow::Result<()> {
         let server = self.servers.get_mut(index).context("no such server")?;
         let folder = &self.folder;
-        server.start(&self.programs, &self.pki, folder, self.place.etcd())
+        server.start(&self.programs, self.pki.files(), folder, self.place.etcd())
     }
 
-    /// Starts a gateway that does not run.
+    /// Starts a gateway unless it is running.
     pub(crate) fn start_gateway(&mut self, index: usize) -> anyhow::Result<()> {
         let all = self.listed.then(|| self.members());
         let server = self.servers.get_mut(index).context("no such server")?;
-        server.start_gateway(&self.programs, &self.pki, &self.folder, all.as_deref())
+        server.start_gateway(&self.programs, self.pki.files(), &self.folder, all.as_deref())
     }
 
-    /// From their next start on, gateways are told of each other or are not.
+    /// Sets whether gateways get their peers by flags, from their next start on.
     pub(crate) fn list_members(&mut self, listed: bool) {
         if self.listed != listed {
             self.servers.iter_mut().for_each(Server::kill_gateway);
@@ -142,7 +140,7 @@ impl Cluster {
         self.listed = listed;
     }
 
-    /// One more gateway beside a server, with other flags, until it is dropped.
+    /// Starts one more gateway beside a server, with changed flags.
     pub(crate) fn another_gateway(
         &self,
         beside: &str,
@@ -151,10 +149,12 @@ impl Cluster {
         let server = self.server(beside)?;
         let (port, admin_port) = (7443, 7480);
         let mut arguments =
-            server.gateway_arguments(&self.pki, Some(&self.members()), port, admin_port);
+            server.gateway_arguments(self.pki.files(), Some(&self.members()), port, admin_port);
         change(&mut arguments);
         let log = self.folder.join(format!("{beside}.another.mvp.log"));
-        let process = Process::start("mvp-another", &log, &self.programs.mvp, arguments)?;
+        let process = Program::new("mvp-another", &self.programs.mvp)
+            .with_host_name()
+            .start(&log, arguments)?;
         Ok((process, SocketAddr::new(server.through().ip(), port)))
     }
 
@@ -162,7 +162,7 @@ impl Cluster {
         self.servers.iter().map(|server| (server.id(), server.as_peer())).collect()
     }
 
-    /// Waits until every gateway knows every other, and tells the same of the cluster.
+    /// Waits until every gateway knows every other, and all return the same discovery.
     pub(crate) async fn agreed(&self) -> anyhow::Result<()> {
         until("the gateways know each other", Duration::from_secs(30), async || {
             for (server, other) in self.pairs() {
@@ -186,7 +186,7 @@ impl Cluster {
         .await
     }
 
-    /// Each gateway, with each other one.
+    /// Every pair of gateways.
     fn pairs(&self) -> impl Iterator<Item = (&Server, &Server)> {
         let gateways = || self.servers.iter().filter(|server| !server.spec.bare);
         let others = move |one: &Server| {
@@ -201,63 +201,59 @@ impl Cluster {
         self.servers.iter().find(|server| server.name() == name).context("no such server")
     }
 
-    /// The place of the server of that name.
+    /// The index of the server of that name.
     pub(crate) fn index(&self, name: &str) -> anyhow::Result<usize> {
         let found = self.servers.iter().position(|server| server.name() == name);
         found.context("no such server")
     }
 
-    /// The server of that name, to be killed or started.
+    /// The server of that name, mutable.
     pub(crate) fn server_mut(&mut self, name: &str) -> anyhow::Result<&mut Server> {
         self.servers.iter_mut().find(|server| server.name() == name).context("no such server")
     }
 
-    /// An address from which clients can ask, which no server has.
+    /// A source address for clients, which no server has.
     pub(crate) fn client_address(&self) -> IpAddr {
         self.place.client()
     }
 
-    /// An address that certificates of servers are good for, and that no server has.
+    /// An address in the server certificates that no server has.
     pub(crate) fn spare_address(&self) -> IpAddr {
         self.place.etcd().ip()
     }
 
-    /// An address of IPv6 that certificates of servers are good for, and that no interface has yet.
+    /// An IPv6 address in the server certificates that no interface has yet.
     pub(crate) fn second_address(&self, index: usize) -> IpAddr {
         Place::second(index)
     }
 
-    /// Where an extension server of a case can listen.
+    /// The address for an extension server.
     pub(crate) fn extension_address(&self) -> SocketAddr {
         self.place.extension()
     }
 
-    /// A client by certificate.
+    /// A client with a certificate.
     pub(crate) fn user(&self, name: &str, groups: &[&str]) -> anyhow::Result<Client> {
-        Client::with_certificate(&self.pki.ca(), &self.pki.user(name, groups)?)
+        Client::with_certificate(&self.pki.files().ca(), &self.pki.user(name, groups)?)
     }
 
     /// A client without credentials.
     pub(crate) fn nobody(&self) -> anyhow::Result<Client> {
-        Client::nobody(&self.pki.ca())
+        Client::nobody(&self.pki.files().ca())
     }
 
-    /// kubectl as admin, at that address.
+    /// kubectl as admin, for the server at that address.
     pub(crate) fn kubectl(&self, to: SocketAddr) -> anyhow::Result<Kubectl> {
         Kubectl::new(&self.programs.kubectl(), &self.kubeconfig("admin", to)?, &self.folder)
     }
 
-    /// A kubeconfig of a user that was made before.
+    /// Writes the kubeconfig of a user that [`Pki::user`] created.
     pub(crate) fn kubeconfig(&self, user: &str, to: SocketAddr) -> anyhow::Result<PathBuf> {
-        let folder = self.folder.join("pki");
-        let pair = Pair {
-            certificate: folder.join(format!("{user}.crt")),
-            key: folder.join(format!("{user}.key")),
-        };
+        let pair = self.pki.files().pair(user);
         let config = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "it",
             "clusters": [{"name": "it", "cluster": {
-                "server": format!("https://{to}"), "certificate-authority": self.pki.ca(),
+                "server": format!("https://{to}"), "certificate-authority": self.pki.files().ca(),
             }}],
             "users": [{"name": "it", "user": {
                 "client-certificate": pair.certificate, "client-key": pair.key,
@@ -269,7 +265,8 @@ impl Cluster {
         Ok(file)
     }
 
-    /// kube-controller-manager with one controller, at that address. The name is for its log.
+    /// Starts kube-controller-manager with one controller, for the server at that address. The name
+    /// is for its log.
     pub(crate) fn controller(
         &self,
         controller: &str,
@@ -286,10 +283,12 @@ impl Cluster {
             "--v=2".to_owned(),
         ];
         let log = self.folder.join(format!("{name}.kube-controller-manager.log"));
-        Process::start(name, &log, &self.programs.kube_controller_manager(), arguments)
+        Program::new(name, &self.programs.kube_controller_manager())
+            .with_host_name()
+            .start(&log, arguments)
     }
 
-    /// A namespace of its own for a case.
+    /// Creates a namespace.
     pub(crate) async fn namespace(&self, name: &str) -> anyhow::Result<()> {
         let server = self.servers.first().context("no server")?;
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
@@ -298,7 +297,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Where its etcd is.
+    /// The URL of etcd.
     pub(crate) fn etcd_url(&self) -> String {
         format!("http://{}", self.place.etcd())
     }
@@ -313,24 +312,17 @@ impl Cluster {
 }
 
 fn start_etcd(programs: &Programs, folder: &Path, place: &Place) -> anyhow::Result<Process> {
-    let clients = format!("http://{}", place.etcd());
-    let peers = format!("http://{}", place.etcd_peers());
-    let data = folder.join("etcd");
-    let arguments = [
-        "--name=etcd".to_owned(),
-        format!("--data-dir={}", data.display()),
-        format!("--listen-client-urls={clients}"),
-        format!("--advertise-client-urls={clients}"),
-        format!("--listen-peer-urls={peers}"),
-        format!("--initial-advertise-peer-urls={peers}"),
-        format!("--initial-cluster=etcd={peers}"),
-        // What it holds is thrown away.
-        "--unsafe-no-fsync".to_owned(),
-    ];
-    Process::start("etcd", &folder.join("etcd.log"), &programs.etcd(), arguments)
+    let member = EtcdMember {
+        name: "etcd",
+        data: &folder.join("etcd"),
+        clients: &format!("http://{}", place.etcd()),
+        peers: &format!("http://{}", place.etcd_peers()),
+        cluster: "",
+    };
+    Program::new("etcd", &programs.etcd()).start(&folder.join("etcd.log"), member.flags())
 }
 
-/// Every request for a resource is logged, with who asked, from where, and under which name.
+/// Logs every resource request with its user, source address and impersonated user.
 fn write_audit_policy(folder: &Path) -> anyhow::Result<()> {
     let policy = json!({
         "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],

@@ -1,5 +1,4 @@
-//! An extension server: what stands behind an APIService, a program of its own that can be killed.
-//! Entry item: [`serve`].
+//! An extension server behind an APIService: a process that can be killed. Entry item: [`serve`].
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -17,28 +16,28 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-/// What it serves.
+/// The group that it serves.
 pub(crate) const GROUP: &str = "extension.example.com";
 pub(crate) const RESOURCE: &str = "gadgets";
 pub(crate) const KIND: &str = "Gadget";
 
-/// Says for whom it answered.
+/// The response header that names the user.
 pub(crate) const USER: &str = "x-extension-user";
 
-/// Objects of these names it denies in the words of a server that does not know the resource.
+/// Objects of these names get an unrouted 404, as from a server that does not know the resource.
 pub(crate) const LOST: [&str; 2] = ["lost-in-text", "lost-in-status"];
 
-/// A write of an object of this name is executed, and answered in the words of a kube-apiserver that
-/// shuts down.
+/// A write of an object of this name is executed, and answered like a kube-apiserver that is
+/// shutting down.
 pub(crate) const SHUTTING_DOWN: &str = "shutting-down";
 
-/// An object of this name says how often such a write was executed.
+/// An object of this name tells how often such a write was executed.
 pub(crate) const EXECUTED: &str = "executed";
 
-/// How often it was.
+/// The number of such writes.
 static WRITES: AtomicU64 = AtomicU64::new(0);
 
-/// Serves until it is killed. It believes front proxies alone, as extension servers do.
+/// Serves until it is killed. It trusts front proxies only, as extension servers do.
 pub(crate) async fn serve(
     address: SocketAddr,
     certificate: &Path,
@@ -91,7 +90,7 @@ async fn answer(
     Ok(response)
 }
 
-/// A write, which is executed whatever is answered.
+/// Executes a write, whatever the response is.
 async fn write(
     server: ApiServer,
     request: Request<Incoming>,

@@ -1,4 +1,4 @@
-//! The real kubectl, as a user would call it.
+//! The real kubectl, called as a user calls it.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// kubectl with a kubeconfig, and with no cache of another server.
+/// kubectl with a kubeconfig, and a cache for one server only.
 #[derive(Debug)]
 pub(crate) struct Kubectl {
     program: PathBuf,
@@ -20,7 +20,7 @@ pub(crate) struct Kubectl {
     cache: tempfile::TempDir,
 }
 
-/// What it printed.
+/// The output of kubectl.
 #[derive(Debug)]
 pub(crate) struct Printed {
     pub(crate) ok: bool,
@@ -34,7 +34,7 @@ impl Kubectl {
         Ok(Kubectl { program: program.to_owned(), kubeconfig: kubeconfig.to_owned(), cache })
     }
 
-    /// Runs it, and fails with what it said where it failed.
+    /// Runs kubectl, and fails with its error output if it fails.
     pub(crate) async fn run<A: AsRef<OsStr>>(
         &self,
         arguments: impl IntoIterator<Item = A>,
@@ -50,7 +50,7 @@ impl Kubectl {
         Ok(printed.out)
     }
 
-    /// Runs it, whatever comes of it.
+    /// Runs kubectl, and returns its output also if it fails.
     pub(crate) async fn try_run<A: AsRef<OsStr>>(
         &self,
         arguments: &[A],

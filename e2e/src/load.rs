@@ -1,5 +1,5 @@
-//! A constant load of reads, writes and watches, with a checker that knows what was promised to
-//! each. Entry item: [`Load::start`].
+//! A constant load of reads, writes and watches that checks its own results. Entry item:
+//! [`Load::start`].
 
 mod sentinel;
 mod worker;
@@ -20,7 +20,7 @@ use crate::client::Client;
 use crate::tally::{Failures, Tally};
 use worker::{Watched, Worker, Written};
 
-/// A load that is under way: at each address a reader, a writer and a watcher.
+/// A running load: at each address a reader, a writer and a watcher.
 pub(crate) struct Load {
     subject: Subject,
     since: Instant,
@@ -30,13 +30,13 @@ pub(crate) struct Load {
     watchers: Vec<JoinHandle<Watched>>,
 }
 
-/// What is read, written and watched.
+/// The kind of object that is read, written and watched.
 #[derive(Debug, Clone)]
 pub(crate) struct Subject {
     pub(crate) collection: String,
-    /// An object of it; its metadata is the load's.
+    /// A template of the object; the load sets its metadata.
     pub(crate) object: Value,
-    /// By which the load knows its own.
+    /// The label of the objects of this load.
     pub(crate) tag: String,
 }
 
@@ -49,7 +49,7 @@ impl Subject {
         }
     }
 
-    /// The path of all objects of the load, with a further query.
+    /// The path of all objects of the load, with further query parameters.
     fn path(&self, query: &str) -> String {
         format!("{}?labelSelector=load%3D{}{query}", self.collection, self.tag)
     }
@@ -63,18 +63,18 @@ impl Subject {
         object
     }
 
-    /// The server gives the name: a request that is sent twice makes two.
+    /// The server generates the name: a request that is sent twice creates two objects.
     fn next(&self, number: &str) -> Value {
         self.object(number, json!({"generateName": "load-"}))
     }
 
-    /// The last object, which every watcher sees last.
+    /// The last object, which every watcher must see.
     fn mark(&self) -> Value {
         self.object(MARK, json!({"name": format!("{MARK}-{}", self.tag)}))
     }
 }
 
-/// How long readers and writers wait between two requests.
+/// The pause between two requests of a reader or writer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
     pub(crate) read: Duration,
@@ -86,28 +86,28 @@ impl Pace {
         Pace { read: Duration::from_millis(20), write: Duration::from_millis(40) };
 }
 
-/// What came of a load.
+/// The results of a load.
 pub(crate) struct Outcome {
     pub(crate) reads: Tally,
     pub(crate) writes: Tally,
-    /// How watches, and the lists before them, were answered.
+    /// The responses to watches and to the lists before them.
     pub(crate) watching: Tally,
     pub(crate) watches: usize,
     pub(crate) lists: usize,
     pub(crate) failures: Failures,
-    /// The numbers of writes that were acknowledged, but are not there.
+    /// The numbers of acknowledged writes that are lost.
     pub(crate) lost: Vec<String>,
-    /// The numbers of those that are there twice.
+    /// The numbers of writes that were executed twice.
     pub(crate) doubled: Vec<String>,
-    /// The numbers of those that a watcher did not see.
+    /// The numbers of acknowledged writes that a watcher did not see.
     pub(crate) missed: Vec<String>,
-    /// How many watchers never saw the end.
+    /// The number of watchers that never saw the last object.
     pub(crate) blind: usize,
 }
 
 impl Outcome {
-    /// Fails if a promise was broken: no acknowledged write is lost, none was made twice, every
-    /// watcher saw all that was acknowledged.
+    /// Fails if an acknowledged write was lost, a write was executed twice, or a watcher missed an
+    /// acknowledged write.
     pub(crate) fn faultless(self) -> anyhow::Result<Outcome> {
         ensure!(self.doubled.is_empty(), "made twice: {:?}", self.doubled);
         ensure!(self.lost.is_empty(), "acknowledged, but lost: {:?}", self.lost);
@@ -130,13 +130,13 @@ impl Drop for Load {
 }
 
 impl Load {
-    /// Starts one of ConfigMaps, in a namespace that is there.
+    /// Starts a load of ConfigMaps in an existing namespace.
     pub(crate) fn start(client: &Client, addresses: &[SocketAddr], namespace: &str) -> Load {
         let subject = Subject::config_maps(namespace);
         Load::start_of(subject, Pace::BRISK, Instant::now(), client, addresses)
     }
 
-    /// Starts one whose failures are counted by the second since a moment.
+    /// Starts a load that counts failures by the second since a moment.
     pub(crate) fn start_of(
         subject: Subject,
         pace: Pace,
@@ -167,12 +167,12 @@ impl Load {
         }
     }
 
-    /// Ends it, and fails if a promise was broken.
+    /// Ends the load and checks its results.
     pub(crate) async fn end(self, client: &Client, at: SocketAddr) -> anyhow::Result<Outcome> {
         self.finish(client, at).await?.faultless()
     }
 
-    /// Ends it, and compares what callers were told with what is stored.
+    /// Ends the load and compares the responses with what is stored.
     pub(crate) async fn finish(
         mut self,
         client: &Client,
@@ -240,7 +240,7 @@ impl Load {
     }
 }
 
-/// The number that a writer gave an object.
+/// The number that the writer gave an object.
 fn number(object: &Value) -> Option<String> {
     object.pointer("/metadata/labels/number").and_then(Value::as_str).map(str::to_owned)
 }

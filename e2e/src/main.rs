@@ -7,8 +7,6 @@ mod cluster;
 mod extension;
 mod kubectl;
 mod load;
-mod pki;
-mod process;
 mod programs;
 mod record;
 mod relay;
@@ -16,6 +14,7 @@ mod report;
 mod sockets;
 mod suite;
 mod tally;
+mod up;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -26,7 +25,7 @@ use clap::{Parser, Subcommand};
 use crate::programs::Programs;
 use crate::suite::Level;
 
-/// The suite on real control planes.
+/// Runs tests on real control planes
 #[derive(Debug, Parser)]
 #[command(
     name = "e2e",
@@ -48,41 +47,41 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run cases, those of the default level or those whose names start with one of the words
+    /// Run cases: those of the default level, or those whose names start with one of the words
     Run {
-        /// How names of cases start, such as `routing` or `killed/two-can-serve`
+        /// Prefixes of case names, such as `routing` or `killed/two-can-serve`
         cases: Vec<String>,
-        /// Every case, also those that take long
+        /// Run every case, also the slow ones
         #[arg(long, conflicts_with = "cases")]
         full: bool,
-        /// Where to write the report; by default in e2e, when a whole level is run
+        /// The file for the report; default: in e2e/, when a whole level runs
         #[arg(long)]
         report: Option<PathBuf>,
     },
     /// List the cases
     List,
-    /// Build the programs under test, and say where they are
+    /// Build the programs under test and print their paths
     Programs {
-        /// Also those that only some cases need
+        /// Also build programs that only some cases need
         #[arg(long)]
         full: bool,
     },
-    /// Start the cluster of mixed versions, and keep it until Ctrl-C
+    /// Start a cluster of mixed versions and keep it until Ctrl-C
     Up,
-    /// Record the discovery documents of each version, for the tests of mvp-core
+    /// Record the discovery documents of each version for the tests of mvp-core
     Record {
         /// The folder for `vX.Y.Z.json`
         #[arg(default_value = "crates/mvp-core/tests/fixtures/recorded")]
         folder: PathBuf,
     },
-    /// An extension server, for the suite itself
+    /// Run the extension server of the suite
     #[command(hide = true)]
     Extension { address: SocketAddr, certificate: PathBuf, key: PathBuf, front_proxy_ca: PathBuf },
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    // One thread: what the suite starts is tied to the life of this one.
+    // One thread: the kernel kills the programs of the suite when this thread ends.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let outcome = runtime
         .map_err(anyhow::Error::from)
@@ -97,7 +96,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all went well.
+/// Returns whether everything passed.
 async fn run(command: Command) -> anyhow::Result<bool> {
     match command {
         Command::Run { cases, full, report } => {
@@ -117,7 +116,7 @@ async fn run(command: Command) -> anyhow::Result<bool> {
             println!("{}\n{programs}", programs.described());
             Ok(true)
         }
-        Command::Up => suite::up().await,
+        Command::Up => up::up().await.map(|()| true),
         Command::Record { folder } => record::record(&folder).await,
         Command::Extension { address, certificate, key, front_proxy_ca } => {
             extension::serve(address, &certificate, &key, &front_proxy_ca).await

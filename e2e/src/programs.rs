@@ -1,5 +1,5 @@
-//! The programs under test, built from the Go module registry by version, once, into a cache
-//! outside the tree. Entry item: [`Programs::get`].
+//! The programs under test, built once per version from Go modules into a cache outside the tree.
+//! Entry item: [`Programs::get`].
 
 mod clients;
 
@@ -11,13 +11,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};
+use testkit::process::Program;
+use testkit::programs::{cache, mvp};
 
 pub(crate) use clients::{Clients, python_folder};
 
-/// What is built for every run: each in a module of its own under `e2e/programs`, which pins all
-/// that it is made of.
+/// The builds of every run. Each has a Go module under `e2e/programs`, which pins its dependencies.
 const BUILDS: [Build; 3] = [
     Build {
         folder: "etcd",
@@ -40,16 +41,16 @@ const BUILDS: [Build; 3] = [
     },
 ];
 
-/// What is built where a case needs it.
+/// The servers that are built only when a case needs them.
 const OTHER_SERVERS: [Minor; 3] = [Minor::Oldest, Minor::V1_35, Minor::V1_37];
 
-/// A client of ours on client-go.
+/// The test client that uses client-go.
 const CLIENT_GO: Build =
     Build { folder: "client-go", main_module: "k8s.io/client-go", programs: &[("client-go", ".")] };
 
 struct Build {
     folder: &'static str,
-    /// The module whose version is that of the programs.
+    /// The module that gives the version.
     main_module: &'static str,
     programs: &'static [(&'static str, &'static str)],
 }
@@ -57,7 +58,7 @@ struct Build {
 /// A minor version of Kubernetes that the suite runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Minor {
-    /// The oldest that can be built with a Go of today.
+    /// The oldest version that builds with a current Go.
     Oldest,
     V1_34,
     V1_35,
@@ -77,31 +78,31 @@ impl Minor {
     }
 }
 
-/// What a run needs beside etcd and the two usual versions.
+/// The programs that a run needs besides etcd and the two usual versions.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Needs {
     pub(crate) servers: Vec<Minor>,
     pub(crate) clients: bool,
 }
 
-/// Programs that are ready to be run.
+/// Programs that are ready to run.
 #[derive(Debug, Clone)]
 pub(crate) struct Programs {
-    /// By module folder: the version, and where its programs are.
+    /// By module folder: the version and the folder of the programs.
     built: BTreeMap<&'static str, (String, PathBuf)>,
     /// The gateway under test.
     pub(crate) mvp: PathBuf,
-    /// Clients other than kubectl of the newest version, where they are needed.
+    /// Other clients than kubectl of the newest version, if a case needs them.
     pub(crate) clients: Clients,
 }
 
 impl Programs {
-    /// Finds the programs in the cache, or builds what is not there.
+    /// Finds the usual programs in the cache, or builds them.
     pub(crate) fn get() -> anyhow::Result<Programs> {
         Programs::get_with(&Needs::default())
     }
 
-    /// The same, and what else is needed.
+    /// Finds or builds the usual programs and these.
     pub(crate) fn get_with(needs: &Needs) -> anyhow::Result<Programs> {
         let cache = cache()?;
         let mut built = BTreeMap::new();
@@ -112,7 +113,7 @@ impl Programs {
             built.insert(minor.folder(), Build::kube_apiserver(*minor).get(&cache)?);
         }
         let clients = if needs.clients { Clients::get(&cache)? } else { Clients::default() };
-        Ok(Programs { built, clients, mvp: build_mvp()? })
+        Ok(Programs { built, clients, mvp: mvp("release")? })
     }
 
     pub(crate) fn etcd(&self) -> PathBuf {
@@ -131,7 +132,7 @@ impl Programs {
         self.program("v1.36", "kubectl")
     }
 
-    /// As the server itself says it, such as `v1.36.4`.
+    /// The version that the server reports, such as `v1.36.4`.
     pub(crate) fn version(&self, minor: Minor) -> &str {
         self.built.get(minor.folder()).map_or("", |(version, _)| version)
     }
@@ -176,12 +177,12 @@ impl Build {
             return Ok((version, folder));
         }
         let go = go_version()?;
-        // Into a folder beside it first: one that was cut off half-way is never taken for whole.
+        // Built in another folder first: an interrupted build never looks complete.
         std::fs::create_dir_all(cache).with_context(|| format!("cannot make {cache:?}"))?;
         let beside = tempfile::tempdir_in(cache)?;
         for (name, package) in self.programs {
             let flags = linker_flags(&version);
-            let mut command = Command::new("go");
+            let mut command = Program::new("go", Path::new("go")).command()?;
             command.current_dir(&module);
             command.args(["build", "-v", "-ldflags", &flags, "-o"]);
             command.arg(beside.path().join(name)).arg(package);
@@ -208,14 +209,14 @@ impl Build {
             .with_context(|| format!("{file:?} requires no {}", self.main_module))
     }
 
-    /// Other sources, other flags or another place: another key.
+    /// A hash of the sources and the linker flags.
     fn key(&self, module: &Path) -> anyhow::Result<String> {
         let mut hash = Sha256::new();
         for file in ["go.mod", "go.sum"] {
             let file = module.join(file);
             hash.update(std::fs::read(&file).with_context(|| format!("cannot read {file:?}"))?);
         }
-        // Our own, where there is one.
+        // The source of a test client, if there is one.
         hash.update(std::fs::read(module.join("main.go")).unwrap_or_default());
         hash.update(linker_flags(""));
         Ok(short(hash))
@@ -226,7 +227,7 @@ fn short(hash: Sha256) -> String {
     hash.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Kubernetes learns its version from the linker.
+/// The linker sets the version of Kubernetes programs.
 fn linker_flags(version: &str) -> String {
     let mut parts = version.trim_start_matches('v').split('.');
     let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -235,19 +236,6 @@ fn linker_flags(version: &str) -> String {
         "-s -w -X {package}.gitVersion={version} -X {package}.gitMajor={major} \
          -X {package}.gitMinor={minor}"
     )
-}
-
-/// `$MVP_E2E_CACHE`, or `mvp-e2e` where the user's caches are.
-fn cache() -> anyhow::Result<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(folder) = set("MVP_E2E_CACHE") {
-        return Ok(std::path::absolute(folder)?);
-    }
-    let caches = set("XDG_CACHE_HOME").map(PathBuf::from);
-    let caches = caches.or_else(|| set("HOME").map(|home| Path::new(&home).join(".cache")));
-    let caches =
-        caches.context("neither MVP_E2E_CACHE nor HOME is set: where to keep programs?")?;
-    Ok(caches.join("mvp-e2e"))
 }
 
 fn go_version() -> anyhow::Result<String> {
@@ -260,7 +248,7 @@ fn go_version() -> anyhow::Result<String> {
     Ok(said.split(' ').nth(2).unwrap_or("go").to_owned())
 }
 
-/// Runs a compiler that names each package as it is done, and shows how far it is.
+/// Runs a compiler that prints each package, and shows progress.
 fn compile(command: &mut Command, what: &str) -> anyhow::Result<()> {
     let started = Instant::now();
     eprintln!("building {what}");
@@ -269,7 +257,7 @@ fn compile(command: &mut Command, what: &str) -> anyhow::Result<()> {
     let compiled = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&compiled);
     let (done, ended) = mpsc::channel();
-    // The last lines are what went wrong, where something did.
+    // The last lines contain the error, if there is one.
     let reader = std::thread::spawn(move || {
         let mut last = Vec::new();
         for line in BufReader::new(errors).lines().map_while(Result::ok) {
@@ -299,29 +287,6 @@ fn compile(command: &mut Command, what: &str) -> anyhow::Result<()> {
     let line_start = if terminal { "\r" } else { "" };
     eprintln!("{line_start}built {what}: {packages} packages in {seconds} s");
     Ok(())
-}
-
-/// The gateway as users get it. `MVP_TEST_BINARY` names another.
-fn build_mvp() -> anyhow::Result<PathBuf> {
-    if let Some(binary) = std::env::var_os("MVP_TEST_BINARY") {
-        return Ok(std::path::absolute(binary)?);
-    }
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no workspace")?;
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .current_dir(workspace)
-        .args(["build", "--release", "--bin", "mvp", "--message-format=json-render-diagnostics"])
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot run cargo to build mvp")?;
-    ensure!(output.status.success(), "cannot build mvp; cargo says why above");
-    let said = String::from_utf8_lossy(&output.stdout);
-    let mut made = said.lines().filter_map(|line| {
-        let message: serde_json::Value = serde_json::from_str(line).ok()?;
-        let is_mvp = message.pointer("/target/name")?.as_str()? == "mvp";
-        is_mvp.then(|| message.get("executable")?.as_str().map(PathBuf::from))?
-    });
-    made.next_back().context("cargo did not say where it put mvp")
 }
 
 #[cfg(test)]

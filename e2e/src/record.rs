@@ -1,4 +1,4 @@
-//! Recording: what a real server says of itself, for tests that have none at hand.
+//! Records the documents of real servers, for tests that run without one.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,10 +7,10 @@ use anyhow::{Context, ensure};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use testkit::process::until;
 
 use crate::client::Answer;
 use crate::cluster::{Cluster, ClusterSpec, ServerSpec};
-use crate::process::until;
 use crate::programs::{Minor, Programs};
 
 const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -40,17 +40,17 @@ pub(crate) async fn record(folder: &Path) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// What one server said, byte for byte.
+/// The documents of one server, byte for byte.
 #[derive(Debug, Serialize)]
 struct Recorded {
     provenance: Value,
     aggregated: Documents,
     legacy: Documents,
-    /// By path and media type, in hexadecimal digits.
+    /// Documents by path and media type, as hexadecimal digits.
     encoded: BTreeMap<String, BTreeMap<String, String>>,
 }
 
-/// By path.
+/// Documents by path.
 type Documents = BTreeMap<String, Box<RawValue>>;
 
 async fn documents(cluster: &Cluster, version: &str) -> anyhow::Result<Recorded> {

@@ -1,5 +1,5 @@
-//! A load balancer that knows nothing of versions: it passes bytes on, each connection to the next
-//! target that takes it, of those that are ready if it asks. Entry item: [`Relay::start`].
+//! A load balancer that does not look at requests: it copies bytes, each connection to the next
+//! target that accepts it, and optionally only to ready targets. Entry item: [`Relay::start`].
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -15,18 +15,18 @@ use crate::client::plain;
 
 const HEALTH_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A load balancer that is running.
+/// A running load balancer.
 pub(crate) struct Relay {
     address: SocketAddr,
     targets: watch::Sender<Targets>,
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// Where it leads.
+/// The targets.
 #[derive(Clone)]
 struct Targets {
     all: Vec<SocketAddr>,
-    /// Changes when what is open is to be cut.
+    /// Changes when open connections are to be cut.
     generation: u32,
 }
 
@@ -45,12 +45,12 @@ impl Relay {
         Ok(Relay { address, targets, tasks: vec![tokio::spawn(serve(listener, receiver))] })
     }
 
-    /// Where clients find it.
+    /// The address for clients.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Leads elsewhere from now on. What is open is cut, as when an address moves to another host.
+    /// Replaces the targets. Open connections are cut, as when an address moves to another host.
     pub(crate) fn lead_to(&self, target: SocketAddr) {
         self.targets.send_modify(|targets| {
             targets.all = vec![target];
@@ -58,8 +58,8 @@ impl Relay {
         });
     }
 
-    /// From now on new connections go to those targets only that say to be ready, over plain HTTP at
-    /// the other address of each.
+    /// Sends new connections only to targets that are ready, according to plain HTTP at the other
+    /// address of each.
     pub(crate) fn ask_whether_ready(&mut self, targets: Vec<(SocketAddr, SocketAddr)>) {
         let leads = self.targets.clone();
         self.tasks.push(tokio::spawn(async move {
@@ -86,7 +86,7 @@ async fn serve(listener: TcpListener, targets: watch::Receiver<Targets>) {
     }
 }
 
-/// Passes bytes on until one side ends, the targets change, or the relay is gone.
+/// Copies bytes until one side ends, the targets change, or the relay is dropped.
 async fn pass(mut client: TcpStream, turn: usize, mut targets: watch::Receiver<Targets>) {
     let Targets { all, generation } = targets.borrow().clone();
     let connected = async {

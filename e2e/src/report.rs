@@ -1,4 +1,4 @@
-//! What a run has shown: a table for people, and the same as Markdown.
+//! The report of a run: a table for the terminal, and Markdown.
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -8,7 +8,7 @@ use std::process::Command;
 pub(crate) struct Row {
     case: &'static str,
     passed: bool,
-    /// What was counted or measured, or what went wrong.
+    /// The figures, or the error.
     figures: String,
 }
 
@@ -25,7 +25,7 @@ impl Row {
         if self.passed { "pass" } else { "fail" }
     }
 
-    /// On one line, and harmless in a table.
+    /// The figures on one line, escaped for a table.
     fn line(&self) -> String {
         let line: Vec<&str> = self.figures.split_whitespace().collect();
         line.join(" ").replace('|', "\\|").chars().take(700).collect()
@@ -36,11 +36,11 @@ impl Row {
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) rows: Vec<Row>,
-    /// By which all of them can be run again.
+    /// The command that runs all of these cases again.
     pub(crate) command: &'static str,
-    /// How long it took, programs not counted.
+    /// The duration in minutes, without building programs.
     pub(crate) minutes: f64,
-    /// The versions of what was run.
+    /// The versions of the programs.
     pub(crate) programs: String,
 }
 
@@ -49,7 +49,7 @@ impl Report {
         self.rows.iter().all(|row| row.passed)
     }
 
-    /// For a terminal.
+    /// The table for a terminal.
     pub(crate) fn table(&self) -> String {
         let width = self.rows.iter().map(|row| row.case.len()).max().unwrap_or_default();
         let mut table = String::new();
@@ -79,7 +79,7 @@ impl Report {
     }
 }
 
-/// The day, as `date` says it.
+/// The date.
 pub(crate) fn date() -> String {
     let output = Command::new("date").arg("+%Y-%m-%d").output();
     output

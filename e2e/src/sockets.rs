@@ -1,4 +1,4 @@
-//! How many TCP connections lead to an address, by what the kernel says. Entry items:
+//! The number of TCP connections to an address, from the kernel's tables. Entry items:
 //! [`connections_to`] and [`Counter`].
 
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
-/// Connections of this network to an address of IPv4 that are open now.
+/// The open connections to an IPv4 address in this network namespace.
 pub(crate) fn connections_to(to: SocketAddr) -> usize {
     open(&ends(to))
 }
@@ -17,7 +17,7 @@ pub(crate) fn connections_to(to: SocketAddr) -> usize {
 const ESTABLISHED: u8 = 1;
 const LISTENS: u8 = 10;
 
-/// Connections that programs of this network have opened so far, to whomever.
+/// The number of connections opened so far in this network namespace.
 fn opened() -> usize {
     let text = std::fs::read_to_string("/proc/self/net/snmp").unwrap_or_default();
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp: "));
@@ -27,18 +27,18 @@ fn opened() -> usize {
     pairs.next().and_then(|(_, value)| value.parse().ok()).unwrap_or_default()
 }
 
-/// Connections that this process has opened so far.
+/// The number of connections opened so far by this process.
 static OWN: AtomicUsize = AtomicUsize::new(0);
 
-/// Somebody of this process opens a connection.
+/// Notes that this process opens a connection.
 pub(crate) fn count_own() {
     OWN.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts connections while it lives.
+/// Counts connections until it is dropped.
 pub(crate) struct Counter {
     to: SocketAddr,
-    /// Of all programs and of this one, when it began.
+    /// The counts at the start: of all programs, and of this one.
     before: (usize, usize),
     most: Arc<AtomicUsize>,
     task: JoinHandle<()>,
@@ -64,8 +64,8 @@ impl Counter {
         Counter { to, before: (opened(), OWN.load(Ordering::Relaxed)), most, task }
     }
 
-    /// How many connections were opened by programs other than this one, and the most that were
-    /// open at once to the address.
+    /// The number of connections opened by other programs, and the highest number open at once to
+    /// the address.
     pub(crate) fn figures(&self) -> (usize, usize) {
         let most = self.most.fetch_max(connections_to(self.to), Ordering::Relaxed);
         let own = OWN.load(Ordering::Relaxed) - self.before.1;
@@ -74,7 +74,7 @@ impl Counter {
     }
 }
 
-/// Each connection has two ends here; it is open where neither has said that it leaves.
+/// Each connection appears twice here. It is open if neither end has started to close it.
 fn open(ends: &[(SocketAddr, u8)]) -> usize {
     let (open, leaving): (Vec<_>, Vec<_>) =
         ends.iter().partition(|(_, state)| *state == ESTABLISHED);

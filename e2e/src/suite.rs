@@ -1,5 +1,5 @@
-//! Running cases: each on the cluster that it needs, which it shares with others. Entry item:
-//! [`run`].
+//! Runs each case on the cluster that it needs. Cases with the same setting share a cluster. Entry
+//! item: [`run`].
 
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
@@ -15,30 +15,30 @@ use crate::cluster::{Cluster, ClusterSpec, ISOLATED, ServerSpec};
 use crate::programs::{Minor, Needs, Programs};
 use crate::report::{Report, Row};
 
-/// The longest that a case may take.
+/// The time limit of a case.
 const CASE_DEADLINE: Duration = Duration::from_secs(600);
 
-/// Something that must be so on a real control plane.
+/// A property of a real control plane that the suite checks.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     pub(crate) setting: Setting,
     pub(crate) level: Level,
-    /// Gives the figures for the report.
+    /// Runs the case and returns the figures for the report.
     pub(crate) run: fn(&mut Cluster) -> LocalBoxFuture<'_, anyhow::Result<String>>,
 }
 
-/// When a case is run. One that is named is run in any case.
+/// When a case runs. A case that is named on the command line always runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
-    /// At every change: all of these together take a quarter of an hour at the most.
+    /// At every change. Together these take at most a quarter of an hour.
     Default,
-    /// With `--full` only.
+    /// Only with `--full`.
     Full,
 }
 
 impl Level {
-    /// Where a run of the whole level is reported.
+    /// The file for the report of a run of the whole level.
     fn report(self) -> &'static str {
         match self {
             Level::Default => "report.md",
@@ -57,21 +57,20 @@ impl Level {
 /// The cluster that a case needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Setting {
-    /// Three servers of two versions, each of which lacks what the others have.
+    /// Three servers of two versions. Each one does not serve an API that the others serve.
     Mixed,
     /// The same, with Kubernetes' own proxy on in every server.
     Native,
-    /// Three servers of 1.34, as they are before an upgrade.
+    /// Three servers of 1.34, before an upgrade.
     Rolling,
-    /// The last server is on a host of its own, whose cable can be cut.
+    /// The last server is on a host of its own, whose network can be cut.
     Cable,
-    /// Kubernetes' own proxy on in every server; one has no gateway, another is known to it by its
-    /// gateway. Each has what no other has.
+    /// Kubernetes' own proxy is on in every server. One server has no gateway; another advertises
+    /// its gateway's address. Each serves an API that no other serves.
     Interop,
-    /// Two servers that record what they serve in StorageVersions; the new one says to nobody where
-    /// it is.
+    /// Two servers that record their APIs in StorageVersions. The newer one advertises no address.
     Recorded,
-    /// Servers of four versions, from the newest to the oldest that can be had.
+    /// Servers of four versions, from the newest to the oldest that can be built.
     Versions,
 }
 
@@ -160,7 +159,8 @@ impl Setting {
                     ServerSpec::new("c", Minor::V1_35, &format!("autoscaling/v2=false,{none}")),
                     ServerSpec::new("d", Minor::Oldest, "api/beta=true"),
                 ];
-                // The oldest cannot read how the others store priorities, and would never be ready.
+                // The oldest cannot read the stored priority levels of the others, and would never
+                // be ready.
                 for server in &mut servers {
                     server.flags.push("--enable-priority-and-fairness=false".to_owned());
                 }
@@ -170,7 +170,8 @@ impl Setting {
     }
 }
 
-/// Runs the cases whose names start with one of these, or all of the level. Whether all passed.
+/// Runs the cases whose names start with one of these words, or all of the level. Returns whether
+/// all passed.
 pub(crate) async fn run(
     wanted: &[String],
     level: Level,
@@ -220,7 +221,7 @@ pub(crate) async fn run(
     Ok(passed)
 }
 
-/// What has to be there for these cases.
+/// The programs that these cases need.
 pub(crate) fn needs(cases: &[Case]) -> Needs {
     let servers = cases.iter().flat_map(|case| case.setting.spec().servers);
     Needs {
@@ -229,8 +230,8 @@ pub(crate) fn needs(cases: &[Case]) -> Needs {
     }
 }
 
-/// Runs the suite in a network of its own, where that can be had: nothing of it is seen outside,
-/// and cables can be laid and cut.
+/// Runs the suite in a network namespace of its own, where possible: nothing is visible outside,
+/// and hosts can be cut off.
 fn isolate(programs: &Programs) -> anyhow::Result<Option<ExitStatus>> {
     if std::env::var_os(ISOLATED).is_some() {
         return Ok(None);
@@ -295,7 +296,7 @@ async fn run_on(
     }
 }
 
-/// A case that panics or hangs has failed, and no more.
+/// Runs one case. A panic or a timeout is a failure of that case only.
 async fn run_case(case: &Case, cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.heal().await.context("the cluster did not recover from the case before")?;
     let run = AssertUnwindSafe((case.run)(cluster)).catch_unwind();
@@ -314,28 +315,4 @@ fn warnings(name: &str, log: &Path, count: usize) -> String {
     last.reverse();
     let short = |line: &&str| line.chars().take(240).collect::<String>();
     last.iter().map(|line| format!("      {name}: {}\n", short(line))).collect()
-}
-
-/// A cluster to play with.
-pub(crate) async fn up() -> anyhow::Result<bool> {
-    let programs = Programs::get()?;
-    let folder = tempfile::Builder::new().prefix("mvp-e2e-").tempdir()?;
-    let spec = Setting::Mixed.spec();
-    let cluster = Cluster::start(&spec, &programs, folder.path()).await?;
-    for server in &cluster.servers {
-        let version = programs.version(server.spec.minor);
-        println!("{} {version} {}", server.name(), server.spec.flags.join(" "));
-        for (what, to) in [("through mvp", server.through()), ("directly", server.direct())] {
-            let kubeconfig = cluster.kubeconfig("admin", to)?;
-            println!(
-                "  {what:12} {} --kubeconfig {}",
-                programs.kubectl().display(),
-                kubeconfig.display()
-            );
-        }
-        println!("  {:12} http://{}/readyz?verbose", "admin", server.gateway_admin());
-    }
-    println!("Logs are in {}. Ctrl-C ends it.", cluster.folder().display());
-    tokio::signal::ctrl_c().await?;
-    Ok(true)
 }

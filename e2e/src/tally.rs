@@ -1,4 +1,4 @@
-//! Counting answers.
+//! Counts responses and failures.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::client::{Answer, CUT_OFF};
 
-/// How often each status came, and what else went wrong.
+/// The number of responses by status, and of other failures.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Tally(BTreeMap<String, usize>);
 
@@ -17,7 +17,7 @@ impl Tally {
         self.one(Tally::key(outcome));
     }
 
-    /// What an outcome counts as.
+    /// Counts an outcome.
     pub(crate) fn key(outcome: &anyhow::Result<Answer>) -> String {
         match outcome {
             Ok(answer) => answer.status.as_u16().to_string(),
@@ -30,14 +30,14 @@ impl Tally {
         *self.0.entry(key).or_default() += 1;
     }
 
-    /// An answer that had begun when its server died: its end is missing, and looks so. That cannot be
-    /// hidden without holding answers back.
+    /// The number of responses that broke off when their server died. This cannot be hidden without
+    /// buffering responses.
     pub(crate) const CUT_OFF: &str = "cut off";
 
     pub(crate) const NO_ANSWER: &str = "no answer";
 
-    /// Fails if anything but 200 came, or but what was half way when a server died: so many at the
-    /// most.
+    /// Fails unless every response is 200. At most this many may have broken off when a server
+    /// died.
     pub(crate) fn all_well_but_cut_off(&self, most: usize) -> anyhow::Result<()> {
         self.only(&["200", Tally::CUT_OFF])?;
         let cut_off = self.of(Tally::CUT_OFF);
@@ -59,7 +59,7 @@ impl Tally {
         self.0.values().sum()
     }
 
-    /// Fails if anything but these came.
+    /// Fails unless every response has one of these statuses.
     pub(crate) fn only(&self, allowed: &[&str]) -> anyhow::Result<()> {
         let others = self.0.keys().any(|key| !allowed.contains(&key.as_str()));
         ensure!(!others, "only {} may come, but there were {self}", allowed.join(", "));
@@ -74,7 +74,7 @@ impl std::fmt::Display for Tally {
     }
 }
 
-/// What went wrong, by kind and by second since a moment.
+/// Failures by kind and by second since a moment.
 #[derive(Debug, Clone)]
 pub(crate) struct Failures {
     since: Instant,
@@ -86,7 +86,7 @@ impl Failures {
         Failures { since: moment, seconds: BTreeMap::new() }
     }
 
-    /// Counts what is no success, under what was being done.
+    /// Counts an outcome that is not a success, under the name of the operation.
     pub(crate) fn count(&mut self, what: &str, outcome: &anyhow::Result<Answer>) {
         if let Some(kind) = failure(outcome) {
             let second = self.since.elapsed().as_secs();
@@ -100,14 +100,14 @@ impl Failures {
         }
     }
 
-    /// By kind alone.
+    /// Failures by kind.
     pub(crate) fn kinds(&self) -> Tally {
         let mut all = Tally::default();
         self.seconds.values().for_each(|tally| all.add(tally));
         all
     }
 
-    /// How many are of a kind that says this.
+    /// The number of failures whose kind contains this text.
     pub(crate) fn that_say(&self, words: &str) -> usize {
         let kinds = self.kinds();
         kinds.0.iter().filter(|(kind, _)| kind.contains(words)).map(|(_, count)| count).sum()
@@ -124,7 +124,7 @@ impl std::fmt::Display for Failures {
     }
 }
 
-/// What failed, in a few words; nothing where it did not.
+/// A short description of a failure; none for a success.
 fn failure(outcome: &anyhow::Result<Answer>) -> Option<String> {
     let answer = match outcome {
         Ok(answer) if answer.status.is_success() => return None,
@@ -135,7 +135,7 @@ fn failure(outcome: &anyhow::Result<Answer>) -> Option<String> {
     let status = answer.json();
     let text = String::from_utf8_lossy(&answer.body);
     let said = status.pointer("/message").and_then(Value::as_str).unwrap_or(&text);
-    // Of a refusal of ours, the reason.
+    // For a refusal of `mvp`, its reason.
     let said = said.split_once("cannot be served now: ").map_or(said, |(_, reason)| reason);
     let said = said.split(" (").next().unwrap_or_default().trim();
     let said: String = said.chars().take(60).collect();

@@ -20,6 +20,7 @@ use tokio::time::sleep;
 use super::connect::{Connection, connect};
 use super::watches::{Counts, OPENED_AT_ONCE, watch};
 use super::{Figures, Order, figure, pki};
+use crate::pki::client_config;
 use crate::usage::Usage;
 
 /// What changes.
@@ -92,7 +93,7 @@ struct Writer {
 
 impl Writer {
     async fn connect(order: &Order, server: SocketAddr) -> anyhow::Result<Writer> {
-        let stream = connect(server, &pki(order).client(b"h2", false)?).await?;
+        let stream = connect(server, &client_config(&pki(order), b"h2", false)?).await?;
         let (sender, connection) =
             http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
         tokio::spawn(connection);

@@ -8,6 +8,7 @@ use anyhow::Context;
 use futures_util::{StreamExt, stream};
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
+use testkit::certificates::SERVER_NAME;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -16,7 +17,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::wire::{Seen, Wire};
 use super::{Order, pki};
-use crate::pki::SERVER_NAME;
+use crate::pki::client_config;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -52,7 +53,7 @@ impl Connection {
 
     /// As many as are ordered.
     pub(super) async fn all(order: &Order) -> anyhow::Result<Vec<Connection>> {
-        let config = pki(order).client(order.protocol.alpn(), false)?;
+        let config = client_config(&pki(order), order.protocol.alpn(), false)?;
         let all = stream::iter(0..order.connections).map(async |_| {
             let stream = connect(order.to, &config).await?;
             Ok(Connection::new(stream, order))

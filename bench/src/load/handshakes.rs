@@ -10,6 +10,7 @@ use tokio::time::sleep_until;
 use super::connect::{Connection, connect};
 use super::wire::Seen;
 use super::{Figures, Order, figure, percentiles, pki};
+use crate::pki::client_config;
 use crate::usage::Usage;
 
 #[derive(Debug, Default)]
@@ -25,7 +26,7 @@ pub(super) async fn run(order: &Order, resumed: bool) -> anyhow::Result<Figures>
     // A client of its own for each: rustls keeps eight tickets a server, and more workers than
     // that on one cache would go without.
     let workers = (0..order.connections)
-        .map(|_| pki.client(order.protocol.alpn(), resumed))
+        .map(|_| client_config(&pki, order.protocol.alpn(), resumed))
         .map(|config| {
             config.map(|config| tokio::spawn(work(order.clone(), config, Arc::clone(&counts), end)))
         })

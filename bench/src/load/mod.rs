@@ -12,13 +12,15 @@ mod wire;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
+use testkit::pki::PkiFiles;
+use testkit::process::Program;
 
-use crate::process::{Cores, command};
+use crate::cores::Cores;
 pub(crate) use bursts::WATCH_PATH as BURSTS_PATH;
 pub(crate) use wire::Protocol;
 
@@ -63,7 +65,7 @@ impl Order {
     /// Carries it out in another process.
     pub(crate) async fn carry_out(&self, cores: Cores) -> anyhow::Result<Figures> {
         let this = std::env::current_exe()?;
-        let mut command = command(&this, cores);
+        let mut command = Program::new("load", &this).on_cpus(cores.cpus()).command()?;
         command.arg("load").arg(serde_json::to_string(self)?);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let output = tokio::process::Command::from(command).output().await?;
@@ -109,8 +111,8 @@ fn figure(count: usize) -> f64 {
     count as f64
 }
 
-fn pki(order: &Order) -> crate::pki::Pki {
-    crate::pki::Pki::at(Path::new(&order.pki))
+fn pki(order: &Order) -> PkiFiles {
+    PkiFiles::at(&order.pki)
 }
 
 #[cfg(test)]

@@ -2,19 +2,23 @@
 //! that has it, through Kubernetes' own proxy, and through `mvp`; and watches of what many change at
 //! once, directly and through `mvp`.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use serde_json::json;
+use testkit::kubernetes::{ApiServer, EtcdMember};
+use testkit::pki::PkiFiles;
+use testkit::process::{Process, Program};
+use testkit::programs::newest_in_cache;
 
 use super::{KUBE, Run, WATCHES};
 use crate::client::ask;
+use crate::cores::Cores;
 use crate::load::{BURSTS_PATH, Figures, Kind, Order, Protocol};
-use crate::pki::Pki;
+use crate::pki;
 use crate::plan::{Plan, WatchCase};
-use crate::process::{Cores, Process};
 use crate::targets::{Programs, mvp_arguments};
 use crate::usage::Usage;
 
@@ -34,27 +38,11 @@ pub(crate) struct KubePrograms {
 }
 
 impl KubePrograms {
-    /// In the cache of the e2e suite, where it has built them.
+    /// Finds the programs that the e2e suite has built.
     pub(crate) fn find() -> Option<KubePrograms> {
-        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        let cache = set("MVP_E2E_CACHE").map(PathBuf::from).or_else(|| {
-            let caches = set("XDG_CACHE_HOME").map(PathBuf::from);
-            let caches = caches.or_else(|| Some(PathBuf::from(set("HOME")?).join(".cache")));
-            caches.map(|caches| caches.join("mvp-e2e"))
-        })?;
-        let mut folders: Vec<PathBuf> =
-            std::fs::read_dir(cache).ok()?.flatten().map(|entry| entry.path()).collect();
-        folders.sort();
-        let newest = |prefix: &str, program: &str| {
-            let fits = |folder: &&PathBuf| {
-                let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-                name.starts_with(prefix) && folder.join(program).is_file()
-            };
-            folders.iter().rev().find(fits).cloned()
-        };
-        let kube = newest("v1.36.", "kube-apiserver")?;
+        let kube = newest_in_cache("v1.36.", "kube-apiserver")?;
         let version = kube.file_name()?.to_str()?.split('-').next()?.to_owned();
-        let etcd = newest("v3.", "etcd")?.join("etcd");
+        let etcd = newest_in_cache("v3.", "etcd")?.join("etcd");
         Some(KubePrograms { kube_apiserver: kube.join("kube-apiserver"), etcd, version })
     }
 }
@@ -68,7 +56,7 @@ pub(super) struct Wanted {
 
 /// A control plane of two, and `mvp` before the one that lacks `batch/v1`.
 struct ControlPlane {
-    pki: Pki,
+    pki: PkiFiles,
     _etcd: Process,
     /// Lacks `batch/v1`.
     lacking: Process,
@@ -133,7 +121,7 @@ const AT_ONCE: usize = 24;
 /// does when nobody asks.
 async fn measure(
     plan: &Plan,
-    pki: &Pki,
+    pki: &PkiFiles,
     to: SocketAddr,
     process: Option<u32>,
 ) -> anyhow::Result<Figures> {
@@ -154,7 +142,7 @@ async fn measure(
 }
 
 /// Requests of a small list, one after the other on each connection.
-fn order(pki: &Pki, to: SocketAddr, processes: Vec<u32>) -> Order {
+fn order(pki: &PkiFiles, to: SocketAddr, processes: Vec<u32>) -> Order {
     Order {
         to,
         path: JOBS.to_owned(),
@@ -177,7 +165,7 @@ impl ControlPlane {
         kube: &KubePrograms,
         folder: &Path,
     ) -> anyhow::Result<ControlPlane> {
-        let pki = Pki::make(&folder.join("pki"))?;
+        let pki = pki::create(&folder.join("pki"))?;
         let etcd = start_etcd(kube, folder)?;
         let start = |host, apis: &str| start_server(kube, &pki, folder, host, apis);
         let mut peer = start(PEER, "batch/v1=true")?;
@@ -200,7 +188,7 @@ impl ControlPlane {
 
         let arguments = mvp_arguments(&pki, address(MVP), address(LACKING), address(PEER));
         let log = folder.join("mvp.log");
-        let mut mvp = Process::start("mvp", &log, &programs.mvp, Cores::Any, arguments)?;
+        let mut mvp = Program::new("mvp", &programs.mvp).start(&log, arguments)?;
         for (host, process) in [(LACKING, &mut lacking), (MVP, &mut mvp)] {
             let proxied = async || {
                 let answer = ask(&pki, address(host), "GET", JOBS, None).await?;
@@ -214,74 +202,35 @@ impl ControlPlane {
 }
 
 fn start_etcd(kube: &KubePrograms, folder: &Path) -> anyhow::Result<Process> {
-    let (clients, peers) = (format!("http://{ETCD}:2379"), format!("http://{ETCD}:2380"));
-    let arguments = [
-        "--name=etcd".to_owned(),
-        format!("--data-dir={}", folder.join("etcd").display()),
-        format!("--listen-client-urls={clients}"),
-        format!("--advertise-client-urls={clients}"),
-        format!("--listen-peer-urls={peers}"),
-        format!("--initial-advertise-peer-urls={peers}"),
-        format!("--initial-cluster=etcd={peers}"),
-        // What it holds is thrown away.
-        "--unsafe-no-fsync".to_owned(),
-    ];
-    Process::start("etcd", &folder.join("etcd.log"), &kube.etcd, Cores::Any, arguments)
+    let member = EtcdMember {
+        name: "etcd",
+        data: &folder.join("etcd"),
+        clients: &format!("http://{ETCD}"),
+        peers: &format!("http://{}:2380", ETCD.ip()),
+        cluster: "",
+    };
+    Program::new("etcd", &kube.etcd).start(&folder.join("etcd.log"), member.flags())
 }
 
-/// A kube-apiserver with its own proxy on. Each has a host name of its own, as its ID is made of it.
+/// Starts a kube-apiserver with Kubernetes' own proxy on.
 fn start_server(
     kube: &KubePrograms,
-    pki: &Pki,
+    pki: &PkiFiles,
     folder: &Path,
     host: u8,
     apis: &str,
 ) -> anyhow::Result<Process> {
-    let (server, proxy, tokens) =
-        (pki.pair("server"), pki.pair("front-proxy-client"), pki.pair("sa"));
-    let to = address(host);
+    let listen = address(host);
+    let server = ApiServer { listen, advertise: listen.ip(), etcd: ETCD };
+    let mut flags = server.flags(pki);
+    flags.extend(server.native_proxy_flags(pki));
+    flags.push(format!("--runtime-config={apis}"));
     let name = format!("bench-{host}");
-    let mut arguments = vec![
-        "--uts".to_owned(),
-        "sh".to_owned(),
-        "-c".to_owned(),
-        "hostname \"$0\" && exec \"$@\"".to_owned(),
-        name.clone(),
-        kube.kube_apiserver.display().to_string(),
-    ];
-    arguments.extend([
-        format!("--etcd-servers=http://{ETCD}:2379"),
-        format!("--bind-address={}", to.ip()),
-        format!("--advertise-address={}", to.ip()),
-        format!("--secure-port={}", to.port()),
-        format!("--tls-cert-file={}", server.certificate.display()),
-        format!("--tls-private-key-file={}", server.key.display()),
-        format!("--client-ca-file={}", pki.ca().display()),
-        format!("--service-account-key-file={}", tokens.certificate.display()),
-        format!("--service-account-signing-key-file={}", tokens.key.display()),
-        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-        "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
-        // Endpoints refuse loopback addresses.
-        "--endpoint-reconciler-type=none".to_owned(),
-        "--authorization-mode=RBAC".to_owned(),
-        format!("--requestheader-client-ca-file={}", pki.front_proxy_ca().display()),
-        "--requestheader-allowed-names=front-proxy-client".to_owned(),
-        "--requestheader-username-headers=X-Remote-User".to_owned(),
-        "--requestheader-group-headers=X-Remote-Group".to_owned(),
-        "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
-        format!("--proxy-client-cert-file={}", proxy.certificate.display()),
-        format!("--proxy-client-key-file={}", proxy.key.display()),
-        format!("--runtime-config={apis}"),
-        "--feature-gates=UnknownVersionInteroperabilityProxy=true".to_owned(),
-        format!("--peer-ca-file={}", pki.ca().display()),
-        format!("--peer-advertise-ip={}", to.ip()),
-        format!("--peer-advertise-port={}", to.port()),
-    ]);
     let log = folder.join(format!("{name}.log"));
-    Process::start(&name, &log, Path::new("unshare"), Cores::Any, arguments)
+    Program::new(&name, &kube.kube_apiserver).with_host_name().start(&log, flags)
 }
 
-const ETCD: Ipv4Addr = Ipv4Addr::new(127, 78, 0, 6);
+const ETCD: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 78, 0, 6)), 2379);
 const LACKING: u8 = 7;
 const PEER: u8 = 8;
 const MVP: u8 = 9;

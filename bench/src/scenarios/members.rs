@@ -9,15 +9,17 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use futures_util::future::try_join;
 use serde::Deserialize;
+use testkit::pki::PkiFiles;
+use testkit::process::{Process, Program};
 
 use super::{LOAD, MEMBERS, Run};
 use crate::backend::{local_path, peer_path};
 use crate::client::ask;
+use crate::cores::Cores;
 use crate::load::{Figures, Kind, Order, Protocol};
 use crate::members::{LOCAL, TALLY_PATH, control_path};
-use crate::pki::Pki;
+use crate::pki;
 use crate::plan::Plan;
-use crate::process::{Cores, Process};
 use crate::targets::{Programs, mvp_with_local};
 
 pub(crate) const CASE: &str = "1,000 requests/s, half of them local";
@@ -39,7 +41,7 @@ pub(super) async fn run(
     folder: &Path,
 ) -> anyhow::Result<()> {
     let folder = folder.join("members");
-    let pki = Pki::make(&folder.join("pki"))?;
+    let pki = pki::create(&folder.join("pki"))?;
     for round in 0..plan.members_rounds {
         for (target, members, changes) in TARGETS {
             let cluster = Cluster::start(programs, &pki, &folder, members).await?;
@@ -52,7 +54,7 @@ pub(super) async fn run(
 
 /// Members, an API server, and `mvp` beside that.
 struct Cluster<'a> {
-    pki: &'a Pki,
+    pki: &'a PkiFiles,
     _members: Process,
     mvp: Process,
 }
@@ -70,7 +72,7 @@ struct Tally {
 impl<'a> Cluster<'a> {
     async fn start(
         programs: &Programs,
-        pki: &'a Pki,
+        pki: &'a PkiFiles,
         folder: &Path,
         count: usize,
     ) -> anyhow::Result<Cluster<'a>> {
@@ -78,7 +80,8 @@ impl<'a> Cluster<'a> {
         let arguments =
             ["members".to_owned(), pki.folder().display().to_string(), count.to_string()];
         let log = folder.join("members.log");
-        let mut members = Process::start("the members", &log, &this, LOAD, arguments)?;
+        let mut members =
+            Program::new("the members", &this).on_cpus(LOAD.cpus()).start(&log, arguments)?;
         members.ready(STARTUP, async || tally(pki).await.map(drop)).await?;
 
         let mut arguments = mvp_with_local(pki, MVP, LOCAL);
@@ -88,7 +91,9 @@ impl<'a> Cluster<'a> {
             format!("--peer-advertise-ip={}", MVP.ip()),
         ]);
         let log = folder.join("mvp.log");
-        let mut mvp = Process::start("mvp", &log, &programs.mvp, Cores::Proxy, arguments)?;
+        let mut mvp = Program::new("mvp", &programs.mvp)
+            .on_cpus(Cores::Proxy.cpus())
+            .start(&log, arguments)?;
         let all_known = async || {
             let seen = tally(pki).await?.members;
             ensure!(seen == count, "{seen} of {count} members were asked");
@@ -151,7 +156,7 @@ impl<'a> Cluster<'a> {
     }
 }
 
-async fn tally(pki: &Pki) -> anyhow::Result<Tally> {
+async fn tally(pki: &PkiFiles) -> anyhow::Result<Tally> {
     let answer = ask(pki, LOCAL, "GET", TALLY_PATH, None).await?;
     Ok(serde_json::from_str(&answer.body)?)
 }

@@ -11,9 +11,9 @@ mod watches;
 
 use std::path::Path;
 
+use crate::cores::Cores;
 use crate::load::{Figures, Kind, Order, Protocol};
 use crate::plan::Plan;
-use crate::process::Cores;
 use crate::results::Sample;
 use crate::targets::{Bench, Programs, Target};
 

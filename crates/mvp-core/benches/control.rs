@@ -1,12 +1,12 @@
-//! What the control loop costs in time and memory, in a cluster of five members with 2,000 groups
-//! of custom resources each; and that the data path allocates nothing. A report: it fails nothing.
+//! The cost of the control loop in time and memory, in a cluster of five members with 2,000 groups of
+//! custom resources each, and the allocations of the data path. It reports and never fails.
 //!
 //! ```sh
 //! cargo bench -p mvp-core --bench control
 //! ```
 //!
 //! Times are medians of interleaved rounds; a ratio is the median of the ratios within a round. The
-//! allocator that counts makes an allocation a little dearer than it is in the program.
+//! counting allocator makes allocations slightly more expensive than in the program.
 
 #![allow(missing_docs, clippy::expect_used)]
 
@@ -25,13 +25,13 @@ use mvp_core::request::DiscoveryPath;
 use mvp_core::{RequestInfo, Snapshot, decide};
 
 const ROUNDS: usize = 21;
-/// Merging and building, against parsing.
+/// The target for merging and building, relative to parsing.
 const MAX_TIME_RATIO: f64 = 3.0;
-/// A snapshot with its views, against the documents' bytes.
+/// The target for a snapshot with its views, relative to the documents' bytes.
 const MAX_MEMORY_RATIO: f64 = 4.0;
 
 fn main() {
-    // `cargo test` runs benches too, but without this argument; nothing here is a test.
+    // `cargo test` runs benches too, but without this argument; there are no tests here.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
@@ -60,7 +60,7 @@ fn times(documents: &[Documents], report: &mut Report) {
         }
         documents
     };
-    // Another document in the place of one: a few groups come, go and change.
+    // One document is replaced: a few groups are added, removed and changed.
     let changed = with_apis(2, cluster::apis_document(cluster::MEMBERS, false));
     let last = cluster::MEMBERS - 1;
     let reversed = parse(&with_apis(last, cluster::apis_document(last, true)));
@@ -205,7 +205,7 @@ fn total_bytes(documents: &[Documents]) -> f64 {
     documents.iter().map(bytes).sum::<usize>() as f64
 }
 
-/// The time of some work; what it leaves is dropped when the clock has stopped.
+/// The time of some work; its result is dropped after the clock has stopped.
 fn timed<T>(work: impl FnOnce() -> T) -> Duration {
     let start = Instant::now();
     let left = black_box(work());

@@ -1,15 +1,16 @@
-//! The decision: what to do with a request, what to do with a 404 that may come back, and why.
+//! The decision: what to do with a request, what to do with a 404 in response, and why.
 //!
-//! [`decide`] is a pure function of the request, one snapshot and how the request came. When a
-//! server answers 404 although it was not believed, or although its view said otherwise, the data
-//! path notes a [`Denial`], has the views refreshed where the decision says so, and decides again;
-//! so the same function also tells a true 404 from a false one. It ends: every round adds a denial,
-//! and a member is asked twice at the most. The numbers are the rows of the table in
+//! [`decide`] is a pure function of the request, one snapshot and the circumstances of the request.
+//! If a server answers with a 404 that the decision tells the caller to withhold, the data path
+//! records a [`Denial`], refreshes the views if told to, and decides again. In this way
+//! the same function also tells a true 404 from a false one. The loop ends, because every round adds
+//! a denial and a member is asked at most twice. The row numbers are those of the table in
 //! ARCHITECTURE.md.
 
 mod asked;
 mod candidates;
 mod decision;
+mod described;
 mod reason;
 
 pub use asked::{Asked, Denial, LocalHealth, Origin};
@@ -18,10 +19,11 @@ pub use decision::{Action, ActionKind, Decision, OnNotFound, Summary};
 pub use reason::Reason;
 
 use crate::discovery::{Part, Scope};
-use crate::request::{DiscoveryPath, OpenApiPath, ResourceRequest};
+use crate::request::ResourceRequest;
+use crate::snapshot::Route;
 use crate::{RequestInfo, Snapshot, Verb};
 
-/// Decides what to do with a request.
+/// Decides what to do with a request. It does not allocate.
 pub fn decide<'a>(
     request: &'a RequestInfo<'_>,
     snapshot: &'a Snapshot,
@@ -35,10 +37,11 @@ pub fn decide<'a>(
         RequestInfo::Resource(request) => case.resource(request),
         RequestInfo::Discovery(path) => case.discovery(path),
         RequestInfo::OpenApi(path) => case.openapi(path),
-        RequestInfo::NonResource(_) | RequestInfo::Malformed => case.own_business(),
+        RequestInfo::NonResource(_) | RequestInfo::Malformed => case.non_resource(),
     }
 }
 
+/// The arguments of one decision.
 struct Case<'a> {
     request: &'a RequestInfo<'a>,
     snapshot: &'a Snapshot,
@@ -46,113 +49,80 @@ struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    /// Rows 4 to 13.
+    /// Rows 4 to 13, in the order in which they apply.
     fn resource(&self, request: &'a ResourceRequest<'_>) -> Decision<'a> {
-        let (snapshot, asked) = (self.snapshot, self.asked);
-        let part = request.part();
+        let (snapshot, asked, part) = (self.snapshot, self.asked, request.part());
         let route = snapshot.route(request);
         let listing = Candidates::new(snapshot, route, &request.subresource, asked.denials, part);
         let exact = listing.with_verb(request.verb, route.is_none_or(|r| fits(r.scope, request)));
-        // Answers of backends and extension servers cannot be told from a server's own.
-        let opaque = request.subresource == "proxy"
-            || route.map_or_else(
-                || snapshot.is_extension(&request.group, &request.version),
-                |route| route.extension,
-            );
-        let unless_opaque = |on_not_found| {
-            if opaque { OnNotFound::PassOn } else { on_not_found }
-        };
-
+        let opaque = self.is_opaque(request, route);
+        let unless_opaque =
+            |on_not_found| if opaque { OnNotFound::PassThrough } else { on_not_found };
         // For a subresource that a custom resource lacks, servers answer as if the object were
-        // missing; for all else that they do not route, the shape of their 404 tells.
-        let unlisted_not_found = unless_opaque(if request.subresource.is_empty() {
-            OnNotFound::RefreshIfRouting
-        } else {
-            OnNotFound::Refresh
+        // missing. Anything else that they do not serve, they answer with an unrouted 404.
+        let unlisted_not_found = unless_opaque(match request.subresource.is_empty() {
+            true => OnNotFound::RefreshIfUnrouted,
+            false => OnNotFound::Refresh,
         });
-
-        // Rows 4 and 9: served here; or perhaps, by a server that is down and was never seen.
         let unseen = self.local_is_unseen(part);
         let local_lists = exact.local_lists();
+
+        // Rows 4 and 9: served locally; or maybe, by a server that is down and has no view yet.
         if (local_lists && exact.believes_local())
             || (unseen && asked.local == LocalHealth::Unreachable)
         {
-            let local = Decision {
-                action: Action::Local { nopeer: false },
-                on_not_found: unless_opaque(OnNotFound::RefreshIfRouting),
-                reason: Reason::ServedLocally,
-                listed: true,
-            };
+            let on_not_found = unless_opaque(OnNotFound::RefreshIfUnrouted);
+            let local = to_local(on_not_found, Reason::ServedLocally, true);
             return match asked.local {
                 LocalHealth::Ready => local,
                 _ => self.while_local_is_down(request, exact, local),
             };
         }
-        // What the local server serves was never seen. It may well serve this.
+        // Row 8: the local server has no view yet, so it may serve this.
         if unseen && !self.denied_by_local() && !(opaque && exact.any()) {
             return self.ask_local(Reason::LocalViewUnknown, unlisted_not_found);
         }
-        // A server that is older than local would erase what it does not know of an object.
+        // A server older than the local one would erase the fields that it does not know.
         let exact = match snapshot.local() {
             Some(local) if local_lists && !request.is_read() => {
                 exact.not_older_than(local.view.release)
             }
             _ => exact,
         };
-        // Row 6: whoever sent it here may have seen more of the local server than we did yet.
-        let passed_on = asked.origin != Origin::Client;
-        if passed_on && exact.listed_by_anyone() && !opaque && !self.denied_by_local() {
-            // A subresource that local lacks may look like a missing object.
+        // Row 6: the sender may have a newer view of the local server than this gateway.
+        let is_proxied = asked.origin != Origin::Client;
+        if is_proxied && exact.listed_by_anyone() && !opaque && !self.denied_by_local() {
+            // The 404 for a subresource that the local server lacks may name the object.
             let on_not_found = match request.subresource.is_empty() {
-                true => OnNotFound::NextIfRouting,
+                true => OnNotFound::NextIfUnrouted,
                 false => OnNotFound::Refresh,
             };
             return self.ask_local(Reason::ServedElsewhere, on_not_found);
         }
-        // Rows 5 and 6: served elsewhere.
+        // Rows 5 and 6: served by peers.
         if exact.any() {
-            if asked.origin != Origin::Client {
-                return refuse(Reason::ServedElsewhere);
-            }
-            return Decision {
-                action: Action::Peers(exact),
-                on_not_found: unless_opaque(OnNotFound::NextIfRouting),
-                reason: Reason::ServedByPeer,
-                listed: true,
-            };
+            let on_not_found = unless_opaque(OnNotFound::NextIfUnrouted);
+            return self.to_peers(exact, on_not_found, Reason::ServedByPeer, true);
         }
-        // Rows 10 and 11, and members that left or cannot be reached: listed, yet nobody to ask.
+        // Rows 10 and 11, and members that left or have no address: listed, but no member to ask.
         if exact.listed_by_anyone() {
             let denied = asked.denials.iter().any(|denial| denial.listed);
             return refuse(if denied { Reason::ViewSuspect } else { Reason::NobodyReachable });
         }
-
-        // Row 13: the resource is there, but not so. Whoever lists it says what is wrong.
+        // Row 13: listed with other verbs or at another path. A member that lists it writes the error.
+        let on_not_found = unless_opaque(OnNotFound::RefreshIfUnrouted);
         if listing.local_serves() && asked.local != LocalHealth::Unreachable {
-            return Decision {
-                action: Action::Local { nopeer: false },
-                on_not_found: unless_opaque(OnNotFound::RefreshIfRouting),
-                reason: Reason::VerbUnlisted,
-                listed: false,
-            };
+            return to_local(on_not_found, Reason::VerbUnlisted, false);
         }
         if listing.any() && !listing.local_lists() {
-            if asked.origin != Origin::Client {
-                return refuse(Reason::ServedElsewhere);
-            }
-            return Decision {
-                action: Action::Peers(listing),
-                on_not_found: unless_opaque(OnNotFound::RefreshIfRouting),
-                reason: Reason::VerbUnlisted,
-                listed: false,
-            };
+            return self.to_peers(listing, on_not_found, Reason::VerbUnlisted, false);
         }
-        if listing.any_withheld() {
+        if listing.any_unreachable() {
             return refuse(Reason::NobodyReachable);
         }
-        // Rows 7 and 8: nobody lists it.
-        let unconfirmed = snapshot.awaits_members() || snapshot.blocking(part).next().is_some();
-        if opaque && unconfirmed {
+        // Rows 7 and 8: no member lists it. An opaque 404 passes through, so it is refused beforehand if
+        // a member may still serve it.
+        if opaque && (snapshot.awaits_members() || snapshot.blocking(part).next().is_some()) {
             return refuse(Reason::Unconfirmed);
         }
         if opaque && self.is_recorded() {
@@ -172,26 +142,22 @@ impl<'a> Case<'a> {
             LocalHealth::Unready => Reason::LocalNotReady,
             _ => Reason::LocalDown,
         };
-        // An older server would erase what it does not know of an object.
+        // An older server would erase the fields that it does not know.
         let release = self.snapshot.local().and_then(|local| local.view.release);
         let usable = if request.is_read() { peers } else { peers.not_older_than(release) };
         match self.asked.origin {
             Origin::Client if usable.any() => {
-                return Decision {
-                    action: Action::Peers(usable),
-                    on_not_found: match local.on_not_found {
-                        OnNotFound::PassOn => OnNotFound::PassOn,
-                        _ => OnNotFound::NextIfRouting,
-                    },
-                    reason,
-                    listed: true,
+                let on_not_found = match local.on_not_found {
+                    OnNotFound::PassThrough => OnNotFound::PassThrough,
+                    _ => OnNotFound::NextIfUnrouted,
                 };
+                return self.to_peers(usable, on_not_found, reason, true);
             }
-            // Its sender can ask one of them.
+            // The sender can ask one of them.
             Origin::Peer if usable.any() => return refuse(reason),
             _ => {}
         }
-        // Nobody else may have it. A server that is not ready may still answer.
+        // No peer can serve it. A server that is not ready may still respond.
         match self.asked.local {
             LocalHealth::Unreachable if self.asked.origin == Origin::Client && peers.any() => {
                 refuse(Reason::PeersTooOld)
@@ -201,17 +167,17 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Rows 7 and 8: nobody lists it. The local server is asked all the same; its 404 is the truth
-    /// once every member confirmed, after this request came, that it does not serve it.
+    /// Rows 7 and 8: no member lists it. The local server is asked anyway. Its 404 is true once every
+    /// member has confirmed, after the request arrived, that it does not serve it.
     fn unlisted(&self, part: Part, on_not_found: OnNotFound) -> Decision<'a> {
         let asked = self.asked;
-        // Local's word counts if it was given, by its own 404 or by a fetch, after the request came.
-        let heard = self.denied_by_local()
+        // The local server confirms it by a 404 to this request, or by a fetch after it arrived.
+        let local_confirmed = self.denied_by_local()
             || self.snapshot.local().is_some_and(|local| {
                 local.view.part(part).is_some_and(|seen| seen.confirmed >= asked.arrived)
             });
         let has_local = self.snapshot.local().is_some();
-        if asked.denials.is_empty() || (has_local && !heard) {
+        if asked.denials.is_empty() || (has_local && !local_confirmed) {
             return self.ask_local(Reason::Unlisted, on_not_found);
         }
         if self.local_is_unseen(part) {
@@ -226,80 +192,22 @@ impl<'a> Case<'a> {
         }
         Decision {
             action: Action::PassNotFound,
-            on_not_found: OnNotFound::PassOn,
+            on_not_found: OnNotFound::PassThrough,
             reason: Reason::ConfirmedNotFound,
             listed: false,
         }
     }
 
-    /// Rows 1 and 2.
-    fn discovery(&self, path: &DiscoveryPath<'_>) -> Decision<'a> {
-        let part = path.part();
-        if let Some(decision) = self.described_locally(&[part]) {
-            return decision;
-        }
-        // What the local server serves was never seen; its own document is better than none of its.
-        let reachable = self.asked.local != LocalHealth::Unreachable;
-        if self.local_is_unseen(part) && reachable && !self.denied_by_local() {
-            return self.ask_local(Reason::LocalViewUnknown, OnNotFound::Refresh);
-        }
-        // Nobody's view is known: an empty list would be believed.
-        if !self.snapshot.members().any(|member| member.view.part(part).is_some()) {
-            return self.ask_local(Reason::LocalViewUnknown, OnNotFound::Refresh);
-        }
-        if self.snapshot.describes(path) {
-            return answer();
-        }
-        self.unlisted(part, OnNotFound::Refresh)
-    }
-
-    /// Rows 1 and 2 for OpenAPI, which describes both halves at once.
-    fn openapi(&self, path: &OpenApiPath<'_>) -> Decision<'a> {
-        if let Some(decision) = self.described_locally(&Part::ALL) {
-            return decision;
-        }
-        match path {
-            OpenApiPath::V3Document(key) if self.snapshot.openapi().entry(key).is_none() => {
-                let part = path.part();
-                // A member that serves something and never told of its schemas may have this one.
-                let silent = self.snapshot.members().any(|member| {
-                    member.view.openapi.is_none() && member.view.part(part).is_some()
-                });
-                match self.unlisted(part, OnNotFound::Refresh) {
-                    Decision { action: Action::PassNotFound, .. } if silent => {
-                        refuse(Reason::Unconfirmed)
-                    }
-                    decision => decision,
-                }
-            }
-            _ => answer(),
-        }
-    }
-
-    /// Row 2, and row 1 while a merged document would be incomplete.
-    fn described_locally(&self, parts: &[Part]) -> Option<Decision<'a>> {
-        let from_peer = self.asked.origin == Origin::Peer;
-        if from_peer || self.asked.nopeer {
-            let mut decision = self.ask_local(Reason::DiscoveryLocal, OnNotFound::PassOn);
-            if let Action::AskLocal = decision.action {
-                decision.action = Action::Local { nopeer: from_peer };
-            }
-            return Some(decision);
-        }
-        let incomplete = parts.iter().any(|part| self.snapshot.is_incomplete_start(*part));
-        incomplete.then(|| refuse(Reason::Starting))
-    }
-
-    /// Row 3: what a server says of itself, no other can say for it.
-    fn own_business(&self) -> Decision<'a> {
-        let mut decision = self.ask_local(Reason::NonResource, OnNotFound::PassOn);
+    /// Row 3: only the local server can answer for itself.
+    fn non_resource(&self) -> Decision<'a> {
+        let mut decision = self.ask_local(Reason::NonResource, OnNotFound::PassThrough);
         if let Action::AskLocal = decision.action {
             decision.action = Action::Local { nopeer: false };
         }
         decision
     }
 
-    /// Asks the local server, or, where there is none, any (row 12).
+    /// Sends the request to the local server or, without one, to any member (row 12).
     fn ask_local(&self, reason: Reason, on_not_found: OnNotFound) -> Decision<'a> {
         let action = match (self.snapshot.local(), self.asked.local) {
             (None, _) => Action::AskAny,
@@ -309,8 +217,34 @@ impl<'a> Case<'a> {
         Decision { action, on_not_found, reason, listed: false }
     }
 
-    /// Whether it is written down that somebody serves it who cannot be asked. Kept out of the way of
-    /// what is decided for nearly every request.
+    /// Sends the request to peers, unless it comes from one: a request is proxied once.
+    fn to_peers(
+        &self,
+        peers: Candidates<'a>,
+        on_not_found: OnNotFound,
+        reason: Reason,
+        listed: bool,
+    ) -> Decision<'a> {
+        match self.asked.origin {
+            Origin::Client => {
+                Decision { action: Action::Peers(peers), on_not_found, reason, listed }
+            }
+            Origin::Peer | Origin::Marked => refuse(Reason::ServedElsewhere),
+        }
+    }
+
+    /// Whether a backend or an extension server writes the response, so that its 404s cannot be told
+    /// from the server's own.
+    fn is_opaque(&self, request: &ResourceRequest<'_>, route: Option<&Route>) -> bool {
+        request.subresource == "proxy"
+            || match route {
+                Some(route) => route.extension,
+                None => self.snapshot.is_extension(&request.group, &request.version),
+            }
+    }
+
+    /// Whether a StorageVersion records the request for a member that could never be asked. Rare, so
+    /// it is kept out of line.
     #[cold]
     #[inline(never)]
     fn is_recorded(&self) -> bool {
@@ -328,7 +262,7 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Whether a server routes a request at this path to a resource of that scope.
+/// Whether servers route the path of a request to a resource of this scope.
 fn fits(scope: Scope, request: &ResourceRequest<'_>) -> bool {
     match scope {
         Scope::Namespaced => {
@@ -342,15 +276,15 @@ fn fits(scope: Scope, request: &ResourceRequest<'_>) -> bool {
     }
 }
 
-fn answer<'a>() -> Decision<'a> {
-    Decision {
-        action: Action::Answer,
-        on_not_found: OnNotFound::PassOn,
-        reason: Reason::DiscoveryMerged,
-        listed: true,
-    }
+fn to_local<'a>(on_not_found: OnNotFound, reason: Reason, listed: bool) -> Decision<'a> {
+    Decision { action: Action::Local { nopeer: false }, on_not_found, reason, listed }
 }
 
 fn refuse<'a>(reason: Reason) -> Decision<'a> {
-    Decision { action: Action::Refuse, on_not_found: OnNotFound::PassOn, reason, listed: false }
+    Decision {
+        action: Action::Refuse,
+        on_not_found: OnNotFound::PassThrough,
+        reason,
+        listed: false,
+    }
 }

@@ -1,10 +1,10 @@
-//! The pure heart of the Mixed Version Proxy: from discovery documents to one decision.
+//! The core of the Mixed Version Proxy: from discovery documents to one decision for each request.
 //!
-//! No I/O, no runtime, no clock: documents and times come in as arguments, and what to do comes
-//! out. The two pipelines of the proxy meet here:
+//! The crate has no I/O, no runtime and no clock: documents and times are arguments. The two
+//! pipelines of the proxy meet here:
 //!
 //! - control: [`discovery`] and [`openapi`] documents of every member → merged → [`Snapshot`]
-//! - data: [`RequestInfo`] → [`decide()`] over a snapshot → what to do, and why
+//! - data: [`RequestInfo`] → [`decide()`] over a snapshot → [`decide::Decision`]
 
 pub mod decide;
 pub mod discovery;

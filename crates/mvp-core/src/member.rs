@@ -1,4 +1,4 @@
-//! Members: the servers of a cluster, and what is known of each.
+//! Members: the servers of a cluster and their views. Entry item: [`Member`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,81 +10,82 @@ use crate::openapi::Index;
 use crate::recorded::Recorded;
 
 /// A server of the cluster.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Its ID: the sort key of the merge, and its name in logs, metrics and refusals.
+    /// The ID: the sort key of the merge, and the name in logs, metrics and refusals.
     pub id: Arc<str>,
-    /// What answers at its address.
+    /// The kind of server at its address.
     pub kind: MemberKind,
-    /// Where its peers reach it; a member without one cannot be asked anything.
+    /// The address for its peers. Without one, no request can be sent to the member.
     pub address: Option<Arc<str>>,
-    /// Whether it is one of the cluster now.
+    /// Whether it is in the cluster now.
     pub presence: Presence,
-    /// When we came to hear of it: at first, or again after it left or moved.
+    /// The time at which it joined, or rejoined after it left or moved.
     pub joined: Timestamp,
-    /// When it last gave a sign of life.
+    /// The time of its last heartbeat.
     pub heard: Timestamp,
-    /// Whether answers wait for it although it never said what it serves.
+    /// Whether 404s are withheld for it although it has no view yet.
     pub awaited: bool,
-    /// What it serves.
+    /// The APIs that it serves.
     pub view: View,
 }
 
-/// What answers at a member's address.
+/// The kind of server at a member's address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemberKind {
-    /// A gateway like this one before its server, or a server with the layer inside.
+    /// An `mvp` gateway in front of its server, or a server with the layer inside.
     Mvp,
-    /// An API server with nothing before it.
+    /// An API server without a gateway.
     Bare,
 }
 
-/// Whether a member is one of the cluster now.
+/// Whether a member is in the cluster now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
-    /// It is.
+    /// It is in the cluster.
     Present,
-    /// It left and is remembered for a while: what only it serves is unavailable, not gone.
+    /// It left, but is remembered for a while: APIs that only it serves are unavailable, not gone.
     Left,
 }
 
-/// What is known of what a member serves. Its two documents come and fail separately.
-#[derive(Debug, Clone, Default)]
+/// The APIs that a member serves, as far as known. Its two discovery documents are fetched
+/// separately.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct View {
-    /// What `/api` said.
+    /// The document at `/api`; `None` if it was never fetched.
     pub api: Option<Seen>,
-    /// What `/apis` said.
+    /// The document at `/apis`; `None` if it was never fetched.
     pub apis: Option<Seen>,
-    /// What `/openapi/v3` said; empty where the member says that it has none.
+    /// The index at `/openapi/v3`; empty if the member has no OpenAPI v3.
     pub openapi: Option<Arc<Index>>,
-    /// What `/version` said.
+    /// The release from `/version`.
     pub release: Option<Release>,
-    /// What is written down somewhere that it serves: a witness as long as itself was not heard.
+    /// The resources that StorageVersions record for it, used while it has no view.
     pub recorded: Option<Arc<Recorded>>,
 }
 
-/// A document of a member, and when it was last true.
-#[derive(Debug, Clone)]
+/// A discovery document of a member, and when it was last confirmed.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// What it says, parsed once and shared by every snapshot until it changes.
+    /// The document, parsed once and shared by all snapshots until it changes.
     pub list: Arc<GroupList>,
-    /// The start of the last fetch in which the member sent it, or said that it still stands.
+    /// The start of the last fetch in which the member sent it or answered that it has not changed.
     pub confirmed: Timestamp,
 }
 
-/// How far a view can be relied upon.
+/// The state of a view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ViewState {
-    /// Both documents were confirmed just now.
+    /// Both documents were confirmed recently.
     Fresh,
-    /// The last known good, and its age.
+    /// Last known good, with the age of the older document.
     Stale(Duration),
-    /// A document was never seen.
+    /// At least one document was never fetched.
     Unknown,
 }
 
 impl View {
-    /// One of the two documents.
+    /// The document of one half.
     pub fn part(&self, part: Part) -> Option<&Seen> {
         match part {
             Part::Api => self.api.as_ref(),
@@ -92,7 +93,7 @@ impl View {
         }
     }
 
-    /// How far the view can be relied upon.
+    /// The state of the view at a time.
     pub fn state(&self, now: Timestamp, fresh_for: Duration) -> ViewState {
         let (Some(api), Some(apis)) = (&self.api, &self.apis) else {
             return ViewState::Unknown;
@@ -102,18 +103,18 @@ impl View {
     }
 }
 
-/// The release of an API server: what decides whether it may lose fields of an object.
+/// The release of an API server. A server of an older release can erase fields of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Release {
-    /// Major version.
+    /// The major version.
     pub major: u16,
-    /// Minor version.
+    /// The minor version.
     pub minor: u16,
 }
 
 impl Release {
-    /// Reads the `gitVersion` of `/version`, such as `v1.36.4`, `v1.37.0-rc.1` or `v1.31.2-eks-7`.
-    /// Patch releases neither add nor lose fields, so they are not told apart.
+    /// Parses the `gitVersion` of `/version`, such as `v1.36.4`, `v1.37.0-rc.1` or `v1.31.2-eks-7`.
+    /// Patch versions neither add nor remove fields, so they are ignored.
     pub fn parse(git_version: &str) -> Option<Release> {
         let mut numbers = git_version.strip_prefix('v').unwrap_or(git_version).splitn(3, '.');
         let major = numbers.next()?.parse().ok()?;
@@ -135,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn releases_are_read_from_what_servers_call_themselves() {
+    fn releases_parse_from_git_versions() {
         let cases = [
             ("v1.36.4", Some((1, 36))),
             ("1.9", Some((1, 9))),

@@ -1,31 +1,33 @@
-//! The two shapes of a 404 of routing: nothing at this server serves the path. It proves that the
-//! request was not processed, and says nothing of the cluster. Any other 404 is about an object.
-//! Entry item: [`is_of_routing`].
+//! Unrouted 404s: the server has no such API. An unrouted 404 proves that the server did not process
+//! the request, but not that no other member serves the API. Any other 404 is about an object. Entry
+//! item: [`is_unrouted`].
 
 use serde::Deserialize;
 
-/// The message of a server that knows the group, but not the version, resource or subresource.
+use crate::wire::bytes_field;
+
+/// The message of a server that has the group, but not the version, resource or subresource.
 const MESSAGE: &str = "the server could not find the requested resource";
 
-/// Whether a 404 with this body, already without its content encoding, is one of routing.
-pub fn is_of_routing(content_type: &str, body: &[u8]) -> bool {
+/// Whether a 404 with this body is unrouted. The body must be without content encoding.
+pub fn is_unrouted(content_type: &str, body: &[u8]) -> bool {
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
     if media_type.eq_ignore_ascii_case("text/plain") {
         return body.trim_ascii() == b"404 page not found";
     }
     if media_type.eq_ignore_ascii_case("application/json") {
-        return is_of_routing_json(body);
+        return is_unrouted_json(body);
     }
     if media_type.eq_ignore_ascii_case("application/yaml") {
-        return is_of_routing_yaml(body);
+        return is_unrouted_yaml(body);
     }
     if media_type.eq_ignore_ascii_case("application/vnd.kubernetes.protobuf") {
-        return is_of_routing_protobuf(body).unwrap_or(false);
+        return is_unrouted_protobuf(body).unwrap_or(false);
     }
     false
 }
 
-fn is_of_routing_json(body: &[u8]) -> bool {
+fn is_unrouted_json(body: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Status {
         kind: String,
@@ -39,8 +41,8 @@ fn is_of_routing_json(body: &[u8]) -> bool {
     })
 }
 
-/// A server's YAML has a line for each field of a Status, details in lines of their own below.
-fn is_of_routing_yaml(body: &[u8]) -> bool {
+/// A server's YAML has one line for each field of a Status; details follow on lines of their own.
+fn is_unrouted_yaml(body: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(body) else { return false };
     let field = |name: &str| {
         let value = |line| str::strip_prefix(line, name)?.strip_prefix(": ").map(str::trim_end);
@@ -53,53 +55,16 @@ fn is_of_routing_yaml(body: &[u8]) -> bool {
         && matches!(field("details"), None | Some("{}" | "null"))
 }
 
-/// `k8s\0`, then an envelope whose field 2 holds the Status: message in field 3, details in 5.
-fn is_of_routing_protobuf(body: &[u8]) -> Option<bool> {
+/// After `k8s\0`, an envelope has the Status in field 2: its message is field 3, its details field 5.
+fn is_unrouted_protobuf(body: &[u8]) -> Option<bool> {
     let envelope = body.strip_prefix(b"k8s\0")?;
-    let status = field(envelope, 2)?;
-    let kind = field(field(envelope, 1)?, 2)?;
-    // Go writes the fields of details even where they are empty: name, group, kind, causes, uid.
-    let details = field(status, 5).unwrap_or_default();
+    let status = bytes_field(envelope, 2)?;
+    let kind = bytes_field(bytes_field(envelope, 1)?, 2)?;
+    // Go writes the fields of details even if they are empty: name, group, kind, causes, uid.
+    let details = bytes_field(status, 5).unwrap_or_default();
     let names_nothing =
-        [1, 2, 3, 4, 6].iter().all(|n| field(details, *n).is_none_or(<[u8]>::is_empty));
-    Some(kind == b"Status" && field(status, 3)? == MESSAGE.as_bytes() && names_nothing)
-}
-
-/// The first field of that number that holds bytes.
-fn field(mut message: &[u8], wanted: u64) -> Option<&[u8]> {
-    while !message.is_empty() {
-        let key = varint(&mut message)?;
-        match key & 7 {
-            0 => {
-                varint(&mut message)?;
-            }
-            1 => message = message.get(8..)?,
-            2 => {
-                let length = usize::try_from(varint(&mut message)?).ok()?;
-                let value = message.get(..length)?;
-                message = message.get(length..)?;
-                if key >> 3 == wanted {
-                    return Some(value);
-                }
-            }
-            5 => message = message.get(4..)?,
-            _ => return None,
-        }
-    }
-    None
-}
-
-fn varint(message: &mut &[u8]) -> Option<u64> {
-    let mut value = 0u64;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = message.split_first()?;
-        *message = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
+        [1, 2, 3, 4, 6].iter().all(|n| bytes_field(details, *n).is_none_or(<[u8]>::is_empty));
+    Some(kind == b"Status" && bytes_field(status, 3)? == MESSAGE.as_bytes() && names_nothing)
 }
 
 #[cfg(test)]
@@ -107,10 +72,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn recorded_answers_are_told_apart() {
+    fn recorded_404s_are_told_apart() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/recorded/not-found.jsonl");
         let recorded = std::fs::read_to_string(path).unwrap();
-        let (mut of_routing, mut of_objects) = (0, 0);
+        let (mut unrouted, mut object) = (0, 0);
         for line in recorded.lines() {
             let line: serde_json::Value = serde_json::from_str(line).unwrap();
             let case = line["case"].as_str().unwrap();
@@ -118,17 +83,17 @@ mod tests {
                 Some(text) => text.as_bytes().to_vec(),
                 None => unhex(line["hex"].as_str().unwrap()),
             };
-            // Of a custom resource, a missing subresource looks like a missing object.
+            // For a custom resource, a missing subresource looks like a missing object.
             let expected = case.contains("unknown") && case != "CRD unknown subresource";
             let content_type = line["content_type"].as_str().unwrap();
-            assert_eq!(is_of_routing(content_type, &body), expected, "{line}");
-            *(if expected { &mut of_routing } else { &mut of_objects }) += 1;
+            assert_eq!(is_unrouted(content_type, &body), expected, "{line}");
+            *(if expected { &mut unrouted } else { &mut object }) += 1;
         }
-        assert!(of_routing > 20 && of_objects > 15, "{of_routing} and {of_objects}");
+        assert!(unrouted > 20 && object > 15, "{unrouted} and {object}");
     }
 
     #[test]
-    fn broken_and_foreign_answers_are_not_of_routing() {
+    fn malformed_and_foreign_404s_are_not_unrouted() {
         let status =
             r#"{"kind":"Status","message":"the server could not find the requested resource""#;
         let cases = [
@@ -144,10 +109,10 @@ mod tests {
             ("", ""),
         ];
         for (content_type, body) in cases {
-            assert!(!is_of_routing(content_type, body.as_bytes()), "{content_type} {body}");
+            assert!(!is_unrouted(content_type, body.as_bytes()), "{content_type} {body}");
         }
         let whole = format!("{status}}}");
-        assert!(is_of_routing("application/json; charset=utf-8", whole.as_bytes()));
+        assert!(is_unrouted("application/json; charset=utf-8", whole.as_bytes()));
     }
 
     fn unhex(text: &str) -> Vec<u8> {

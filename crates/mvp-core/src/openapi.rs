@@ -1,8 +1,8 @@
-//! OpenAPI: the schemas of what is served, of every member together.
+//! OpenAPI: the schemas of the APIs of all members.
 //!
-//! Version 3 has an index of documents, one for each group and version; [`Index`] is what one
-//! member says, [`OpenApi`] what all of them say together, with the member whose document counts.
-//! Version 2 is one large document, put together by [`v2`].
+//! Version 3 has an index of documents, one for each group and version. [`Index`] is the index of one
+//! member, [`OpenApi`] the merged index, with the member whose document counts. Version 2 is one
+//! large document, merged by [`v2`].
 
 mod index;
 pub mod v2;
@@ -19,7 +19,7 @@ use crate::discovery::{Group, Part, Version};
 use crate::member::{Member, Release};
 use crate::snapshot::Document;
 
-/// What all members say about their schemas.
+/// The merged OpenAPI index of all members.
 #[derive(Debug)]
 pub struct OpenApi {
     sources: Vec<Source>,
@@ -27,7 +27,7 @@ pub struct OpenApi {
     index: Document,
 }
 
-/// What it was made of, to tell whether it still stands.
+/// The input from one member, to tell whether the merged index is still valid.
 #[derive(Debug, Clone)]
 struct Source {
     member: Arc<str>,
@@ -35,34 +35,34 @@ struct Source {
     index: Arc<Index>,
 }
 
-/// What a member has for a key.
+/// The document of one member for a key.
 struct Offer<'a> {
     member: &'a Member,
     hash: Option<&'a Arc<str>>,
-    /// How much it serves of what the document describes.
+    /// How many of the described resources and verbs the member serves.
     size: usize,
 }
 
-/// A document of version 3, and who has it.
+/// A document of version 3, and the members that have one for its key.
 #[derive(Debug)]
 pub struct Entry {
     hash: Option<Arc<str>>,
-    /// Those whose document is the one first, then those who have another.
+    /// Members with the document of this hash first, then those with another one.
     holders: Vec<Holder>,
 }
 
-/// A member that has a document.
+/// A member that has a document for a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// Its ID.
+    /// The ID of the member.
     pub member: Arc<str>,
-    /// Whether its document is the one that the index names.
+    /// Whether its document is the one in the merged index.
     pub same: bool,
 }
 
 impl OpenApi {
-    /// Puts together what members say. They come in the order of their IDs; what did not change
-    /// since `previous` is taken over. `surface_changed` tells whether what they serve did.
+    /// Merges the indexes of members, which must be in the order of their IDs. `previous` is reused if
+    /// nothing changed; `surface_changed` tells whether their APIs did.
     pub(crate) fn build(
         members: &[Member],
         previous: Option<&Arc<OpenApi>>,
@@ -100,7 +100,7 @@ impl OpenApi {
         Arc::new(OpenApi { sources, entries, index })
     }
 
-    /// The index of version 3; nothing where no member has one.
+    /// The index of version 3; `None` if no member has one.
     pub fn index(&self) -> Option<&Document> {
         (!self.entries.is_empty()).then_some(&self.index)
     }
@@ -119,8 +119,8 @@ impl OpenApi {
 }
 
 impl Entry {
-    /// The document that counts is that of the member that serves most of what it describes; of
-    /// those, of the newest; of those, of the first by ID. So every gateway names the same one.
+    /// Chooses the document of the member that serves most of what it describes, then of the newest
+    /// release, then of the first ID. So every gateway chooses the same one.
     fn new(mut offers: Vec<Offer<'_>>) -> Entry {
         offers.sort_by_cached_key(|Offer { member, size, .. }| {
             (Reverse(*size), Reverse(member.view.release), Arc::clone(&member.id))
@@ -128,7 +128,7 @@ impl Entry {
         let hash = offers.first().and_then(|offer| offer.hash).cloned();
         let holder = |offer: &Offer<'_>| Holder {
             member: Arc::clone(&offer.member.id),
-            // Without a hash nobody can tell that two are the same.
+            // Without a hash, two documents cannot be compared.
             same: hash.is_some() && offer.hash == hash.as_ref(),
         };
         let mut holders: Vec<Holder> = offers.iter().map(holder).collect();
@@ -139,12 +139,12 @@ impl Entry {
         Entry { hash, holders }
     }
 
-    /// The hash of the document, by which clients and servers keep it.
+    /// The hash of the document, for caches of clients and servers.
     pub fn hash(&self) -> Option<&str> {
         self.hash.as_deref()
     }
 
-    /// Where clients find it.
+    /// The URL of the document for clients.
     pub fn url(&self, key: &str) -> String {
         match &self.hash {
             Some(hash) => format!("/openapi/v3/{key}?hash={hash}"),
@@ -152,13 +152,13 @@ impl Entry {
         }
     }
 
-    /// Who has it: those with the very document first, then those with another for this key.
+    /// The members that have a document for this key: those with this very document first.
     pub fn holders(&self) -> &[Holder] {
         &self.holders
     }
 }
 
-/// What a member serves, by the name of the group.
+/// The groups of a member by name.
 fn groups(member: &Member) -> HashMap<&str, &Group> {
     let seen = Part::ALL.iter().filter_map(|part| member.view.part(*part));
     seen.flat_map(|seen| &seen.list.groups).map(|group| (&*group.name, &**group)).collect()
@@ -174,7 +174,7 @@ pub(crate) fn group_version(key: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// How much there is of what a document describes.
+/// How many of the resources and verbs that a document describes are in `groups`.
 fn served(groups: &HashMap<&str, &Group>, key: &str) -> usize {
     let Some((group, version)) = group_version(key) else { return 0 };
     let versions = groups.get(group).into_iter().flat_map(|group| &group.versions);

@@ -1,8 +1,8 @@
-//! What is written down that a server serves, by others than its own discovery: `StorageVersion`
-//! objects. It stands in for a view that was never seen, and is no more than a witness: it knows no
-//! verbs and no subresources, and nothing is routed by it. Entry item: [`Recorded`].
+//! The resources that `StorageVersion` objects record for a server. They stand in for a view that was
+//! never seen: a 404 for a recorded resource is withheld. They have no verbs and no subresources, so
+//! no request is routed by them. Entry item: [`Recorded`].
 
-/// The resources of one server: group, version, plural name. The core group's is empty.
+/// The recorded resources of one server: group (empty for the core group), version, plural name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recorded(Vec<(String, String, String)>);
 
@@ -15,19 +15,19 @@ impl Recorded {
         self.0.binary_search_by(at).is_ok()
     }
 
-    /// Whether any resource of that group and version is.
+    /// Whether a resource of the group and version is recorded.
     pub fn has_version(&self, group: &str, version: &str) -> bool {
         let first = self.0.partition_point(|(g, v, _)| (g.as_str(), v.as_str()) < (group, version));
         self.0.get(first).is_some_and(|(g, v, _)| g == group && v == version)
     }
 
-    /// Whether any resource of that group is.
+    /// Whether a resource of the group is recorded.
     pub fn has_group(&self, group: &str) -> bool {
         let first = self.0.partition_point(|(g, _, _)| g.as_str() < group);
         self.0.get(first).is_some_and(|(g, _, _)| g == group)
     }
 
-    /// Every resource, in order.
+    /// The resources, sorted.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str, &str)> {
         self.0.iter().map(|(group, version, resource)| (&**group, &**version, &**resource))
     }

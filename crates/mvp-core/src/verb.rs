@@ -1,28 +1,28 @@
-//! Verbs: what a request does to a resource, and the set of them that a server lists for one.
+//! Verbs of requests, and the sets of verbs that servers list for resources.
 
-/// What a request asks of a resource, in the words of discovery and RBAC.
+/// The verb of a request, as in discovery and RBAC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Verb {
-    /// Make an object, or call a subresource with POST.
+    /// Create an object, or call a subresource with POST.
     Create,
-    /// Remove an object.
+    /// Delete an object.
     Delete,
-    /// Remove a collection.
+    /// Delete a collection.
     DeleteCollection,
     /// Read one object.
     Get,
     /// Read a collection.
     List,
-    /// Change parts of an object.
+    /// Patch an object.
     Patch,
     /// Replace an object.
     Update,
-    /// Follow a collection, or one object, as it changes.
+    /// Watch a collection or an object.
     Watch,
     /// The old `/proxy/` path prefix. No server lists it.
     Proxy,
-    /// A method with no verb of its own, such as OPTIONS.
+    /// A method without a verb, such as OPTIONS.
     Other,
 }
 
@@ -39,7 +39,7 @@ const LISTED: [(Verb, &str); 8] = [
 ];
 
 impl Verb {
-    /// The verb as discovery spells it; empty for a method with no verb of its own.
+    /// The verb as spelled in discovery; empty for [`Verb::Other`].
     pub fn as_str(self) -> &'static str {
         match self {
             Verb::Proxy => "proxy",
@@ -48,37 +48,39 @@ impl Verb {
         }
     }
 
-    /// The verb that discovery spells so, if we know it.
+    /// The verb with this spelling in discovery; `None` if it is unknown.
     pub fn from_listed(name: &str) -> Option<Verb> {
         LISTED.iter().find(|(_, listed)| *listed == name).map(|(verb, _)| *verb)
     }
 
-    /// Whether this verb changes nothing on the server.
+    /// Whether this verb only reads. For a request, use [`RequestInfo::is_read`].
+    ///
+    /// [`RequestInfo::is_read`]: crate::RequestInfo::is_read
     pub fn is_read(self) -> bool {
         matches!(self, Verb::Get | Verb::List | Verb::Watch)
     }
 
-    /// The place of a listed verb in a [`VerbSet`]; nothing for those that no server lists.
+    /// The bit of a listed verb in a [`VerbSet`]; `None` for verbs that no server lists.
     fn bit(self) -> Option<u8> {
         1u8.checked_shl(self as u32)
     }
 }
 
-/// The verbs that a server lists for a resource or subresource. Verbs unknown to us live on in the
-/// document; no request can be asked with one, so routing has no use for them.
+/// The verbs that a server lists for a resource or subresource. Unknown verbs stay in the document,
+/// but no request has one, so they are not in the set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct VerbSet(u8);
 
 impl VerbSet {
-    /// Adds a verb as discovery spells it; one that we do not know changes nothing.
+    /// Adds a verb as spelled in discovery; ignores an unknown one.
     pub fn insert_listed(&mut self, name: &str) {
         if let Some(bit) = Verb::from_listed(name).and_then(Verb::bit) {
             self.0 |= bit;
         }
     }
 
-    /// Whether a request with this verb is listed. A method with no verb of its own asks for the
-    /// resource alone, so every set that exists allows it.
+    /// Whether the set allows a request with this verb. Every set allows [`Verb::Other`], which only
+    /// needs the resource to exist.
     pub fn allows(self, verb: Verb) -> bool {
         match verb {
             Verb::Other => true,
@@ -86,7 +88,7 @@ impl VerbSet {
         }
     }
 
-    /// Both sets together.
+    /// The union of both sets.
     #[must_use]
     pub fn union(self, other: VerbSet) -> VerbSet {
         VerbSet(self.0 | other.0)
@@ -113,16 +115,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_allows_what_was_listed_and_nothing_else() {
+    fn a_set_allows_only_listed_verbs() {
         let set: VerbSet = ["get", "watch", "frobnicate"].into_iter().collect();
         assert!(set.allows(Verb::Get) && set.allows(Verb::Watch));
         assert!(!set.allows(Verb::List) && !set.allows(Verb::Proxy));
-        assert!(set.allows(Verb::Other), "OPTIONS asks for the resource alone");
+        assert!(set.allows(Verb::Other), "OPTIONS needs only the resource");
         assert_eq!(set.iter().map(Verb::as_str).collect::<Vec<_>>(), ["get", "watch"]);
     }
 
     #[test]
-    fn every_listed_verb_is_spelled_and_read_back() {
+    fn every_listed_verb_round_trips() {
         for (verb, name) in LISTED {
             assert_eq!((verb.as_str(), Verb::from_listed(name)), (name, Some(verb)));
         }

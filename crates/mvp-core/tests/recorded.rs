@@ -1,4 +1,4 @@
-//! Conversions between aggregated and older documents, on what real servers answered for both.
+//! Conversions between aggregated and legacy documents, with recorded documents of real servers.
 
 #![allow(missing_docs, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const RECORDED: [&str; 2] = ["v1.34.10", "v1.36.4"];
 
 #[test]
-fn aggregated_documents_give_the_older_ones() {
+fn aggregated_documents_convert_to_legacy_ones() {
     for server in RECORDED {
         let recorded = recorded(server);
         let mut compared = 0;
@@ -48,7 +48,7 @@ fn aggregated_documents_give_the_older_ones() {
 }
 
 #[test]
-fn older_documents_give_the_aggregated_ones_and_themselves() {
+fn legacy_documents_convert_and_round_trip() {
     for server in RECORDED {
         let recorded = recorded(server);
         let groups: ApiGroupList = parsed(&recorded, "/apis");
@@ -83,7 +83,7 @@ fn older_documents_give_the_aggregated_ones_and_themselves() {
 }
 
 #[test]
-fn what_we_do_not_know_survives() {
+fn unknown_fields_survive_conversion() {
     let recorded = recorded("v1.36.4");
     for (path, document) in recorded["legacy"].as_object().expect("documents") {
         let mut document = document.clone();
@@ -111,8 +111,8 @@ fn again<D: legacy::LegacyDocument + Serialize>(document: &Value) -> Value {
     value(&legacy::parse::<D>(source, document, &Limits::default()).expect("a document"))
 }
 
-/// A kind of the version's own is written out for custom resources and left blank for others; the
-/// older documents leave it out for both.
+/// Removes a group and version of a kind that are those of the list. Aggregated documents have them for
+/// custom resources only, legacy documents never.
 fn with_own_kinds_blank(document: &Value) -> Value {
     let mut document = document.clone();
     for group in document["items"].as_array_mut().into_iter().flatten() {

@@ -1,78 +1,96 @@
-//! What a source says of members, and the way from it to whoever combines sources.
+//! What a source says about members, and the channel from a source to [`Combined`](crate::Combined).
 
 use std::sync::Arc;
 
 use mvp_core::Timestamp;
 use mvp_core::member::MemberKind;
+use mvp_proxy::control::MemberName;
 use tokio::sync::watch;
 
-/// Somebody says to be a member, or is said to be one.
+/// A source's statement that somebody is a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// Its ID; some sources know only addresses.
+    /// The member's ID. Some sources know only addresses.
     pub id: Option<Arc<str>>,
-    /// `HOST:PORT`, where it is known.
+    /// The member's address as `HOST:PORT`, if known.
     pub address: Option<Arc<str>>,
-    /// What answers there.
+    /// What answers at the address.
     pub kind: MemberKind,
-    /// When a sign of life was last seen, by our own clock; nothing where the source has none and
-    /// vouches for all whom it names.
+    /// The time of the last heartbeat by our own clock. `None` if the source has no heartbeats and
+    /// vouches for the members that it names.
     pub heard: Option<Timestamp>,
-    /// Whether it says so of itself, now: then nobody else may go by its ID.
+    /// Whether the member announces itself, at present. Two members that announce one ID conflict.
     pub announced: bool,
-    /// When it was first seen, by our own clock.
+    /// The time of the first sight by our own clock.
     pub since: Timestamp,
-    /// What decides between claims that were first seen at once: the earlier one in this order.
+    /// Decides between claims that were first seen at the same time: the lesser is the senior one.
     pub seniority: Arc<str>,
 }
 
 impl Claim {
-    /// Whether the member may be known by this name: its ID, its address, or `ID@ADDRESS`.
-    pub(crate) fn is_named(&self, name: &str) -> bool {
-        let (id, address) = (self.id.as_deref(), self.address.as_deref());
-        let after_id = id.and_then(|id| name.strip_prefix(id)?.strip_prefix('@'));
-        id == Some(name) || address == Some(name) || (after_id.is_some() && after_id == address)
+    /// Whether the member may have this name.
+    pub(crate) fn is_named(&self, name: &MemberName) -> bool {
+        match name {
+            MemberName::Id(name) => {
+                self.id.as_ref() == Some(name) || self.address.as_ref() == Some(name)
+            }
+            MemberName::At { id, address } => {
+                self.id.as_ref() == Some(id) && self.address.as_ref() == Some(address)
+            }
+        }
     }
 }
 
-/// All that a source says.
+/// Everything that a source says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Claims {
-    /// Who is claimed to be a member.
+    /// The claimed members.
     pub claims: Vec<Claim>,
-    /// Whether the source was read once: before that, there may be anybody.
+    /// Whether the source was read once. Until then there may be more members.
     pub read: bool,
-    /// Whether there are more than are kept: these are not all.
+    /// Whether the source has more objects than are kept.
     pub partial: bool,
-    /// Since when the source has heard nothing at all: whoever is silent since then may be alive.
+    /// Since when the source cannot be read. Silence since then proves nothing.
     pub deaf_since: Option<Timestamp>,
-    /// What an operator has to mend.
+    /// A problem that an operator must solve.
     pub problem: Option<String>,
 }
 
-/// A source, as its readers know it.
+impl Claims {
+    /// A claim of this source, without the silence since the source became unreadable: a member that
+    /// was alive then still counts as alive.
+    pub(crate) fn audible(&self, claim: &Claim, now: Timestamp) -> Claim {
+        let heard = match (claim.heard, self.deaf_since) {
+            (Some(heard), Some(since)) => Some(heard.after(now.since(since.max(heard))).min(now)),
+            (heard, _) => heard,
+        };
+        Claim { heard, ..claim.clone() }
+    }
+}
+
+/// A source, as [`Combined`](crate::Combined) reads it.
 #[derive(Debug, Clone)]
 pub struct Source {
-    /// Its name, for people.
+    /// The name of the source, for operators.
     pub name: &'static str,
-    /// What it says now.
+    /// What the source says now.
     pub claims: watch::Receiver<Claims>,
 }
 
 impl Source {
-    /// A source that says nothing yet, and where to write down what it says.
+    /// A source that says nothing yet, and the sender for its claims.
     pub fn new(name: &'static str) -> (watch::Sender<Claims>, Source) {
         let (sender, claims) = watch::channel(Claims::default());
         (sender, Source { name, claims })
     }
 
-    /// What an operator has to mend.
+    /// The problem that an operator must solve.
     pub fn problem(&self) -> Option<String> {
         self.claims.borrow().problem.clone()
     }
 }
 
-/// Publishes what a source says now. Readers are woken when members change, not at each heartbeat.
+/// Publishes the claims of a source. Wakes readers when members change, not at each heartbeat.
 pub(crate) fn publish(sender: &watch::Sender<Claims>, new: Claims) {
     sender.send_if_modified(|old| {
         let same = |a: &Claim, b: &Claim| {

@@ -1,77 +1,94 @@
-//! Members, of all that sources claim. Entry item: [`Combined`]; what it decides is in [`merge`].
+//! The members of all sources as one roster. Entry item: [`Combined`]; the rules are in [`merge`].
 
 mod merge;
 mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::select_all;
 use mvp_core::Timestamp;
-use mvp_proxy::control::{Clock, MemberRecord, Membership, Who};
+use mvp_proxy::control::{Clock, MemberName, Membership, Roster, Who};
 
 use crate::claim::{Claims, Source};
-use merge::{Known, Merged, merge};
+use merge::{Facts, Merged, merge};
 use turns::Turns;
 
-/// Heartbeats and the passing of time are looked at so often; all else at once.
-const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// How long a roster stays in use. A change of a source replaces it at once; heartbeats do not.
+const ROSTER_MAX_AGE: Duration = Duration::from_millis(250);
+/// How long an answer at an address is remembered. Deleting the claim of a member for a moment does not
+/// make it unverified again.
+const ANSWER_MAX_AGE: Duration = Duration::from_secs(600);
+/// The most addresses whose answers are remembered: far more than any cluster has.
+const MAX_ANSWERS: usize = 4096;
 
-/// So long it is known who answered at an address, claimed or not: whoever takes away the claim of a
-/// member for a moment does not make a stranger of it.
-const KNOWN_FOR: Duration = Duration::from_secs(600);
-/// No cluster comes near this.
-const MAX_KNOWN: usize = 4096;
-
-/// Who answered at an address, and when it last did.
+/// Who answered at an address, and when.
 #[derive(Debug)]
 struct Answer {
     who: Who,
     at: Timestamp,
 }
 
-/// Ourselves, who are nobody's peer.
+/// This gateway, which is no peer of itself.
 #[derive(Debug, Clone, Default)]
 pub struct Own {
-    /// Our ID; a load balancer has none.
+    /// The ID of the local server. `None` for a load balancer.
     pub id: Option<Arc<str>>,
-    /// Where we and our local server are reached: `HOST:PORT` each.
+    /// The addresses of this gateway and of its local server, as `HOST:PORT`.
     pub addresses: Vec<Arc<str>>,
-    /// How often we ask members.
+    /// How often members are fetched from.
     pub interval: Duration,
 }
 
-/// Two members go by one ID.
+/// Two members with one ID.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Conflict {
     /// The ID.
     pub id: Arc<str>,
-    /// Where the one is that has it; nothing where we are it.
+    /// The address of the member that holds the ID. `None` if this gateway holds it.
     pub has: Option<Arc<str>>,
-    /// Where the other one is, which is known by ID and address.
+    /// The address of the other member, which is named `ID@ADDRESS`.
     pub claims: Arc<str>,
 }
 
-impl std::fmt::Display for Conflict {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Conflict { id, has, claims } = self;
         match has {
             Some(has) => write!(
                 f,
-                "two members go by the ID {id}, at {has} and at {claims}: the latter is known as \
+                "two members use the ID {id}, at {has} and at {claims}; the latter is named \
                  {id}@{claims}; give one of them another --server-id"
             ),
             None => write!(
                 f,
-                "a member at {claims} goes by our own ID {id}: it is known as {id}@{claims}; give \
-                 one of us another --server-id"
+                "the member at {claims} uses the ID {id} of this gateway, and is named \
+                 {id}@{claims}; give one of them another --server-id"
             ),
         }
     }
 }
 
-/// Many sources as one.
+/// A member cannot be forgotten, because a source without heartbeats names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForgetError {
+    /// The name of the member.
+    pub member: MemberName,
+    /// The name of the source.
+    pub source: &'static str,
+}
+
+impl fmt::Display for ForgetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is listed by {}; remove it there", self.member, self.source)
+    }
+}
+
+impl std::error::Error for ForgetError {}
+
+/// Several sources as one [`Membership`].
 #[derive(Debug)]
 pub struct Combined {
     sources: Vec<Source>,
@@ -87,26 +104,17 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Until when what was heard of a member counts for nothing.
-    forgotten: BTreeMap<Arc<str>, Timestamp>,
+    /// Members that an operator forgot: heartbeats up to this time do not count.
+    forgotten: BTreeMap<MemberName, Timestamp>,
     conflicts: BTreeSet<Conflict>,
-    /// Who answered at which address.
-    answered: BTreeMap<Arc<str>, Answer>,
+    /// The answers, by address.
+    answers: BTreeMap<Arc<str>, Answer>,
     turns: Turns,
-    /// What came of the last look; nothing after a change.
-    looked: Option<Looked>,
+    /// The last roster and its time. `None` after a change.
+    current: Option<(Timestamp, Roster)>,
 }
 
-/// Who the members were at one moment.
-#[derive(Debug)]
-struct Looked {
-    at: Timestamp,
-    members: Vec<MemberRecord>,
-    /// Whether these are all.
-    complete: bool,
-}
-
-/// A hold on a [`Combined`] that went to the control loop.
+/// Access to a [`Combined`] that the control loop owns.
 #[derive(Debug, Clone)]
 pub struct Handle {
     sources: Vec<Source>,
@@ -114,62 +122,54 @@ pub struct Handle {
 }
 
 impl Combined {
-    /// These sources, the first of which is believed most.
+    /// Combines sources. Earlier ones take precedence.
     pub fn new(own: Own, clock: Clock, sources: Vec<Source>) -> Combined {
         Combined { sources, shared: Arc::new(Shared { own, clock, state: Mutex::default() }) }
     }
 
-    /// A hold on it.
+    /// Access to it for other tasks.
     pub fn handle(&self) -> Handle {
         Handle { sources: self.sources.clone(), shared: Arc::clone(&self.shared) }
     }
 
-    fn look(&self, state: &mut State, now: Timestamp) -> Looked {
+    fn build(&self, state: &mut State, now: Timestamp) -> Roster {
         let all: Vec<Claims> =
             self.sources.iter().map(|source| source.claims.borrow().clone()).collect();
         let claims = || all.iter().flat_map(|source| &source.claims);
-        state.answered.retain(|_, answer| now.since(answer.at) <= KNOWN_FOR);
+        state.answers.retain(|_, answer| now.since(answer.at) <= ANSWER_MAX_AGE);
         state.forgotten.retain(|name, _| claims().any(|claim| claim.is_named(name)));
-        let (own, answered, forgotten) = (&self.shared.own, &state.answered, &state.forgotten);
-        let Merged { members, conflicts } = merge(&all, &Known { own, answered, forgotten, now });
+        let (own, answers, forgotten) = (&self.shared.own, &state.answers, &state.forgotten);
+        let merged = merge(&all, &Facts { own, answers, forgotten, now });
+        let Merged { verified, unverified, conflicts } = merged;
         for conflict in conflicts.difference(&state.conflicts) {
-            tracing::error!("{conflict}");
+            let Conflict { id, claims, .. } = conflict;
+            tracing::error!(%id, address = %claims, "member ID conflict: {conflict}");
         }
         state.conflicts = conflicts;
-        let members = state.turns.choose(members, now);
+        let members = state.turns.choose(verified, unverified, now);
         let are_all = all.iter().all(|source| source.read && !source.partial);
-        let complete = are_all && !state.turns.are_due();
-        Looked { at: now, members, complete }
-    }
-
-    /// What came of the last look, or of one now.
-    fn looked<T>(&self, take: impl FnOnce(&Looked) -> T) -> T {
-        let now = self.shared.clock.now();
-        let mut state = self.shared.state();
-        if let Some(looked) = &state.looked
-            && now.since(looked.at) < LOOK_INTERVAL
-        {
-            return take(looked);
-        }
-        let looked = self.look(&mut state, now);
-        take(state.looked.insert(looked))
+        Roster { members, complete: are_all && !state.turns.are_due() }
     }
 }
 
 impl Membership for Combined {
-    fn members(&self) -> Vec<MemberRecord> {
-        self.looked(|looked| looked.members.clone())
-    }
-
-    /// Of the same look as the members, if that was a moment ago.
-    fn complete(&self) -> bool {
-        self.looked(|looked| looked.complete)
+    fn roster(&self) -> Roster {
+        let now = self.shared.clock.now();
+        let mut state = self.shared.state();
+        if let Some((at, roster)) = &state.current
+            && now.since(*at) < ROSTER_MAX_AGE
+        {
+            return roster.clone();
+        }
+        let roster = self.build(&mut state, now);
+        state.current = Some((now, roster.clone()));
+        roster
     }
 
     async fn changed(&mut self) {
         let changes = self.sources.iter_mut().map(|source| {
             Box::pin(async {
-                // Who says nothing any more said it for good.
+                // A source that ended keeps its last claims.
                 if source.claims.changed().await.is_err() {
                     std::future::pending().await
                 }
@@ -180,54 +180,55 @@ impl Membership for Combined {
             return std::future::pending().await;
         }
         select_all(changes).await;
-        self.shared.state().looked = None;
+        self.shared.state().current = None;
     }
 
     fn answered(&mut self, address: &Arc<str>, who: &Who) {
         let at = self.shared.clock.now();
         let mut state = self.shared.state();
-        let full = state.answered.len() >= MAX_KNOWN;
-        match state.answered.get_mut(address) {
+        let is_full = state.answers.len() >= MAX_ANSWERS;
+        match state.answers.get_mut(address) {
             Some(answer) if answer.who == *who => {
                 answer.at = at;
                 if *who == Who::Ourselves {
-                    state.looked = None;
+                    state.current = None;
                 }
             }
-            None if full => {}
+            None if is_full => {}
             _ => {
                 if *who == Who::Ourselves {
-                    tracing::warn!("a member at {address} is this gateway itself, nobody's peer");
+                    tracing::warn!(%address, "member address leads back to this gateway; ignored");
                 }
-                state.answered.insert(Arc::clone(address), Answer { who: who.clone(), at });
-                state.looked = None;
+                state.answers.insert(Arc::clone(address), Answer { who: who.clone(), at });
+                state.current = None;
             }
         }
     }
 }
 
 impl Shared {
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Handle {
-    /// Whatever was heard of a member so far counts for nothing. Fails where a source vouches for it.
-    pub fn forget(&self, name: &str) -> Result<(), String> {
+    /// Forgets a member until its next heartbeat. Fails if a source without heartbeats names it.
+    pub fn forget(&self, name: &str) -> Result<(), ForgetError> {
+        let member = MemberName::parse(name);
         for source in &self.sources {
             let claims = source.claims.borrow();
-            if claims.claims.iter().any(|claim| claim.is_named(name) && claim.heard.is_none()) {
-                return Err(format!("{name} is named by {}; take it out there", source.name));
+            if claims.claims.iter().any(|claim| claim.is_named(&member) && claim.heard.is_none()) {
+                return Err(ForgetError { member, source: source.name });
             }
         }
         let mut state = self.shared.state();
-        state.forgotten.insert(name.into(), self.shared.clock.now());
-        state.looked = None;
+        state.forgotten.insert(member, self.shared.clock.now());
+        state.current = None;
         Ok(())
     }
 
-    /// What an operator has to mend, by source.
+    /// The problem of each source that an operator must solve.
     pub fn problems(&self) -> Vec<(&'static str, Option<String>)> {
         self.sources.iter().map(|source| (source.name, source.problem())).collect()
     }
@@ -238,7 +239,7 @@ impl Handle {
         unread.map(|source| source.name)
     }
 
-    /// The IDs by which two members go.
+    /// The IDs that two members use.
     pub fn conflicts(&self) -> Vec<Conflict> {
         self.shared.state().conflicts.iter().cloned().collect()
     }

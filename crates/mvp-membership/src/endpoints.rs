@@ -1,5 +1,5 @@
-//! Members by the EndpointSlices of `default/kubernetes`, which kube-apiservers keep themselves: where
-//! they are, and nothing else. Entry item: [`read`].
+//! Members by the EndpointSlices of `default/kubernetes`, which kube-apiservers maintain: addresses
+//! without IDs. Entry item: [`read`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ const PATH: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 const OBJECTS: &str = "EndpointSlices in default";
 const SERVICE: &str = "kubernetes.io/service-name=kubernetes";
 
-/// Reads where servers are, for good.
+/// Reads the addresses of servers forever.
 pub async fn read(ask: impl Ask, clock: Clock, claims: watch::Sender<Claims>) {
     let selector = ("labelSelector", SERVICE.to_owned());
     let collection = Collection { path: PATH.to_owned(), selector };
     let mut known = Known::default();
-    watch(ask, collection, |change| publish(&claims, known.take(change, clock.now()))).await;
+    watch(ask, collection, |change| publish(&claims, known.apply(change, clock.now()))).await;
 }
 
-/// The slices, by their names, and since when each address is known.
+/// The addresses of each slice by its name, and when each address was first seen.
 #[derive(Default)]
 struct Known {
     slices: BTreeMap<String, Vec<Arc<str>>>,
@@ -40,7 +40,7 @@ struct Known {
 }
 
 impl Known {
-    fn take(&mut self, change: Change<Slice>, now: Timestamp) -> Claims {
+    fn apply(&mut self, change: Change<Slice>, now: Timestamp) -> Claims {
         match change {
             Change::Listed(slices, is_all) => {
                 (self.read, self.partial) = (true, !is_all);
@@ -53,13 +53,13 @@ impl Known {
             Change::Deleted(slice) => {
                 self.slices.remove(&slice.metadata.name);
             }
-            Change::Hears => {
+            Change::Connected => {
                 (self.deaf_since, self.problem) = (None, None);
-                self.trouble.hears(OBJECTS);
+                self.trouble.recovered(OBJECTS);
             }
-            Change::Deaf(error) => {
+            Change::Disconnected(error) => {
                 self.deaf_since.get_or_insert(now);
-                let problem = self.trouble.cannot("read", OBJECTS, &error);
+                let problem = self.trouble.failed("read", OBJECTS, &error);
                 self.problem = problem.or(self.problem.take());
             }
         }
@@ -71,7 +71,7 @@ impl Known {
         let claim = |(address, since): (&Arc<str>, &Timestamp)| Claim {
             id: None,
             address: Some(Arc::clone(address)),
-            // A gateway that is there says so by other means.
+            // Answers tell whether it is a gateway.
             kind: MemberKind::Bare,
             heard: None,
             announced: false,
@@ -88,7 +88,7 @@ impl Known {
     }
 }
 
-/// An EndpointSlice, as far as it matters here.
+/// The fields of an EndpointSlice that are used here.
 #[derive(Deserialize)]
 struct Slice {
     metadata: Metadata,
@@ -122,7 +122,7 @@ impl Object for Slice {
 }
 
 impl Slice {
-    /// Each address with each port of HTTPS. One that is not ready is none, as for any client.
+    /// Each address with each HTTPS port. An endpoint that is not ready does not count, as for any client.
     fn addresses(&self) -> Vec<Arc<str>> {
         let ports = || self.ports.iter().flatten();
         let is_https = |port: &&Port| port.name.as_deref().is_none_or(|name| name == "https");
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_slices_are_read_as_far_as_they_can_be() {
+    fn incomplete_slices_are_read_as_far_as_possible() {
         for (odd, addresses) in [
             (json!({"metadata": {"name": "a"}}), vec![]),
             (json!({"metadata": {}, "endpoints": null, "ports": null}), vec![]),
@@ -179,10 +179,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn servers_are_where_slices_say() {
+    async fn members_follow_the_slices() {
         let mut known = Known::default();
-        let mut take = |change| {
-            let claims = known.take(change, Timestamp::default());
+        let mut apply = |change| {
+            let claims = known.apply(change, Timestamp::default());
             let addresses: Vec<String> = claims
                 .claims
                 .iter()
@@ -194,21 +194,21 @@ mod tests {
             (["10.0.0.1:6443"].map(str::to_owned), ["10.0.0.2:6443"].map(str::to_owned));
         let both = [&one[..], &two[..]].concat();
         let listed = vec![slice("a", &["10.0.0.2", "10.0.0.1", "127.0.0.1", "x"], None)];
-        assert_eq!(take(Change::Listed(listed, true)), (both.clone(), false, None));
+        assert_eq!(apply(Change::Listed(listed, true)), (both.clone(), false, None));
         let six = slice("b", &["fd00::1"], Some(true));
-        assert_eq!(take(Change::Applied(six)).0.last().unwrap(), "[fd00::1]:6443");
+        assert_eq!(apply(Change::Applied(six)).0.last().unwrap(), "[fd00::1]:6443");
         let gone = slice("b", &[], None);
-        assert_eq!(take(Change::Deleted(gone)).0, both);
+        assert_eq!(apply(Change::Deleted(gone)).0, both);
         let error = ApiError::Refused(http::StatusCode::FORBIDDEN, "no".to_owned());
-        let (addresses, deaf, problem) = take(Change::Deaf(error.clone()));
-        assert_eq!((addresses, deaf), (both, true), "what was known stays");
-        assert_eq!(problem, None, "a server that starts forbids it for a moment");
+        let (addresses, deaf, problem) = apply(Change::Disconnected(error.clone()));
+        assert_eq!((addresses, deaf), (both, true), "the last known members stay");
+        assert_eq!(problem, None, "a server that starts forbids everything");
         tokio::time::advance(std::time::Duration::from_secs(15)).await;
-        let (_, _, problem) = take(Change::Deaf(error));
+        let (_, _, problem) = apply(Change::Disconnected(error));
         assert!(problem.unwrap().contains("EndpointSlices"));
         let unready = slice("a", &["10.0.0.1"], Some(false));
-        assert_eq!(take(Change::Applied(unready)).0, [""; 0]);
-        assert_eq!(take(Change::Listed(vec![slice("a", &["10.0.0.1"], None)], true)).0, one);
-        assert_eq!(take(Change::Hears).2, None);
+        assert_eq!(apply(Change::Applied(unready)).0, [""; 0]);
+        assert_eq!(apply(Change::Listed(vec![slice("a", &["10.0.0.1"], None)], true)).0, one);
+        assert_eq!(apply(Change::Connected).2, None);
     }
 }

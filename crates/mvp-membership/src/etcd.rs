@@ -1,8 +1,8 @@
-//! Members by the cluster's own etcd: each keeps a key under a lease of 15 s ([`announce`]), and all
-//! watch those of the others, and those of kube-apiservers with a proxy of their own ([`read`]).
+//! Members by the cluster's own etcd. Each gateway keeps a key under a lease ([`announce`]), and watches
+//! the keys of other gateways and of kube-apiservers with a proxy of their own ([`read`]).
 //!
-//! An etcd that gives no answer is nobody's end: what was known last stays. Any member of it will do;
-//! the next is tried when one fails, hangs, or has lost its leader.
+//! While etcd cannot be read, the last known members stay. Any etcd member will do: the next one is tried
+//! when one fails, hangs, or has lost its leader.
 
 mod connect;
 mod keep;
@@ -17,7 +17,7 @@ pub use keep::announce;
 pub use read::read;
 pub use trouble::Trouble;
 
-/// What the compiler makes of the protocols.
+/// The generated protocol code.
 #[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::unwrap_used)]
 mod proto {
     pub(super) mod etcd {
@@ -28,7 +28,7 @@ mod proto {
     }
 }
 
-/// Where gateways keep their keys, below the prefix of the cluster.
+/// The folder of gateways' keys, below the prefix of the cluster.
 const OWN: &str = "mixed-version-proxy";
-/// Where kube-apiservers keep theirs.
+/// The folder of kube-apiservers' keys.
 const SERVERS: &str = "peerserverleases";

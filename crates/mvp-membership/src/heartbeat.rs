@@ -1,42 +1,38 @@
-//! Signs of life by our own clock: a member is alive when something that only it changes was seen
-//! to change. No two clocks are ever compared, so that none of them need be right.
+//! Heartbeats by our own clock: a heartbeat is a change, seen by us, of something that only the member
+//! changes. No two clocks are compared, so that none of them must be right. Entry item: [`Heartbeats`].
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use mvp_core::Timestamp;
 
-/// How often a member gives a sign of life.
-pub const HEARTBEAT: Duration = Duration::from_secs(5);
-
-/// What was seen of each, and when.
+/// The last heartbeat of each member, by key.
 #[derive(Debug)]
 pub(crate) struct Heartbeats<V> {
     seen: BTreeMap<String, Beat<V>>,
     deaf_since: Option<Timestamp>,
 }
 
-/// One of them.
+/// The last heartbeat of one member.
 #[derive(Debug)]
 pub(crate) struct Beat<V> {
-    /// What changes with each sign of life.
+    /// The value that changes with each heartbeat.
     mark: String,
     pub(crate) heard: Timestamp,
     pub(crate) since: Timestamp,
-    /// Whether it was ever seen to change: what was left behind is not.
+    /// Whether it was ever seen to change. The leftover of a dead member never does.
     pub(crate) renewed: bool,
     pub(crate) value: V,
 }
 
 impl<V> Default for Heartbeats<V> {
     fn default() -> Self {
-        // Nothing was heard yet, of anybody.
+        // Nothing was read yet.
         Heartbeats { seen: BTreeMap::new(), deaf_since: Some(Timestamp::default()) }
     }
 }
 
 impl<V> Heartbeats<V> {
-    /// Somebody is there. Who is new counts as alive: it may be.
+    /// An entry exists. A new one counts as alive: it may be.
     pub(crate) fn see(&mut self, key: &str, mark: &str, value: V, now: Timestamp) {
         match self.seen.get_mut(key) {
             Some(beat) => {
@@ -59,22 +55,22 @@ impl<V> Heartbeats<V> {
         self.seen.get(key).map(|beat| &beat.value)
     }
 
-    /// Somebody is there no more.
+    /// An entry is gone.
     pub(crate) fn remove(&mut self, key: &str) {
         self.seen.remove(key);
     }
 
-    /// Only these are there.
+    /// Removes all other entries.
     pub(crate) fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         self.seen.retain(|key, _| keep(key));
     }
 
-    /// Nothing can be heard from now on.
+    /// Heartbeats cannot be read from now on.
     pub(crate) fn deaf(&mut self, now: Timestamp) {
         self.deaf_since.get_or_insert(now);
     }
 
-    /// All can be heard from now on. The time in which nobody could be is nobody's silence.
+    /// Heartbeats can be read again. The time in which they could not does not count as silence.
     pub(crate) fn hears(&mut self, now: Timestamp) {
         if let Some(since) = self.deaf_since.take() {
             for beat in self.seen.values_mut() {
@@ -95,6 +91,8 @@ impl<V> Heartbeats<V> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn at(seconds: u64) -> Timestamp {
@@ -105,9 +103,9 @@ mod tests {
         beats.iter().find(|(name, _)| *name == key).unwrap().1.heard
     }
 
-    /// Whatever the clocks of others say: ahead, behind, or standing still for once.
+    /// Whatever the clocks of others show: ahead, behind, or the same time twice.
     #[test]
-    fn a_sign_of_life_is_a_change_that_we_saw() {
+    fn a_heartbeat_is_a_change_that_we_saw() {
         let mut beats = Heartbeats::default();
         beats.hears(at(0));
         beats.see("ahead", "2099-01-01T00:00:00Z", (), at(1));
@@ -122,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_heard_is_nobodys_silence() {
+    fn an_unreadable_source_makes_nobody_silent() {
         let mut beats = Heartbeats::default();
         beats.hears(at(0));
         beats.see("alive", "1", (), at(10));
@@ -132,7 +130,7 @@ mod tests {
         assert_eq!(beats.deaf_since(), Some(at(12)));
         beats.see("new", "1", (), at(100));
         beats.hears(at(112));
-        // 2 s and 10 s of silence were heard.
+        // 2 s and 10 s of silence before the source became unreadable.
         assert_eq!(heard(&beats, "alive"), at(110));
         assert_eq!(heard(&beats, "dead"), at(102));
         assert_eq!(heard(&beats, "new"), at(112));

@@ -1,34 +1,36 @@
-//! Failures that pass by themselves are nobody's business; one that lasts is told, once. Entry item:
-//! [`Lasting`].
+//! Failures that are reported only if they last. Entry item: [`Lasting`].
 
 use std::time::Duration;
 
+use mvp_proxy::control::ReportOnce;
 use tokio::time::Instant;
 
-/// A server that starts fails for some seconds, and even forbids what it will allow.
+/// How long a failure may last unreported. A server that starts fails for some seconds, and even forbids
+/// what it will allow.
 const LASTS: Duration = Duration::from_secs(10);
 
-/// Since when something fails.
+/// A failure and its start.
 #[derive(Debug, Default)]
 pub(crate) struct Lasting {
     since: Option<Instant>,
-    told: bool,
+    reported: ReportOnce,
 }
 
 impl Lasting {
-    /// It failed again. Whether it does for so long that it has to be mended.
+    /// An attempt failed. True if attempts have failed for so long that the failure is no transient one.
     pub(crate) fn failed(&mut self) -> bool {
         self.since.get_or_insert_with(Instant::now).elapsed() >= LASTS
     }
 
-    /// Whether it is to be told now, that it failed for so long; once.
-    pub(crate) fn is_news(&mut self) -> bool {
-        self.failed() && !std::mem::replace(&mut self.told, true)
+    /// True if the failure has lasted and is to be reported now: once.
+    pub(crate) fn report(&mut self) -> bool {
+        self.failed() && self.reported.report()
     }
 
-    /// It works. Whether it was told that it does not.
-    pub(crate) fn works(&mut self) -> bool {
-        std::mem::take(self).told
+    /// An attempt succeeded. True if the failure had been reported.
+    pub(crate) fn clear(&mut self) -> bool {
+        self.since = None;
+        self.reported.clear()
     }
 }
 
@@ -37,12 +39,12 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_lasts_is_told_once() {
+    async fn a_failure_that_lasts_is_reported_once() {
         let mut lasting = Lasting::default();
-        assert!(!lasting.failed() && !lasting.is_news());
+        assert!(!lasting.failed() && !lasting.report());
         tokio::time::advance(LASTS).await;
-        assert!(lasting.failed() && lasting.is_news() && !lasting.is_news());
-        assert!(lasting.works() && !lasting.works());
-        assert!(!lasting.is_news(), "it begins anew");
+        assert!(lasting.failed() && lasting.report() && !lasting.report());
+        assert!(lasting.clear() && !lasting.clear());
+        assert!(!lasting.report(), "the time starts again");
     }
 }

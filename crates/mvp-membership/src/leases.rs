@@ -1,9 +1,9 @@
-//! Members by Leases in `kube-system`: our own kind ([`read`], [`keep`]), and those by which
-//! kube-apiservers know each other ([`read_identities`]).
+//! Members by Leases in `kube-system`: those of gateways ([`read`], [`keep`]), and the identity Leases
+//! of kube-apiservers ([`read_identities`]).
 //!
-//! Of ours there is one for each ID and address, so that two members by one ID are seen as two, and
-//! neither can take the other's. Its name never starts with `apiserver-` and it never has the label
-//! of kube-apiservers' own: they would collect it, or dial it.
+//! A gateway has one Lease for each ID and address, so that two gateways with one ID are seen as two, and
+//! neither can take the other's Lease. Its name never starts with `apiserver-`, and it never has the
+//! label of identity Leases: kube-apiservers would delete it, or connect to it.
 
 mod keep;
 mod own;
@@ -11,6 +11,7 @@ mod own;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use mvp_core::Timestamp;
 use mvp_core::member::MemberKind;
@@ -27,45 +28,46 @@ pub use own::{Announcement, OwnLease};
 
 const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 const OBJECTS: &str = "Leases in kube-system";
-const IDENTITIES: &str = "kube-apiservers' own Leases in kube-system";
-/// The label of ours.
+const IDENTITIES: &str = "identity Leases in kube-system";
+/// The label of gateways' Leases.
 const LABEL: &str = "mixed-version-proxy/member";
 const ID: &str = "mixed-version-proxy/id";
 const ADDRESS: &str = "mixed-version-proxy/address";
-/// The label and the annotation of kube-apiservers' own.
+/// The label and the annotation of identity Leases.
 const IDENTITY: &str = "apiserver.kubernetes.io/identity=kube-apiserver";
 const PEER_ADDRESS: &str = "kubernetes.io/peer-advertise-address";
 
-/// What was seen of Leases, by their names.
+/// The Leases that were read, by name. Shared by the reader and the keeper of our own Lease.
 #[derive(Debug, Clone, Default)]
 pub struct Board(Arc<Mutex<Noted>>);
 
 #[derive(Debug, Default)]
 struct Noted {
-    /// What it is called where it cannot be read; nothing for the Leases of gateways.
-    what: Option<&'static str>,
+    /// The name of the objects in messages. `None` for the Leases of gateways.
+    objects: Option<&'static str>,
     beats: Heartbeats<Seen>,
     trouble: Trouble,
 }
 
-/// A Lease that was seen.
+/// A Lease that was read.
 #[derive(Debug)]
 struct Seen {
-    said: Option<Said>,
+    /// `None` for a Lease that names no member.
+    entry: Option<LeaseEntry>,
     uid: String,
     version: String,
 }
 
-/// What a Lease says that can be used.
+/// The member that a Lease names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Said {
+struct LeaseEntry {
     id: Arc<str>,
     address: Option<Arc<str>>,
     kind: MemberKind,
     seniority: Arc<str>,
 }
 
-/// Reads the Leases of gateways, for good, and watches over our own.
+/// Reads the Leases of gateways forever, and wakes the keeper when ours is changed.
 pub async fn read(
     ask: impl Ask,
     clock: Clock,
@@ -82,14 +84,14 @@ pub async fn read(
             Change::Deleted(lease) if lease.metadata.name == own.name => own.wake(),
             _ => {}
         }
-        let said = |lease: &Lease| said_by_gateway(lease, one_host);
-        board.take(change, clock.now(), said, |name| name != own.name, &claims);
+        let read = |lease: &Lease| gateway_entry(lease, one_host);
+        board.apply(change, clock.now(), read, |name| name != own.name, &claims);
     })
     .await;
 }
 
-/// Reads the Leases by which kube-apiservers know each other, for good. One with an address is a
-/// member with no gateway before it.
+/// Reads the identity Leases of kube-apiservers forever. One with an address is a member without a
+/// gateway.
 pub async fn read_identities(
     ask: impl Ask,
     clock: Clock,
@@ -100,47 +102,47 @@ pub async fn read_identities(
     let collection = Collection { path: PATH.to_owned(), selector };
     let board = Board::new(IDENTITIES);
     watch(ask, collection, |change: Change<Lease>| {
-        let said = |lease: &Lease| said_by_server(lease, one_host);
-        board.take(change, clock.now(), said, |_| true, &claims);
+        let read = |lease: &Lease| server_entry(lease, one_host);
+        board.apply(change, clock.now(), read, |_| true, &claims);
     })
     .await;
 }
 
 impl Board {
-    fn new(what: &'static str) -> Board {
-        Board(Arc::new(Mutex::new(Noted { what: Some(what), ..Noted::default() })))
+    fn new(objects: &'static str) -> Board {
+        Board(Arc::new(Mutex::new(Noted { objects: Some(objects), ..Noted::default() })))
     }
 
-    /// Notes a change, and publishes what all of them say now.
-    fn take(
+    /// Takes a change over, and publishes the claims of all Leases that count.
+    fn apply(
         &self,
         change: Change<Lease>,
         now: Timestamp,
-        said: impl Fn(&Lease) -> Result<Said, String>,
+        read: impl Fn(&Lease) -> Result<LeaseEntry, String>,
         counts: impl Fn(&str) -> bool,
         claims: &watch::Sender<Claims>,
     ) {
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Noted { what, beats, trouble } = &mut *noted;
-        let what = what.unwrap_or(OBJECTS);
-        let (mut problem, mut read, mut partial) = {
+        let Noted { objects, beats, trouble } = &mut *noted;
+        let objects = objects.unwrap_or(OBJECTS);
+        let (mut problem, mut was_read, mut partial) = {
             let claims = claims.borrow();
             (claims.problem.clone(), claims.read, claims.partial)
         };
         let see = |beats: &mut Heartbeats<Seen>, lease: Lease| {
-            let said = said(&lease);
+            let entry = read(&lease);
             let Metadata { name, uid, resource_version: version, .. } = lease.metadata;
-            if let Err(what) = &said
-                && beats.get(&name).is_none_or(|seen| seen.said.is_some())
+            if let Err(error) = &entry
+                && beats.get(&name).is_none_or(|seen| seen.entry.is_some())
             {
-                tracing::warn!(lease = %name, "a Lease names no member: {what}");
+                tracing::warn!(lease = name, error, "invalid Lease ignored");
             }
-            let seen = Seen { said: said.ok(), uid, version };
+            let seen = Seen { entry: entry.ok(), uid, version };
             beats.see(&name, &lease.spec.renew_time, seen, now);
         };
         match change {
             Change::Listed(leases, is_all) => {
-                (read, partial) = (true, !is_all);
+                (was_read, partial) = (true, !is_all);
                 let names: BTreeSet<&str> =
                     leases.iter().map(|lease| lease.metadata.name.as_str()).collect();
                 beats.retain(|name| names.contains(name));
@@ -148,51 +150,49 @@ impl Board {
             }
             Change::Applied(lease) => see(beats, lease),
             Change::Deleted(lease) => beats.remove(&lease.metadata.name),
-            Change::Hears => {
+            Change::Connected => {
                 problem = None;
-                trouble.hears(what);
+                trouble.recovered(objects);
                 beats.hears(now);
             }
-            Change::Deaf(error) => {
+            Change::Disconnected(error) => {
                 beats.deaf(now);
-                problem = trouble.cannot("read", what, &error).or(problem);
+                problem = trouble.failed("read", objects, &error).or(problem);
             }
         }
         let all = beats.iter().filter(|(name, _)| counts(name)).filter_map(|(_, beat)| {
-            let said = beat.value.said.as_ref()?;
+            let entry = beat.value.entry.as_ref()?;
             Some(Claim {
-                id: Some(Arc::clone(&said.id)),
-                address: said.address.clone(),
-                kind: said.kind,
+                id: Some(Arc::clone(&entry.id)),
+                address: entry.address.clone(),
+                kind: entry.kind,
                 heard: Some(beat.heard),
-                // A Lease that was left behind claims nothing.
-                announced: said.kind == MemberKind::Mvp && beat.renewed,
+                // The leftover Lease of a dead gateway announces nothing.
+                announced: entry.kind == MemberKind::Mvp && beat.renewed,
                 since: beat.since,
-                seniority: Arc::clone(&said.seniority),
+                seniority: Arc::clone(&entry.seniority),
             })
         });
-        let all = all.collect();
-        publish(
-            claims,
-            Claims { claims: all, read, partial, deaf_since: beats.deaf_since(), problem },
-        );
+        let (all, deaf_since) = (all.collect(), beats.deaf_since());
+        publish(claims, Claims { claims: all, read: was_read, partial, deaf_since, problem });
     }
 
-    /// The Leases that nobody renewed for so long, as far as could be heard: name, UID and version.
-    fn lapsed(&self, now: Timestamp, after: std::time::Duration) -> Vec<(String, String, String)> {
+    /// The Leases that were not renewed for this long: name, UID and version. None while Leases cannot
+    /// be read.
+    fn expired(&self, now: Timestamp, after: Duration) -> Vec<(String, String, String)> {
         let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if noted.beats.deaf_since().is_some() {
             return Vec::new();
         }
-        let lapsed = noted.beats.iter().filter(|(_, beat)| now.since(beat.heard) > after);
+        let expired = noted.beats.iter().filter(|(_, beat)| now.since(beat.heard) > after);
         let named = |(name, beat): (&str, &Beat<Seen>)| {
             (name.to_owned(), beat.value.uid.clone(), beat.value.version.clone())
         };
-        lapsed.map(named).collect()
+        expired.map(named).collect()
     }
 }
 
-/// A Lease, as far as it matters here.
+/// The fields of a Lease that sources use.
 #[derive(Debug, Clone, Deserialize)]
 struct Lease {
     metadata: Metadata,
@@ -213,13 +213,13 @@ impl Object for Lease {
     }
 }
 
-fn said_by_gateway(lease: &Lease, one_host: bool) -> Result<Said, String> {
+fn gateway_entry(lease: &Lease, one_host: bool) -> Result<LeaseEntry, String> {
     let annotation = |key: &str| {
         let value = lease.metadata.annotations.get(key);
-        value.ok_or_else(|| format!("it has no annotation {key}"))
+        value.ok_or_else(|| format!("the annotation {key} is missing"))
     };
     let (id, address) = (annotation(ID)?, annotation(ADDRESS)?);
-    Ok(Said {
+    Ok(LeaseEntry {
         id: is_id(id)?,
         address: Some(dialable(address, one_host)?),
         kind: MemberKind::Mvp,
@@ -227,10 +227,10 @@ fn said_by_gateway(lease: &Lease, one_host: bool) -> Result<Said, String> {
     })
 }
 
-fn said_by_server(lease: &Lease, one_host: bool) -> Result<Said, String> {
-    // Where its gate is off it says no address: then it is somebody else's to say where it is.
+fn server_entry(lease: &Lease, one_host: bool) -> Result<LeaseEntry, String> {
+    // Without the feature gate there is no address, and another source may know it.
     let address = lease.metadata.annotations.get(PEER_ADDRESS);
-    Ok(Said {
+    Ok(LeaseEntry {
         id: lease.metadata.name.as_str().into(),
         address: address.map(|address| dialable(address, one_host)).transpose()?,
         kind: MemberKind::Bare,
@@ -238,25 +238,25 @@ fn said_by_server(lease: &Lease, one_host: bool) -> Result<Said, String> {
     })
 }
 
-/// An ID, if it is one.
+/// Checks an ID.
 pub(crate) fn is_id(text: &str) -> Result<Arc<str>, String> {
     let usable = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     if text.is_empty() || text.len() > 253 || !text.bytes().all(usable) {
-        return Err(format!("{text:?} is no ID"));
+        return Err(format!("{text:?} is not a valid ID"));
     }
     Ok(text.into())
 }
 
-/// An address that can be one of a peer's. One on loopback can be where we are on loopback, too.
+/// Checks the address of a peer. A loopback address is valid only if we advertise one ourselves.
 pub(crate) fn dialable(text: &str, one_host: bool) -> Result<Arc<str>, String> {
     let address: SocketAddr =
-        text.parse().map_err(|_| format!("{text:?} is no address as IP:PORT"))?;
+        text.parse().map_err(|_| format!("{text:?} is not an address as IP:PORT"))?;
     let ip = address.ip().to_canonical();
     if ip.is_unspecified() || ip.is_multicast() || address.port() == 0 {
-        return Err(format!("nobody can be reached at {text}"));
+        return Err(format!("{text} is not an address that peers can connect to"));
     }
     if ip.is_loopback() && !one_host {
-        return Err(format!("{text} is on loopback, where only its own host reaches it"));
+        return Err(format!("{text} is a loopback address"));
     }
     Ok(address.to_string().into())
 }

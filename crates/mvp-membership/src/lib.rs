@@ -1,9 +1,8 @@
-//! Who the members of a cluster are, as its API and its etcd tell.
+//! The members of a cluster, as its API and its etcd tell.
 //!
-//! Each source publishes [`Claims`]: who says to be a member, where, and when it was last heard of
-//! by our own clock. [`Combined`] makes members of them, which is all that the control loop sees.
-//! What a source says is never enough: whoever is to get a request has to prove itself by its
-//! certificate, every time.
+//! Each source publishes [`Claims`]. [`Combined`] merges the claims of all sources into one roster for
+//! the control loop. A claim is never trusted by itself: every connection to a member verifies its
+//! certificate. A new source is a module here that sends [`Claims`] to a [`Source`].
 
 mod claim;
 mod combine;
@@ -13,7 +12,8 @@ mod heartbeat;
 mod kube;
 mod lasting;
 pub mod leases;
+mod limits;
 
 pub use claim::{Claim, Claims, Source};
-pub use combine::{Combined, Conflict, Handle, Own};
-pub use heartbeat::HEARTBEAT;
+pub use combine::{Combined, Conflict, ForgetError, Handle, Own};
+pub use limits::HEARTBEAT;

@@ -1,4 +1,4 @@
-//! The one body type of the data path: what a client sends, what a server answers, what we write.
+//! The body type of the data path, for requests and responses. Entry item: [`Body`].
 
 use std::error::Error;
 use std::pin::Pin;
@@ -9,10 +9,10 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 
-/// An error of a body, whoever made it.
+/// An error of a body, from any source.
 pub type BodyError = Box<dyn Error + Send + Sync>;
 
-/// A request's or a response's body.
+/// The body of a request or a response.
 #[derive(Debug)]
 pub struct Body(Kind);
 
@@ -23,12 +23,12 @@ enum Kind {
 }
 
 impl Body {
-    /// No body.
+    /// An empty body.
     pub fn empty() -> Body {
         Body(Kind::Full(Full::default()))
     }
 
-    /// Any body.
+    /// A body that streams any other body.
     pub fn new<B>(body: B) -> Body
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
@@ -42,21 +42,22 @@ impl Body {
 }
 
 impl Body {
-    /// The same body, that keeps something until its end.
-    pub(crate) fn keeping<K: Send + Unpin + 'static>(self, kept: K) -> Body {
+    /// The same body, which drops `guard` when it ends or is dropped. An empty body drops it at
+    /// once.
+    pub(crate) fn with_guard<G: Send + Unpin + 'static>(self, guard: G) -> Body {
         if self.is_end_stream() {
             return self;
         }
-        Body(Kind::Streamed(Keeping { body: self, _kept: kept }.boxed_unsync()))
+        Body(Kind::Streamed(Guarded { body: self, _guard: guard }.boxed_unsync()))
     }
 }
 
-struct Keeping<K> {
+struct Guarded<G> {
     body: Body,
-    _kept: K,
+    _guard: G,
 }
 
-impl<K: Unpin> HttpBody for Keeping<K> {
+impl<G: Unpin> HttpBody for Guarded<G> {
     type Data = Bytes;
     type Error = BodyError;
 

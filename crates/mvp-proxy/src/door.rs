@@ -1,9 +1,9 @@
-//! What is refused before anyone looks at who is asking: malformed requests (400) and heads that
-//! are too large (431). Also when an answer ends its client's connection. Entry: [`Door`].
+//! Checks before authentication: malformed requests get a 400, heads that are too large a 431. Also
+//! decides when a response ends its client's connection. Entry item: [`Door`].
 //!
-//! [`Authenticate`](crate::identity::Authenticate) asks it first. Go resets the HTTP/2 stream of a
-//! malformed request, which to a gateway looks as if the server had failed; so such a request must
-//! never reach a server.
+//! [`Authenticate`](crate::identity::Authenticate) runs these checks first. Go resets the HTTP/2
+//! stream of a malformed request, which looks to a gateway as if the server had failed. So such a
+//! request must never reach a server.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -16,21 +16,21 @@ use mvp_net::ConnectionInfo;
 use crate::body::Body;
 use crate::status;
 
-/// What RFC 9113 adds to each field of a header list.
+/// The overhead of each field of a header list, by RFC 9113.
 const FIELD_OVERHEAD: usize = 32;
 
-/// What front proxies and peers may send on top: their own headers, such as `X-Remote-*`.
+/// The extra head size for front proxies and peers, which add headers such as `X-Remote-*`.
 const FRONT_PROXY_ALLOWANCE: usize = 32 << 10;
 
-/// A head above this never shares a connection with other callers.
+/// A larger head never shares a connection with other callers.
 const LARGE: usize = 32 << 10;
 
-/// The bounds of the door.
+/// The limits for requests of clients.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Door {
-    /// Above this, a head is refused.
+    /// The largest head that is accepted.
     pub(crate) max_head_bytes: usize,
-    /// How often a request ends its connection.
+    /// The probability that a request ends its connection.
     pub(crate) goaway: Chance,
 }
 
@@ -40,13 +40,13 @@ impl Default for Door {
     }
 }
 
-/// In the extensions of a request whose head is large but allowed: it must travel on a connection
-/// of its own.
+/// An extension of requests whose head is large but accepted. They must not share an upstream
+/// connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LargeHead;
 
 impl Door {
-    /// Whether the request may pass, and whether its head is large.
+    /// Checks a request. Returns whether its head is large, or why the request is refused.
     pub(crate) fn check<B>(
         &self,
         connection: Option<&ConnectionInfo>,
@@ -62,8 +62,8 @@ impl Door {
         Ok((head_bytes > LARGE).then_some(LargeHead))
     }
 
-    /// What the answer to a request of this connection means for the connection. Only HTTP/2
-    /// connections of clients are ended: those of front proxies and peers carry many users.
+    /// Decides when the response to a request ends its connection. Only HTTP/2 connections of
+    /// clients are ended: those of front proxies and peers carry many users.
     pub(crate) fn end(&self, connection: Option<&ConnectionInfo>) -> End {
         let ended = connection
             .filter(|connection| connection.http2() && !connection.judgement().front_proxy);
@@ -71,19 +71,19 @@ impl Door {
     }
 }
 
-/// Why a request goes no further than the door.
+/// Why a request is refused before it is routed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Refusal {
-    /// 400
+    /// The request is malformed: 400.
     Malformed(&'static str),
-    /// 431
+    /// The request head is too large: 431.
     HeadTooLarge {
         /// The size of the head.
         bytes: usize,
-        /// The largest size that is allowed.
+        /// The largest size that is accepted.
         limit: usize,
     },
-    /// 401
+    /// The caller's credentials are not accepted: 401.
     Unauthorized(&'static str),
 }
 
@@ -116,11 +116,11 @@ fn is_front_proxy(connection: Option<&ConnectionInfo>) -> bool {
     connection.is_some_and(|connection| connection.judgement().front_proxy)
 }
 
-/// One walk over the headers of a request, as they arrived.
+/// The size and the reserved names of a request head, found in one pass.
 pub(crate) struct Head {
-    /// The size of the head as HTTP/2 measures a header list.
+    /// The size of the head, as that of an HTTP/2 header list.
     pub(crate) bytes: usize,
-    /// The names that the caller may not use, some perhaps twice.
+    /// The names that the caller may not use. A name can occur twice.
     pub(crate) reserved: Vec<HeaderName>,
 }
 
@@ -142,11 +142,13 @@ impl Head {
     }
 }
 
-/// Whether Go's HTTP/2 server would hand the request to kube-apiserver: what it refuses, it refuses
-/// by resetting the stream. The path is judged as `url.ParseRequestURI` does, which does not look at
-/// escapes in the query. Go lets userinfo and CONNECT pass over HTTP/1.1; nobody needs them, and the
-/// next hop may be HTTP/2. Control characters never get here: no `Uri` has them. An absolute-form
-/// target, legal in HTTP/1.1 alone, arrives split into its parts.
+/// Whether Go's HTTP/2 server would accept the request. It refuses a request by resetting the
+/// stream.
+///
+/// The path is checked as `url.ParseRequestURI` does, which ignores escapes in the query. Over
+/// HTTP/1.1, Go accepts userinfo and CONNECT; nobody needs them, and the next hop may be HTTP/2. A
+/// `Uri` never has control characters. An absolute-form target, legal in HTTP/1.1 alone, is already
+/// split into its parts.
 fn well_formed<B>(request: &Request<B>) -> Result<(), &'static str> {
     if *request.method() == Method::CONNECT {
         return Err("CONNECT is not supported");
@@ -154,7 +156,7 @@ fn well_formed<B>(request: &Request<B>) -> Result<(), &'static str> {
     if names_a_user(request.uri()) || host_names_a_user(request) {
         return Err("the host has user information");
     }
-    // Not `Uri::path`, which says "/" of a target without a path.
+    // Not `Uri::path`, which is "/" for a target without a path.
     let Some(target) = request.uri().path_and_query().map(|target| target.as_str()) else {
         return Err("the request target has no path");
     };
@@ -192,17 +194,17 @@ fn escapes_are_valid(path: &[u8]) -> bool {
     true
 }
 
-/// When an answer ends its client's connection, as kube-apiserver ends those of callers whom it
-/// does not know: HTTP/2 requests are cheap to send and expensive to serve.
+/// Ends a client's connection after an unauthenticated response, as kube-apiserver does: HTTP/2
+/// requests are cheap to send and expensive to serve.
 #[derive(Debug)]
 pub(crate) struct End {
     connection: Option<ConnectionInfo>,
-    /// Whatever the answer is.
+    /// Whether the connection ends after any response.
     pub(crate) always: bool,
 }
 
 impl End {
-    /// The answer has this status.
+    /// Ends the connection if a response with this status does so.
     pub(crate) fn after(&self, status: StatusCode) {
         if let Some(connection) = &self.connection
             && (self.always || status == StatusCode::UNAUTHORIZED)
@@ -217,19 +219,19 @@ impl End {
 pub(crate) struct Chance(u64);
 
 impl Chance {
-    /// From 0, never, to 1, always.
+    /// A probability from 0 to 1.
     pub(crate) fn new(chance: f64) -> Chance {
-        // A float beyond the range becomes the nearest end of it, NaN becomes 0.
+        // The cast saturates, and NaN becomes 0.
         Chance((chance * u64::MAX as f64) as u64)
     }
 
-    /// Throws the dice.
+    /// Draws at random, with this probability of `true`.
     fn hits(self) -> bool {
         self.0 != 0 && random() <= self.0
     }
 }
 
-/// SplitMix64, one for each thread: nothing secret depends on it.
+/// SplitMix64, one generator for each thread. Nothing secret depends on it.
 fn random() -> u64 {
     thread_local! {
         static STATE: Cell<u64> = Cell::new(RandomState::new().build_hasher().finish());
@@ -251,9 +253,9 @@ mod tests {
         well_formed(&Request::builder().method(method).uri(target).body(()).unwrap())
     }
 
-    /// What `url.ParseRequestURI` of Go 1.26 says of each.
+    /// The verdicts of `url.ParseRequestURI` of Go 1.26.
     #[test]
-    fn paths_are_judged_as_go_judges_them() {
+    fn paths_are_accepted_as_go_accepts_them() {
         let good = [
             "/",
             "//",
@@ -274,7 +276,7 @@ mod tests {
         for target in bad {
             assert!(verdict("GET", target).is_err(), "{target}");
         }
-        // Go itself answers these, before it looks at the credentials.
+        // Go itself answers these, before it reads the credentials.
         assert!(verdict("OPTIONS", "*").is_err());
         assert!(verdict("CONNECT", "host:443").is_err());
         assert!(verdict("CONNECT", "/").is_err());
@@ -290,13 +292,13 @@ mod tests {
     }
 
     #[test]
-    fn a_host_with_a_user_is_refused() {
+    fn a_host_with_user_information_is_refused() {
         let request = Request::builder().uri("/").header("host", "user@host").body(()).unwrap();
         assert!(well_formed(&request).is_err());
     }
 
     #[test]
-    fn a_head_is_measured_as_http2_does() {
+    fn the_head_size_is_that_of_an_http2_header_list() {
         let request = Request::builder()
             .method("POST")
             .uri("https://host/path?query")
@@ -310,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chance_is_kept() {
+    fn a_chance_hits_with_its_probability() {
         assert!((0..1000).all(|_| !Chance::new(0.0).hits()));
         assert!((0..1000).all(|_| !Chance::new(f64::NAN).hits()));
         assert!((0..1000).all(|_| Chance::new(1.0).hits()));

@@ -1,5 +1,4 @@
-//! Headers on their way through: what concerns one connection stays behind, what the next server
-//! needs to know is added.
+//! HTTP headers of forwarded requests: hop-by-hop headers are removed, and provenance is added.
 
 use http::header::{
     AUTHORIZATION, CONNECTION, HOST, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
@@ -8,7 +7,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue};
 use std::net::IpAddr;
 
-/// What connections are handed over to; for all else `Upgrade` stays behind.
+/// The protocols that can be tunnelled. `Upgrade` to others is not forwarded.
 const TUNNELLED: [&str; 2] = ["websocket", "SPDY/3.1"];
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
@@ -16,12 +15,12 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// Removes the headers that `Connection` names, but for those that have a meaning of their own to
-/// us, and those that say who is asking: the client of a proxy must not take away the name that the
-/// proxy gave it.
+/// Removes the headers that `Connection` names. Exceptions are `Upgrade` and `TE`, which are
+/// handled separately, and headers that identify the caller: the client of a proxy must not remove
+/// the user name that the proxy set.
 pub(crate) fn remove_named_by_connection(
     headers: &mut HeaderMap,
-    says_who: impl Fn(&HeaderName) -> bool,
+    identifies: impl Fn(&HeaderName) -> bool,
 ) {
     if !headers.contains_key(CONNECTION) {
         return;
@@ -35,7 +34,7 @@ pub(crate) fn remove_named_by_connection(
         .filter(|name: &HeaderName| *name != UPGRADE && *name != TE)
         .filter(|name| {
             let is_credential = *name == AUTHORIZATION || *name == SEC_WEBSOCKET_PROTOCOL;
-            !is_credential && !name.as_str().starts_with("impersonate-") && !says_who(name)
+            !is_credential && !name.as_str().starts_with("impersonate-") && !identifies(name)
         })
         .collect();
     for name in named {
@@ -43,7 +42,7 @@ pub(crate) fn remove_named_by_connection(
     }
 }
 
-/// Removes what belongs to one connection only, with whatever `Connection` names.
+/// Removes hop-by-hop headers, and those that `Connection` names.
 pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     remove_named_by_connection(headers, |_| false);
     headers.remove(CONNECTION);
@@ -65,9 +64,9 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// The protocols that a connection shall be handed over to, of those that can be tunnelled.
+/// The requested upgrade protocols that can be tunnelled.
 pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
-    // Looked at for every request: most have none.
+    // Runs for every request: most have no such header.
     let upgrade = headers.get(UPGRADE)?;
     let is_upgrade = |name: &str| name.eq_ignore_ascii_case(UPGRADE.as_str());
     if !items(headers, &CONNECTION).any(is_upgrade) {
@@ -82,19 +81,19 @@ pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     }
 }
 
-/// Whether it is a WebSocket that is asked for, as kube-apiserver looks at it.
+/// Whether the client asks for a WebSocket, by kube-apiserver's rules.
 pub(crate) fn asks_for_websocket(headers: &HeaderMap) -> bool {
     upgrade(headers).is_some()
         && items(headers, &UPGRADE).any(|name| name.eq_ignore_ascii_case("websocket"))
 }
 
-/// Hands the connection over, or asks for it.
+/// Sets the headers of a request for an upgrade, or of the 101 that accepts it.
 pub(crate) fn set_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
     headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     headers.insert(UPGRADE, protocol);
 }
 
-/// The items of a header that is a list.
+/// The items of a header with a comma-separated list.
 pub(crate) fn items<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
@@ -103,7 +102,7 @@ pub(crate) fn items<'a>(
     values.flat_map(|value| value.split(',')).map(str::trim)
 }
 
-/// Says to the next server where a request came from, and gives it an ID to be found by.
+/// Appends the client to `X-Forwarded-For`, and adds an `Audit-ID` if there is none.
 pub(crate) fn add_provenance(headers: &mut HeaderMap, client: Option<IpAddr>) {
     if let Some(client) = client {
         let before: Vec<&[u8]> =
@@ -125,7 +124,7 @@ pub(crate) fn add_provenance(headers: &mut HeaderMap, client: Option<IpAddr>) {
     }
 }
 
-/// The headers that HTTP/2 has as parts of the request line.
+/// Removes and returns `Host`, which HTTP/2 replaces by `:authority`.
 pub(crate) fn take_host(headers: &mut HeaderMap) -> Option<HeaderValue> {
     headers.remove(HOST)
 }

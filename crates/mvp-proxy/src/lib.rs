@@ -1,26 +1,35 @@
 //! The Mixed Version Proxy as a tower layer, for API servers in Rust and for the gateway.
 //!
-//! - [`layer`]: the data path, in order, on one screen
-//! - [`control`]: the control loop, on one screen
-//! - [`identity`]: who the caller is
+//! - [`Member`] assembles everything: start here
+//! - [`MixedVersionLayer`]: the data path (`layer::exchange`)
+//! - [`control`]: the control loop, and where members come from
+//! - [`AuthenticateLayer`]: who the caller is
 
-pub mod body;
+mod body;
 pub mod control;
 mod door;
-mod embed;
-pub mod error;
+mod error;
 mod gateway;
 mod headers;
-pub mod identity;
-pub mod layer;
+mod identity;
+mod layer;
 mod local;
-pub mod metrics;
-pub mod peers;
+mod member;
+mod metrics;
+mod peers;
+mod probe;
 mod status;
-pub mod upstream;
+mod upstream;
 
-pub use body::Body;
-pub use embed::{Embed, Embedded};
-pub use layer::MixedVersionLayer;
+pub use body::{Body, BodyError};
+pub use error::{SendError, Stage};
+pub use gateway::unique;
+pub use identity::{
+    Authenticate, AuthenticateLayer, Identity, RemoteHeaders, ResponseFuture, User,
+};
+pub use layer::{MixedVersion, MixedVersionLayer};
 pub use local::LocalSlot;
-pub use upstream as data;
+pub use member::{Member, MemberBuilder, Worker};
+pub use metrics::Metrics;
+pub use probe::LocalState;
+pub use upstream::{Forwarder, OutboundTls, ReloadableOutbound, Target, server_name};

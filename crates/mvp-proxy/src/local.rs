@@ -14,16 +14,17 @@ use tokio::sync::watch;
 use tower_service::Service;
 
 use crate::body::{Body, BodyError};
-use crate::control::Ask;
+use crate::control::{Ask, AskError};
 use crate::error::SendError;
 use crate::gateway;
 
 /// The response of a local server, or why there is none.
-pub(crate) type Sending = Pin<Box<dyn Future<Output = Result<Response<Body>, SendError>> + Send>>;
+pub(crate) type Sending<'a> =
+    Pin<Box<dyn Future<Output = Result<Response<Body>, SendError>> + Send + 'a>>;
 
 /// What a local server must be able to do.
 pub(crate) trait Serve: Send {
-    fn send(&mut self, request: Request<Body>) -> Sending;
+    fn send(&mut self, request: Request<Body>) -> Sending<'_>;
 
     fn boxed_clone(&self) -> Box<dyn Serve>;
 }
@@ -82,11 +83,10 @@ where
     R: HttpBody<Data = Bytes> + Send + 'static,
     R::Error: Into<BodyError>,
 {
-    fn send(&mut self, request: Request<Body>) -> Sending {
-        let mut service = self.0.clone();
+    fn send(&mut self, request: Request<Body>) -> Sending<'_> {
         Box::pin(async move {
-            let Ok(()) = poll_fn(|cx| service.poll_ready(cx)).await;
-            let Ok(response) = service.call(request).await;
+            let Ok(()) = poll_fn(|cx| self.0.poll_ready(cx)).await;
+            let Ok(response) = self.0.call(request).await;
             Ok(response.map(Body::new))
         })
     }
@@ -130,18 +130,20 @@ pub struct SharedLocal(Arc<Mutex<Local>>);
 
 /// Asks the server that is in the slot at that time.
 impl Ask for LocalSlot {
-    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, String> {
+    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, AskError> {
         match self.get() {
             Some(local) => local.ask(request).await,
-            None => Err("the local server is not there yet".to_owned()),
+            None => Err(AskError::new("the local server is not set up yet")),
         }
     }
 }
 
 impl Ask for SharedLocal {
-    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, String> {
+    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, AskError> {
         let mut local = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let sent = local.send(request).await;
-        sent.map_err(|error| format!("the server sent no response ({})", error.stage))
+        sent.map_err(|error| {
+            AskError::new(format!("the server sent no response ({})", error.stage))
+        })
     }
 }

@@ -1,4 +1,4 @@
-//! Kubernetes `Status` objects: every answer that we make up ourselves is one.
+//! Kubernetes `Status` objects. Every error response that this proxy creates is one.
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
@@ -8,15 +8,15 @@ use serde::Serialize;
 
 use crate::body::Body;
 
-/// Seconds after which a refused client should try again.
+/// The seconds after which a refused client should retry.
 pub(crate) const RETRY_AFTER_SECONDS: u64 = 1;
 
-/// Nobody whom we know: 401, word for word as kube-apiserver says it.
+/// A 401, with the same text as kube-apiserver's.
 pub(crate) fn unauthorized() -> Response<Body> {
     failure(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized", None)
 }
 
-/// Cannot be answered now: 503, with the time after which to try again.
+/// A 503 with `Retry-After`.
 pub(crate) fn unavailable(message: &str) -> Response<Body> {
     failure(
         StatusCode::SERVICE_UNAVAILABLE,
@@ -26,35 +26,35 @@ pub(crate) fn unavailable(message: &str) -> Response<Body> {
     )
 }
 
-/// Too much at once: 429, with the time after which to try again.
+/// A 429 with `Retry-After`.
 pub(crate) fn too_many_requests(message: &str) -> Response<Body> {
     let retry_after = Some(RETRY_AFTER_SECONDS);
     failure(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message, retry_after)
 }
 
-/// The response to a client that aborted its own request; mostly nobody reads it.
+/// A 400 for a client that aborted its own request. Usually nobody reads it.
 pub(crate) fn client_aborted() -> Response<Body> {
     bad_request("the request's body cannot be read to its end")
 }
 
-/// What the client sent cannot be read: 400.
+/// A 400 for a malformed request.
 pub(crate) fn bad_request(message: &str) -> Response<Body> {
     failure(StatusCode::BAD_REQUEST, "BadRequest", message, None)
 }
 
-/// The head of the request is too large: 431. Kubernetes has no reason of this name; this is the
-/// nearest one that it has.
+/// A 431 for a request head that is too large. Kubernetes has no reason for it; the reason here is
+/// the nearest one.
 pub(crate) fn head_too_large(message: &str) -> Response<Body> {
     let code = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
     failure(code, "RequestEntityTooLarge", message, None)
 }
 
-/// Something is wrong with us: 500.
+/// A 500 for an error of this proxy.
 pub(crate) fn internal(message: &str) -> Response<Body> {
     failure(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message, None)
 }
 
-/// None of the accepted media types is on offer: 406.
+/// A 406 that names the media types on offer.
 pub(crate) fn not_acceptable(error: &NotAcceptable) -> Response<Body> {
     failure(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", &error.to_string(), None)
 }
@@ -75,7 +75,7 @@ fn failure(
         details: retry_after.map(|retry_after_seconds| Details { retry_after_seconds }),
         code: code.as_u16(),
     };
-    // Writing strings and numbers cannot fail.
+    // Serializing strings and numbers cannot fail.
     let body = Bytes::from(serde_json::to_vec(&status).unwrap_or_default());
     let length = HeaderValue::from(body.len());
     let mut response = Response::new(Body::from(body));
@@ -89,7 +89,7 @@ fn failure(
     response
 }
 
-/// In the order in which kube-apiserver writes it.
+/// The object, with its fields in kube-apiserver's order.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Status<'a> {
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_429_says_when_to_try_again() {
+    async fn a_429_has_retry_after() {
         let response = too_many_requests("too many connections");
         assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
         assert_eq!(response.headers()[RETRY_AFTER], "1");

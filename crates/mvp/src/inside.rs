@@ -9,7 +9,8 @@ use mvp_core::member::{Member, MemberKind, Presence, ViewState};
 use serde_json::{Value, json};
 
 use mvp_membership::Conflict;
-use mvp_proxy::control::{LocalState, SnapshotReader};
+use mvp_proxy::LocalState;
+use mvp_proxy::control::SnapshotReader;
 
 use crate::admin::Check;
 
@@ -29,7 +30,7 @@ const MAX_NAMED: usize = 10;
 
 /// The checks of readiness: the local server and every live member were seen once, and the local
 /// server is ready. While it is not, a load balancer should prefer other gateways.
-pub(crate) fn readiness(reader: &SnapshotReader, state: &LocalState) -> Vec<Check> {
+pub(crate) fn readiness(reader: &SnapshotReader, state: Option<&LocalState>) -> Vec<Check> {
     let snapshot = reader.load();
     let beside = snapshot.local().is_some();
     let because = |id: &str| reader.trouble(id).map_or_else(String::new, |why| format!(" ({why})"));
@@ -38,7 +39,8 @@ pub(crate) fn readiness(reader: &SnapshotReader, state: &LocalState) -> Vec<Chec
         let why = because(&local.id);
         Some(format!("{} of the local server was not fetched yet{why}", unseen.path()))
     });
-    let local = match (snapshot.local(), state.get()) {
+    let trouble = || state.map(LocalState::trouble).unwrap_or_default();
+    let local = match (snapshot.local(), state.map_or(LocalHealth::Ready, LocalState::get)) {
         // A load balancer needs one server, whichever it is.
         (None, _) => {
             let seen = |member: &Member| Part::ALL.iter().all(|p| member.view.part(*p).is_some());
@@ -46,11 +48,9 @@ pub(crate) fn readiness(reader: &SnapshotReader, state: &LocalState) -> Vec<Chec
             nobody.then(|| "no discovery of any server was fetched yet".to_owned())
         }
         (_, LocalHealth::Unreachable) => {
-            Some(format!("the local server cannot be reached ({})", state.trouble()))
+            Some(format!("the local server cannot be reached ({})", trouble()))
         }
-        (_, LocalHealth::Unready) => {
-            Some(format!("the local server is not ready ({})", state.trouble()))
-        }
+        (_, LocalHealth::Unready) => Some(format!("the local server is not ready ({})", trouble())),
         (Some(_), LocalHealth::Ready) => local,
     };
     // Only at the start: otherwise anyone who can announce members could make every gateway unready.

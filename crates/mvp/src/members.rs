@@ -1,4 +1,4 @@
-//! From configuration to members: the sources that were asked for, as one. Entry: [`start`].
+//! The membership sources of the configuration, started and combined. Entry item: [`start`].
 
 mod witness;
 
@@ -11,11 +11,11 @@ use mvp_core::discovery::Part;
 use mvp_membership::etcd::{self, Etcd, Tls, Trouble};
 use mvp_membership::leases::{self, Announcement, Board, OwnLease};
 use mvp_membership::{Claims, Combined, Handle, Own, Source, endpoints};
-use mvp_proxy::LocalSlot;
 use mvp_proxy::control::SnapshotReader;
-use mvp_proxy::peers::unique;
+use mvp_proxy::{LocalSlot, unique};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Check;
@@ -24,25 +24,25 @@ use crate::supervise::Supervisor;
 
 pub(crate) use witness::{Seed, Witness};
 
-/// How long the end waits until the others know of it.
-const LEAVES_WITHIN: Duration = Duration::from_secs(3);
+/// The time limit for withdrawing each announcement at shutdown.
+const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Who we are to others, and where they are told of.
+/// This gateway as a member, and the sources in use.
 #[derive(Debug, Clone)]
 pub(crate) struct Standing {
-    /// The ID of our local server; a load balancer has none.
+    /// The ID of the local server. `None` for a load balancer.
     id: Option<Arc<str>>,
-    /// Where peers reach us, where anybody is told.
+    /// The address to announce, if any.
     advertise: Option<SocketAddr>,
     own: Own,
     sources: Vec<MembershipSource>,
     etcd: Option<Etcd>,
-    /// Where a first server is looked for.
+    /// The address of a first server, to find the others.
     seed: Option<Arc<str>>,
 }
 
 impl Standing {
-    /// `listen` is where the listener is, whatever port was asked for.
+    /// `listen` is the address of the listener, with its actual port.
     pub(crate) fn new(config: &ServeConfig, listen: SocketAddr, etcd: Tls) -> Standing {
         let id: Option<Arc<str>> = config.local.as_ref().map(|local| local.id.as_str().into());
         let advertise = config.advertise.map(|mut address| {
@@ -60,17 +60,17 @@ impl Standing {
         Standing { id, advertise, own, sources: config.peers.membership.clone(), etcd, seed }
     }
 
-    /// Where a first server is looked for, if none is named.
+    /// The address of a first server, if no server is configured.
     pub(crate) fn seed(&self) -> Option<&Arc<str>> {
         self.seed.as_ref()
     }
 
-    /// Where peers reach us.
+    /// The address to announce.
     pub(crate) fn advertise(&self) -> Option<SocketAddr> {
         self.advertise
     }
 
-    /// The sources, for people.
+    /// The names of the sources, for operators.
     pub(crate) fn described(&self) -> String {
         let names: Vec<&str> = self.sources.iter().map(|source| source.as_str()).collect();
         names.join(",")
@@ -80,15 +80,15 @@ impl Standing {
         self.sources.contains(&source)
     }
 
-    /// What we say of ourselves, where anybody is told.
+    /// The announcement for a source, if that source is in use.
     fn announcement(&self, source: MembershipSource) -> Option<Announcement> {
         let address = self.advertise.filter(|_| self.uses(source))?;
         Some(Announcement { id: self.id.as_ref()?.to_string(), address, instance: unique() })
     }
 }
 
-/// Starts the sources. `written` are the members that flags and the peers file name; the local
-/// server is asked through `local`, and whoever knows where servers are is `witness`.
+/// Starts the sources. `written` has the members of flags and the peers file, `local` is the local
+/// server, and `witness` serves EndpointSlices.
 pub(crate) fn start(
     standing: &Standing,
     written: watch::Receiver<Claims>,
@@ -125,10 +125,10 @@ pub(crate) fn start(
     (combined, Members { checks, keepers })
 }
 
-/// Sources that are being started. Each task of theirs is restarted if it panics.
+/// Sources that are being started. A task that panics is restarted.
 struct Starting<'a> {
     sources: Vec<Source>,
-    /// Servers that a gateway may stand before: whoever knows the gateway is believed more.
+    /// Sources of servers. Sources of gateways take precedence, because a gateway stands for its server.
     bare: Vec<Source>,
     announced: Vec<watch::Receiver<Option<String>>>,
     troubles: Vec<watch::Receiver<Trouble>>,
@@ -167,7 +167,7 @@ impl Starting<'_> {
             let (etcd, announcement) = (etcd.clone(), announcement.clone());
             let keeping = keeping.clone();
             async move {
-                if served(&reader, &leaving).await {
+                if is_served(&reader, &leaving).await {
                     etcd::announce(etcd, announcement, keeping, leaving).await;
                 }
             }
@@ -198,7 +198,7 @@ impl Starting<'_> {
             let (local, reader, leaving) = (local.clone(), reader.clone(), leaving.clone());
             let (own, board, problems) = (Arc::clone(&own), board.clone(), problems.clone());
             async move {
-                if served(&reader, &leaving).await {
+                if is_served(&reader, &leaving).await {
                     let version = move || Some(reader.load().local()?.view.release?.to_string());
                     leases::keep(local, clock, own, board, version, problems, leaving).await;
                 }
@@ -217,9 +217,9 @@ impl Starting<'_> {
     }
 }
 
-/// Waits until the local server was seen: who comes to us for what it serves has to find it. Whether
-/// it was, before we leave.
-async fn served(reader: &SnapshotReader, leaving: &CancellationToken) -> bool {
+/// Waits until the view of the local server is known: peers that find us need it. False if the process
+/// shuts down first.
+async fn is_served(reader: &SnapshotReader, leaving: &CancellationToken) -> bool {
     let seen = |snapshot: &Snapshot| {
         let seen = |part| snapshot.local().is_some_and(|local| local.view.part(part).is_some());
         Part::ALL.into_iter().all(seen)
@@ -230,45 +230,45 @@ async fn served(reader: &SnapshotReader, leaving: &CancellationToken) -> bool {
     }
 }
 
-/// A hold on the sources.
+/// A handle on the running sources.
 pub(crate) struct Members {
     checks: Checks,
     keepers: Vec<JoinHandle<()>>,
 }
 
 impl Members {
-    /// Whether each source can be used, and we are announced.
+    /// The readiness checks of the sources.
     pub(crate) fn checks(&self) -> Checks {
         self.checks.clone()
     }
 
-    /// What ends the memory of a member.
+    /// The handle for forgetting members.
     pub(crate) fn handle(&self) -> Handle {
         self.checks.handle.clone()
     }
 
-    /// Waits until the others know that we are gone, but not for long.
-    pub(crate) async fn left(self) {
+    /// Waits until the announcements are withdrawn, up to a time limit.
+    pub(crate) async fn withdrawn(self) {
         for keeper in self.keepers {
-            // What could not be done in time is left undone.
-            let _ = tokio::time::timeout(LEAVES_WITHIN, keeper).await;
+            // An announcement that is not withdrawn in time expires by itself.
+            let _ = timeout(WITHDRAW_TIMEOUT, keeper).await;
         }
     }
 }
 
-/// What is asked for readiness.
+/// The readiness checks of the sources.
 #[derive(Debug, Clone)]
 pub(crate) struct Checks {
     handle: Handle,
-    /// Why we are not announced by a Lease.
+    /// The problem of our own Lease.
     announced: Vec<watch::Receiver<Option<String>>>,
-    /// Why etcd, or whoever is asked for a first server, cannot be used.
+    /// The failures of etcd and of the first server.
     troubles: Vec<watch::Receiver<Trouble>>,
 }
 
 impl Checks {
-    /// One for all sources but what is written down, which cannot fail. What may pass by itself is no
-    /// failure: whoever is known stays, and all gateways would fail at once.
+    /// One check for all sources except flags and the peers file, which cannot fail. A transient failure
+    /// is a remark only: the known members stay, and otherwise all gateways would become unready at once.
     pub(crate) fn get(&self) -> Option<Check> {
         let read = self.handle.problems();
         if read.len() < 2 {
@@ -276,14 +276,14 @@ impl Checks {
         }
         let troubles: Vec<Trouble> = self.troubles.iter().map(|one| one.borrow().clone()).collect();
         let remark = troubles.iter().find_map(|trouble| trouble.lasting.clone());
-        let mended = troubles.into_iter().find_map(|trouble| trouble.problem);
+        let unusable = troubles.into_iter().find_map(|trouble| trouble.problem);
         let unread = self.handle.unread().map(|name| {
             let why = remark.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
-            format!("members by {name} were not read yet{why}")
+            format!("source {name} was not read yet{why}")
         });
         let announced = self.announced.iter().find_map(|problem| problem.borrow().clone());
         let problem = read.into_iter().find_map(|(_, problem)| problem);
-        let problem = problem.or(mended).or(announced).or(unread);
+        let problem = problem.or(unusable).or(announced).or(unread);
         Some(Check { name: "membership".to_owned(), problem, remark })
     }
 }

@@ -26,7 +26,7 @@ use mvp_core::Timestamp;
 use mvp_core::member::MemberKind;
 use mvp_membership::{Claim, Claims};
 use mvp_net::ReloadableTls;
-use mvp_proxy::data::ReloadableOutbound;
+use mvp_proxy::ReloadableOutbound;
 use rustls::ClientConfig;
 use tokio::sync::watch;
 
@@ -57,6 +57,21 @@ pub(crate) struct InForce {
     pub(crate) members: watch::Sender<Claims>,
     /// The TLS for connections to etcd.
     pub(crate) etcd: watch::Sender<Option<Arc<ClientConfig>>>,
+}
+
+impl InForce {
+    /// What the configuration at the start asks for.
+    pub(crate) fn new(config: &ServeConfig) -> anyhow::Result<InForce> {
+        let peers_ca = config.peers.ca.as_ref().filter(|_| config.serves_peers());
+        let outbound_peers = peers_ca.map(|ca| tls::outbound(config, ca)).transpose()?;
+        Ok(InForce {
+            tls: ReloadableTls::new(tls::server(config)?),
+            outbound_local: tls::outbound_local(config)?.into(),
+            outbound_peers: outbound_peers.map(Into::into),
+            members: watch::Sender::new(members(config)),
+            etcd: watch::Sender::new(tls::etcd(config)?),
+        })
+    }
 }
 
 /// The thread that reads the files and replaces what changed.

@@ -12,20 +12,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
-use mvp_core::member::{Member, MemberKind};
-use mvp_net::{ConnectionLimit, Limits, ReloadableTls, bind, bind_workers};
-use mvp_proxy::LocalSlot;
-use mvp_proxy::control::{
-    Clock, ControlSettings, LocalState, SnapshotReader, SnapshotWriter, channel, first_snapshot,
-};
-use mvp_proxy::data::{Forwarder, Target, Upstream, server_name};
-use mvp_proxy::identity::{AuthenticateLayer, RemoteHeaders};
-use mvp_proxy::layer::{MixedVersion, MixedVersionLayer};
-use mvp_proxy::metrics::Metrics;
-use mvp_proxy::peers::{AnyMember, Health, Instance, Peers};
+use mvp_net::{ConnectionLimit, Limits, bind, bind_workers};
+use mvp_proxy::{AuthenticateLayer, Member, RemoteHeaders, Worker};
 use prometheus_client::registry::Registry;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::watch;
 use tower_layer::Layer;
 
 use crate::config::{ClientLimits, ServeConfig};
@@ -35,7 +25,7 @@ use crate::health::{HealthLayer, Probes};
 use crate::inside;
 use crate::logging::LogQueue;
 use crate::members::Standing;
-use crate::reload::{self, InForce, ReloadMetrics, Reloader};
+use crate::reload::{InForce, ReloadMetrics, Reloader};
 use crate::shutdown::Shutdown;
 use crate::signals::Signals;
 use crate::supervise::Supervisor;
@@ -43,8 +33,6 @@ use crate::tls;
 
 /// The longest time that clients wait for a process that takes over from another.
 const SETTLES_WITHIN: Duration = Duration::from_secs(3);
-/// The interval at which unused connections are closed.
-const LET_GO_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Serves until a signal ends it.
 pub(crate) fn run(config: ServeConfig, log: &LogQueue) -> anyhow::Result<()> {
@@ -78,7 +66,7 @@ pub(crate) fn run(config: ServeConfig, log: &LogQueue) -> anyhow::Result<()> {
         listen = %listen,
         admin = %admin,
         local = config.local.as_ref().map(|local| local.url.to_string()),
-        id = %gateway.settings.local.as_deref().unwrap_or_default(),
+        id = %gateway.member.id().map_or("", |id| id),
         advertise = standing.advertise().map(|address| address.to_string()),
         membership = standing.described(),
         seed = standing.seed().map(ToString::to_string),
@@ -106,19 +94,10 @@ struct Gateway {
     /// The limit of client connections of all workers together.
     connections: ConnectionLimit,
     headers: RemoteHeaders,
-    local: Option<Target>,
-    settings: ControlSettings,
-    metrics: Arc<Metrics>,
-    /// The state that the forwarders of all workers share.
-    upstream: Upstream,
+    member: Member,
     reload_metrics: ReloadMetrics,
     /// The metrics of this crate.
     registry: Arc<Registry>,
-    /// The health of peers.
-    health: Health,
-    local_state: LocalState,
-    reader: SnapshotReader,
-    writer: std::sync::Mutex<Option<SnapshotWriter>>,
     shutdown: Shutdown,
     probes: Arc<Probes>,
     supervisor: Supervisor,
@@ -131,27 +110,21 @@ impl Gateway {
         max_connections: usize,
         log: &LogQueue,
     ) -> anyhow::Result<Gateway> {
-        let local = config.local.as_ref().map(|local| Target {
-            id: local.id.as_str().into(),
-            address: local.url.authority().into(),
-            server_name: server_name(),
-            kind: MemberKind::Bare,
-            local: true,
-        });
-        let settings = ControlSettings {
-            local: local.as_ref().map(|local| Arc::clone(&local.id)),
-            interval: config.refresh_interval,
-            forget_after: config.peers.forget_after,
-            instance: Some(Instance::new(local.as_ref().map_or("", |local| &local.id))?),
-            ..ControlSettings::default()
-        };
-        let clock = Clock::start();
-        let (writer, reader) = channel(clock, first_snapshot(&settings, clock));
-        let server = tls::server(config)?;
+        let in_force = InForce::new(config)?;
         tls::check_proxy_identity(config)?;
-        let peers_ca = config.peers.ca.as_ref().filter(|_| config.serves_peers());
-        let outbound_peers = peers_ca.map(|ca| tls::outbound(config, ca)).transpose()?;
-        let metrics = Arc::new(Metrics::new(config.log_local_requests));
+        let headers = remote_headers(config);
+        let id = config.local.as_ref().map_or("", |local| local.id.as_str());
+        let member = Member::builder(id, in_force.outbound_local.clone())
+            .peer_tls(in_force.outbound_peers.clone())
+            .remote_headers(headers.clone())
+            .refresh_interval(config.refresh_interval)
+            .forget_after(config.peers.forget_after)
+            .log_local_requests(config.log_local_requests);
+        let member = match &config.local {
+            Some(local) => member.server_at(&local.url.authority()),
+            None => member.without_server(),
+        };
+        let member = member.build();
         let (mut registry, reload_metrics) = (Registry::default(), ReloadMetrics::default());
         reload_metrics.register(&mut registry);
         log.register(&mut registry);
@@ -161,40 +134,17 @@ impl Gateway {
         let connections = ConnectionLimit::new(max_connections, per_address);
         registry.register_collector(Box::new(ConnectionMetrics(connections.clone())));
         let shutdown = Shutdown::new(config, log);
-        let published = reader.clone();
-        let published = move || published.now().since(published.load().built());
+        let reader = member.reader().clone();
+        let published = move || reader.now().since(reader.load().built());
         let probes = Probes::new(shutdown.leaving.clone(), published, config.refresh_interval);
         Ok(Gateway {
-            in_force: InForce {
-                tls: ReloadableTls::new(server),
-                outbound_local: tls::outbound_local(config)?.into(),
-                outbound_peers: outbound_peers.map(Into::into),
-                members: watch::Sender::new(reload::members(config)),
-                etcd: watch::Sender::new(tls::etcd(config)?),
-            },
+            in_force,
             client_limits: config.client_limits,
             connections,
-            headers: RemoteHeaders {
-                username: config.request_header.username.clone(),
-                group: config.request_header.group.clone(),
-                uid: config.request_header.uid.clone(),
-                extra_prefix: config
-                    .request_header
-                    .extra_prefix
-                    .iter()
-                    .map(|prefix| prefix.as_str().to_owned())
-                    .collect(),
-            },
-            local,
-            settings,
-            upstream: Upstream::default(),
+            headers,
+            member,
             reload_metrics,
             registry: Arc::new(registry),
-            health: Health::new(clock, Arc::clone(&metrics)),
-            local_state: LocalState::new(Arc::clone(&metrics)).unseen(),
-            metrics,
-            reader,
-            writer: std::sync::Mutex::new(Some(writer)),
             shutdown,
             probes: Arc::new(probes),
             supervisor,
@@ -231,14 +181,14 @@ impl Gateway {
             let outcome = runtime().and_then(|runtime| {
                 runtime.block_on(async {
                     let listener = tokio::net::TcpListener::from_std(listener)?;
-                    let (forwarder, layer) = gateway.layer(LocalSlot::default());
+                    let worker = gateway.member.worker();
                     tokio::spawn(heartbeat.run());
-                    gateway.spawn_let_go(&forwarder);
+                    gateway.spawn_prune(&worker);
                     let bounds = &gateway.client_limits;
                     let service = AuthenticateLayer::new(gateway.headers.clone())
                         .with_goaway_chance(bounds.goaway_chance)
                         .with_max_head_bytes(bounds.request_header_bytes)
-                        .layer(gateway.service(&forwarder, &layer));
+                        .layer(worker.gateway());
                     let service = HealthLayer(Arc::clone(&gateway.probes)).layer(service);
                     if gateway.share_port {
                         gateway.settles().await;
@@ -268,57 +218,26 @@ impl Gateway {
             return;
         }
         tokio::select! {
-            _ = self.reader.wait_for(inside::is_settled) => {}
+            _ = self.member.reader().wait_for(inside::is_settled) => {}
             () = tokio::time::sleep(SETTLES_WITHIN) => {}
             () = self.shutdown.stop.cancelled() => {}
         }
     }
 
-    /// A forwarder, and the layer that uses it.
-    fn layer(&self, slot: LocalSlot) -> (Arc<Forwarder>, MixedVersionLayer) {
-        let InForce { outbound_local: local, outbound_peers: peers, .. } = &self.in_force;
-        let forwarder = Forwarder::new(local.clone(), peers.as_ref().unwrap_or(local).clone());
-        let forwarder = forwarder.sharing(&self.upstream);
-        let metrics = Arc::clone(&self.metrics);
-        let forwarder = forwarder.with_remote_headers(self.headers.clone()).with_metrics(&metrics);
-        let forwarder = Arc::new(forwarder);
-        let peers = peers.as_ref().map(|_| self.peers(&forwarder));
-        let layer = MixedVersionLayer::new(self.reader.clone(), peers, slot, metrics);
-        let layer = layer.with_local_state(self.local_state.clone());
-        let layer = match &self.settings.instance {
-            Some(instance) => layer.with_instance(instance),
-            None => layer,
-        };
-        (forwarder, layer)
-    }
-
-    fn peers(&self, forwarder: &Arc<Forwarder>) -> Peers {
-        Peers::new(Arc::clone(forwarder), self.health.clone(), Arc::clone(&self.metrics))
-    }
-
     /// Closes unused connections in the background.
-    fn spawn_let_go(&self, forwarder: &Arc<Forwarder>) {
-        let (forwarder, reader) = (Arc::clone(forwarder), self.reader.clone());
-        let start = move || let_go(Arc::clone(&forwarder), reader.clone());
-        tokio::spawn(self.supervisor.clone().run("idle-pools", start));
-    }
-
-    /// The layer in front of the local server, or of any member where there is none.
-    fn service(&self, forwarder: &Arc<Forwarder>, layer: &MixedVersionLayer) -> MixedVersion {
-        match &self.local {
-            Some(local) => layer.in_front_of(Arc::clone(forwarder), Arc::new(local.clone())),
-            None => layer.layer(AnyMember::new(self.peers(forwarder), self.reader.clone())),
-        }
+    fn spawn_prune(&self, worker: &Worker) {
+        let worker = worker.clone();
+        tokio::spawn(self.supervisor.clone().run("idle-pools", move || worker.clone().prune()));
     }
 }
 
-/// Closes connections to addresses that no member has any more, and connections from before a reload.
-async fn let_go(forwarder: Arc<Forwarder>, reader: SnapshotReader) {
-    loop {
-        tokio::time::sleep(LET_GO_INTERVAL).await;
-        let snapshot = reader.load();
-        let has = |member: &Member, address: &str| member.address.as_deref() == Some(address);
-        forwarder.let_go(|address| snapshot.members().any(|member| has(member, address)));
+fn remote_headers(config: &ServeConfig) -> RemoteHeaders {
+    let header = &config.request_header;
+    RemoteHeaders {
+        username: header.username.clone(),
+        group: header.group.clone(),
+        uid: header.uid.clone(),
+        extra_prefix: header.extra_prefix.iter().map(|p| p.as_str().to_owned()).collect(),
     }
 }
 

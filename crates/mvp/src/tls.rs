@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use mvp_net::{ClientTrust, Judgement, ServerTls, UnixTime};
-use mvp_proxy::data::OutboundTls;
+use mvp_proxy::OutboundTls;
 use rustls::ClientConfig;
 
 use crate::config::{CertificateFile, EtcdConfig, KeyPair, ServeConfig, not_everyone};

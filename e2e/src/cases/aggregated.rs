@@ -7,12 +7,26 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use base64::Engine;
 use serde_json::{Value, json};
+use testkit::process::{Process, Program, until};
 
 use crate::client::{Answer, Client};
 use crate::cluster::{Cluster, Server};
 use crate::extension::{GROUP, KIND, LOST, RESOURCE, USER};
-use crate::process::{Process, until};
+use crate::suite::Case;
 use crate::tally::Tally;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(
+            Mixed,
+            "aggregated/passed-on",
+            passed_on,
+            "responses of an extension server pass through every member, also 404s"
+        ),
+        case!(full Mixed, "aggregated/up-and-down", up_and_down, "the extension server is killed and restarted: only its API is affected"),
+    ]
+}
 
 const NAMESPACE: &str = "aggregated";
 const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
@@ -120,10 +134,10 @@ fn start(cluster: &Cluster) -> anyhow::Result<Process> {
         cluster.extension_address().to_string().into(),
         pair.certificate.into_os_string(),
         pair.key.into_os_string(),
-        cluster.pki.front_proxy_ca().into_os_string(),
+        cluster.pki.files().front_proxy_ca().into_os_string(),
     ];
     let log = cluster.folder().join("extension.log");
-    Process::start("extension", &log, &std::env::current_exe()?, arguments)
+    Program::new("extension", &std::env::current_exe()?).start(&log, arguments)
 }
 
 /// Tells the cluster of it: a Service that names its address, and the APIService.
@@ -136,7 +150,7 @@ async fn register(cluster: &Cluster) -> anyhow::Result<()> {
     });
     let services = format!("/api/v1/namespaces/{NAMESPACE}/services");
     cluster.admin.create(to, &services, &service).await?.expect(201)?;
-    let authority = std::fs::read(cluster.pki.ca())?;
+    let authority = std::fs::read(cluster.pki.files().ca())?;
     let api_service = json!({
         "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
         "metadata": {"name": format!("v1.{GROUP}")},
@@ -188,9 +202,10 @@ const RIGHTS: &str = include_str!("../../../deploy/rbac.yaml");
 async fn forbid(cluster: &Cluster) -> anyhow::Result<()> {
     let kubectl = cluster.kubectl(cluster.server("a")?.direct())?;
     kubectl.run(["delete", "--ignore-not-found", "-f", "-"], Some(RIGHTS)).await?;
-    let gateway = Client::with_certificate(&cluster.pki.ca(), &cluster.pki.front_proxy())?
-        .with_header("x-remote-user", "system:apiserver")?
-        .with_header("x-remote-group", "system:authenticated")?;
+    let gateway =
+        Client::with_certificate(&cluster.pki.files().ca(), &cluster.pki.files().front_proxy())?
+            .with_header("x-remote-user", "system:apiserver")?
+            .with_header("x-remote-group", "system:authenticated")?;
     for server in &cluster.servers {
         until(&format!("{} forbids it", server.name()), Duration::from_secs(10), async || {
             gateway.get(server.direct(), SERVICES).await?.expect(403).map(Some)

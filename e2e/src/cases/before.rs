@@ -6,17 +6,36 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use rustix::process::Signal;
 use serde_json::Value;
+use testkit::kubernetes::gateway_flags;
+use testkit::process::{Process, Program, Signal, until};
 
 use super::{membership, objects};
 use crate::client::plain;
 use crate::cluster::Cluster;
 use crate::load::Load;
-use crate::process::{Process, until};
 use crate::programs::Minor;
 use crate::relay::Relay;
+use crate::suite::Case;
 use crate::tally::Tally;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(
+            Mixed,
+            "before/rolling",
+            rolling,
+            "one gateway before three servers: restarts and an upgrade under load"
+        ),
+        case!(
+            Cable,
+            "before/endpoints",
+            endpoints,
+            "one gateway before servers that it finds by EndpointSlices"
+        ),
+    ]
+}
 
 /// By which pods know where a server is.
 const HOST: &str = "KUBERNETES_SERVICE_HOST";
@@ -49,10 +68,11 @@ impl Gateway {
             format!("--admin-bind-address={admin}"),
             "--workers=1".to_owned(),
         ]);
-        arguments.extend(cluster.pki.gateway_flags());
+        arguments.extend(gateway_flags(cluster.pki.files()));
         arguments.extend_from_slice(flags);
         let log = cluster.folder().join(format!("before-{port}.mvp.log"));
-        let process = Process::start("before", &log, Path::new("env"), arguments)?;
+        let process =
+            Program::new("before", Path::new("env")).with_host_name().start(&log, arguments)?;
         Ok(Gateway { through, admin, process })
     }
 
@@ -156,7 +176,7 @@ pub(super) async fn endpoints(cluster: &mut Cluster) -> anyhow::Result<String> {
 
     // Without the variables there is nothing to begin with.
     let mut lost = Gateway::start(cluster, 17743, &["-u".to_owned(), HOST.to_owned()], &[finds])?;
-    let status = lost.process.ended(Duration::from_secs(10)).await?;
+    let status = lost.process.exited(Duration::from_secs(10)).await?;
     let said = std::fs::read_to_string(lost.process.log())?;
     ensure!(status.code() == Some(2) && said.contains("--servers: missing"), "{status}: {said}");
     Ok(format!(
@@ -184,7 +204,7 @@ pub(super) async fn rolling(cluster: &mut Cluster) -> anyhow::Result<String> {
         let before = server.spec.minor;
         server.process()?.signal(Signal::TERM)?;
         // It waits a minute for watches to end; a kubelet does not wait so long.
-        let _ = server.process()?.ended(Duration::from_secs(10)).await;
+        let _ = server.process()?.exited(Duration::from_secs(10)).await;
         server.process()?.kill();
         server.spec.minor = Minor::V1_36;
         let index = cluster.index(name)?;

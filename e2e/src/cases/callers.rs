@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
+use testkit::process::until;
 
 use crate::client::Client;
 use crate::cluster::Cluster;
-use crate::process::until;
 
 /// Known by a certificate.
 pub(super) async fn by_certificate(cluster: &Cluster) -> anyhow::Result<Client> {

@@ -16,6 +16,31 @@ use super::objects::{self, Kind};
 use crate::cluster::Cluster;
 use crate::kubectl::Kubectl;
 use crate::programs::python_folder;
+use crate::suite::Case;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(
+            Mixed,
+            "clients/client-go",
+            client_go,
+            "RESTMapper, informers and CRUD of client-go, for an API the server lacks"
+        ),
+        case!(
+            Mixed,
+            "clients/python",
+            python,
+            "discovery, watch and CRUD of the Python client, for an API the server lacks"
+        ),
+        case!(
+            Mixed,
+            "clients/old-kubectl",
+            old_kubectl,
+            "the kubectl of Debian, which knows only legacy discovery"
+        ),
+    ]
+}
 
 const DEADLINE: Duration = Duration::from_secs(120);
 

@@ -7,11 +7,36 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use http::Method;
 use serde_json::{Value, json};
+use testkit::process::{Process, until};
 
 use super::objects;
 use crate::cluster::Cluster;
-use crate::process::{Process, until};
 use crate::relay::Relay;
+use crate::suite::Case;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(
+            Mixed,
+            "controllers/gc-without-mvp",
+            collector_without_mvp,
+            "without mvp: the garbage collector deletes the dependent of a live owner"
+        ),
+        case!(
+            Mixed,
+            "controllers/gc-with-mvp",
+            collector_with_mvp,
+            "with mvp: the dependent stays until its owner is deleted"
+        ),
+        case!(
+            Mixed,
+            "controllers/job",
+            job_through_each,
+            "the Job controller works through each member, also one without batch/v1"
+        ),
+    ]
+}
 
 /// A garbage collector that knows Jobs, and whose address then moves to a server without them.
 struct Story<'a> {

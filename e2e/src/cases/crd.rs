@@ -6,11 +6,30 @@ use anyhow::{Context, ensure};
 use futures_util::future::try_join_all;
 use http::Method;
 use serde_json::{Value, json};
+use testkit::process::until;
 
 use crate::client::Client;
 use crate::cluster::Cluster;
-use crate::process::until;
+use crate::suite::Case;
 use crate::tally::Tally;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(
+            Mixed,
+            "crd/established",
+            established,
+            "once a CRD is established, no other member returns 404 for it"
+        ),
+        case!(
+            Mixed,
+            "crd/deleted",
+            deleted,
+            "once a CRD is deleted, every member returns 404 for it"
+        ),
+    ]
+}
 
 const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";

@@ -5,9 +5,40 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
+use testkit::process::until;
 
 use crate::cluster::Cluster;
-use crate::process::until;
+use crate::suite::Case;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(
+            Mixed,
+            "discovery/one-truth",
+            one_truth,
+            "every member returns the same bytes, with every API of every server"
+        ),
+        case!(
+            Mixed,
+            "discovery/nopeer",
+            nopeer,
+            "profile=nopeer returns the document of the local server"
+        ),
+        case!(
+            Mixed,
+            "discovery/switched-off",
+            switched_off,
+            "a disabled gateway, or one without peers, returns the local document"
+        ),
+        case!(
+            Native,
+            "discovery/as-kubernetes-own",
+            as_kubernetes_own,
+            "merged /apis equals that of the proxy in kube-apiserver 1.36"
+        ),
+    ]
+}
 
 pub(super) const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const NOPEER: &str =
@@ -95,7 +126,7 @@ pub(super) async fn switched_off(cluster: &mut Cluster) -> anyhow::Result<String
     let admin = &cluster.admin;
     let b = cluster.server("b")?;
     let own = admin.get_as(b.direct(), "/apis", V2).await?.expect(200)?;
-    let ca = format!("--local-ca-file={}", cluster.pki.ca().display());
+    let ca = format!("--local-ca-file={}", cluster.pki.files().ca().display());
     let without = |arguments: &mut Vec<String>, flag: &str| {
         arguments.retain(|argument| !argument.starts_with(flag));
     };

@@ -27,6 +27,14 @@ use super::objects;
 use crate::client::Client;
 use crate::cluster::Cluster;
 use crate::programs::python_folder;
+use crate::suite::Case;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(full Mixed, "clients/head-sizes", head_sizes, "the size of the request heads of real clients"),
+    ]
+}
 
 const NAMESPACE: &str = "heads";
 const PORT: u16 = 7445;
@@ -92,8 +100,8 @@ fn start(
     recorder: Arc<Recorder>,
     over: CancellationToken,
 ) -> anyhow::Result<SocketAddr> {
-    let pair = cluster.pki.server();
-    let ca = std::fs::read(cluster.pki.ca())?;
+    let pair = cluster.pki.files().server();
+    let ca = std::fs::read(cluster.pki.files().ca())?;
     let trust = ClientTrust::new(Some(&ca), None, Vec::new())?;
     let (certificate, key) = (std::fs::read(pair.certificate)?, std::fs::read(pair.key)?);
     let tls = ReloadableTls::new(ServerTls::new(&certificate, &key, trust)?);
@@ -183,7 +191,7 @@ fn kubeconfig_of(cluster: &Cluster, to: SocketAddr, token: &str) -> anyhow::Resu
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "it",
         "clusters": [{"name": "it", "cluster": {
-            "server": format!("https://{to}"), "certificate-authority": cluster.pki.ca(),
+            "server": format!("https://{to}"), "certificate-authority": cluster.pki.files().ca(),
         }}],
         "users": [{"name": "it", "user": {"token": token}}],
         "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],

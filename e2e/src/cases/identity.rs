@@ -5,11 +5,37 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
+use testkit::process::until;
 
 use super::objects;
 use crate::client::Client;
 use crate::cluster::Cluster;
-use crate::process::until;
+use crate::suite::Case;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(
+            Mixed,
+            "identity/certificate",
+            certificate,
+            "the destination sees the user, the groups and the client address"
+        ),
+        case!(
+            Mixed,
+            "identity/service-account",
+            service_account,
+            "a TokenRequest token is the same service account at the destination"
+        ),
+        case!(
+            Mixed,
+            "identity/impersonation",
+            impersonation,
+            "impersonation is allowed and denied as it is directly"
+        ),
+        case!(Mixed, "identity/denials", denials, "RBAC denials are passed through unchanged"),
+    ]
+}
 
 /// What may be done to jobs in the case's namespace, and by whom.
 async fn grant(

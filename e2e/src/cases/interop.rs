@@ -11,11 +11,31 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use futures_util::future::try_join_all;
 use serde_json::Value;
+use testkit::process::until;
 
 use super::objects::{self, Kind};
 use super::routing::life;
 use crate::cluster::Cluster;
-use crate::process::until;
+use crate::suite::Case;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(
+            Interop,
+            "interop/bare-peer",
+            bare_peer,
+            "a kube-apiserver with the Kubernetes proxy is a bare peer of a gateway"
+        ),
+        case!(
+            Interop,
+            "interop/their-peer",
+            their_peer,
+            "a gateway is the peer of the Kubernetes proxy"
+        ),
+        case!(Interop, "interop/both", both, "both proxies are on: no loop, one hop"),
+    ]
+}
 
 const NAMESPACE: &str = "interop";
 /// Kubernetes' own needs some seconds until it has heard of all its peers.

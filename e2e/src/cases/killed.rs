@@ -9,7 +9,38 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::client::Client;
 use crate::cluster::{Cluster, Server};
+use crate::suite::Case;
 use crate::tally::Tally;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(
+            Mixed,
+            "killed/two-can-serve",
+            two_can_serve,
+            "SIGKILL of a peer while another can serve: no read fails"
+        ),
+        case!(
+            Mixed,
+            "killed/behind-its-gateway",
+            behind_its_gateway,
+            "SIGKILL of a kube-apiserver behind a live gateway: no read fails"
+        ),
+        case!(
+            Mixed,
+            "killed/only-it-can",
+            only_it_can,
+            "SIGKILL of the only capable peer: 503 Status, never 404, until it returns"
+        ),
+        case!(
+            Native,
+            "killed/kubernetes-own",
+            kubernetes_own,
+            "comparison: the same SIGKILL with the Kubernetes proxy"
+        ),
+    ]
+}
 
 const JOBS: &str = "/apis/batch/v1/jobs";
 /// Only `a` has every alpha API on.

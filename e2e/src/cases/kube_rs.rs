@@ -18,6 +18,17 @@ use tokio::time::timeout;
 
 use super::objects::{self, Kind};
 use crate::cluster::Cluster;
+use crate::suite::Case;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![case!(
+        Mixed,
+        "clients/kube-rs",
+        kube_rs,
+        "discovery, dynamic API and a watcher of kube-rs that survives its gateway"
+    )]
+}
 
 const NAMESPACE: &str = "kube-rs";
 const PATIENCE: Duration = Duration::from_secs(30);

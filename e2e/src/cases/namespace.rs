@@ -6,10 +6,24 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
+use testkit::process::until;
 
 use super::objects;
 use crate::cluster::Cluster;
-use crate::process::until;
+use crate::suite::Case;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(
+            Mixed,
+            "namespace/without-mvp",
+            without_mvp,
+            "without mvp: a deleted namespace leaves its Job behind"
+        ),
+        case!(Mixed, "namespace/with-mvp", with_mvp, "with mvp: the Job is deleted too"),
+    ]
+}
 
 /// Deletes a namespace with a Job and a ConfigMap by a controller that talks to that address. Gives
 /// the jobs that are left in etcd, and the seconds that it took.

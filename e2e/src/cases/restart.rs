@@ -4,12 +4,23 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use rustix::process::Signal;
+use testkit::process::Signal;
 
 use super::callers;
 use crate::cluster::Cluster;
 use crate::load::Load;
+use crate::suite::Case;
 use crate::tally::Tally;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![case!(
+        Mixed,
+        "restart/local-server",
+        local_server,
+        "the local server restarts under reads, writes and watches"
+    )]
+}
 
 pub(super) async fn local_server(cluster: &mut Cluster) -> anyhow::Result<String> {
     let admin = cluster.admin.clone();
@@ -26,7 +37,7 @@ pub(super) async fn local_server(cluster: &mut Cluster) -> anyhow::Result<String
         if how == "SIGTERM" {
             server.process()?.signal(Signal::TERM)?;
             // It waits a minute for watches to end; a kubelet does not wait so long.
-            let _ = server.process()?.ended(Duration::from_secs(10)).await;
+            let _ = server.process()?.exited(Duration::from_secs(10)).await;
         }
         server.process()?.kill();
         // Long enough down to be seen, as an upgrade would be.

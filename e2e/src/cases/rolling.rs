@@ -13,8 +13,30 @@ use super::{callers, objects};
 use crate::cluster::Cluster;
 use crate::load::{Outcome, Pace, Sentinel};
 use crate::programs::Minor;
+use crate::suite::Case;
 use crate::tally::{Failures, Tally};
 use steps::Upgrade;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(
+            Rolling,
+            "upgrade/rolling",
+            gateways_stay,
+            "three servers from 1.34 to 1.36 and back, under load at each gateway"
+        ),
+        case!(full Rolling, "upgrade/nodes-and-back", nodes_restart_and_back, "whole nodes restart, gateways found by Leases only: no read fails"),
+        case!(full Rolling, "upgrade/gateways-too", gateways_restart, "the same upgrade, each gateway restarting with its server"),
+        case!(full Rolling, "upgrade/without-mvp", without_mvp, "without mvp: the same upgrade behind a load balancer"),
+        case!(
+            Rolling,
+            "upgrade/nodes",
+            nodes_restart,
+            "the upgrade with whole nodes restarting, found by Leases: no read fails"
+        ),
+    ]
+}
 
 const PACE: Pace = Pace { read: Duration::from_millis(50), write: Duration::from_millis(100) };
 /// Of what only one release has.

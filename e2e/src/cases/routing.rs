@@ -9,6 +9,31 @@ use serde_json::{Value, json};
 use super::objects::{self, Kind};
 use crate::client::Client;
 use crate::cluster::Cluster;
+use crate::suite::Case;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(
+            Mixed,
+            "routing/every-verb",
+            every_verb,
+            "every verb works through a server that does not serve the API"
+        ),
+        case!(
+            Mixed,
+            "routing/newer-api",
+            newer_api,
+            "an API of 1.36 works through 1.34, which has no proxy of its own"
+        ),
+        case!(
+            Mixed,
+            "routing/kubectl",
+            kubectl,
+            "kubectl works through a server that does not serve the API"
+        ),
+    ]
+}
 
 pub(super) async fn every_verb(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.namespace("routing").await?;

@@ -43,6 +43,6 @@ fn every_scenario_is_shown_by_what_exists() {
 #[test]
 fn what_does_not_exist_is_found_out() {
     assert!(exists("routing/every-verb") && !exists("routing/every-word"));
-    assert!(!exists("crates/mvp-core/tests/requests.rs::no_such_test"));
+    assert!(!exists("crates/mvp-core/tests/requests/main.rs::no_such_test"));
     assert!(!exists("no/such/file.rs::warnings"));
 }

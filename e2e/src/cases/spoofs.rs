@@ -7,6 +7,17 @@ use serde_json::{Value, json};
 use super::objects;
 use crate::client::Client;
 use crate::cluster::Cluster;
+use crate::suite::Case;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![case!(
+        Mixed,
+        "identity/spoofs",
+        spoofs,
+        "no header or certificate lets a caller act as another user"
+    )]
+}
 
 /// Headers that say who the user is, to whoever believes them.
 const PRETENCES: [&[(&str, &str)]; 6] = [
@@ -35,11 +46,11 @@ pub(super) async fn spoofs(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.namespace("spoofs").await?;
     let through = cluster.server("b")?.through();
     let nobody = cluster.nobody()?;
-    let ca = cluster.pki.ca();
+    let ca = cluster.pki.files().ca();
     let eve = cluster.user("eve", &["nobodies"])?;
     let padded = cluster.user("padded", &[" system:masters"])?;
-    let speaker = Client::with_certificate(&ca, &cluster.pki.speaker("somebody-else")?)?;
-    let stranger = cluster.pki.stranger("admin", &["system:masters"])?;
+    let speaker = Client::with_certificate(&ca, &cluster.pki.front_proxy_client("somebody-else")?)?;
+    let stranger = cluster.pki.untrusted_user("admin", &["system:masters"])?;
     let stranger = Client::with_certificate(&ca, &stranger)?;
     // Who they are without any pretence, as the status of a list of secrets and of jobs shows.
     let callers = [
@@ -76,7 +87,7 @@ pub(super) async fn spoofs(cluster: &mut Cluster) -> anyhow::Result<String> {
     ensure!(refusal.pointer("/reason") == Some(&json!("ServiceUnavailable")), "{refusal}");
 
     // The one who may speak for others is believed, as every kube-apiserver does.
-    let front_proxy = Client::with_certificate(&ca, &cluster.pki.front_proxy())?;
+    let front_proxy = Client::with_certificate(&ca, &cluster.pki.files().front_proxy())?;
     let as_admin = front_proxy
         .with_header("x-remote-user", "admin")?
         .with_header("x-remote-group", "system:masters")?;

@@ -4,11 +4,49 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use rustix::process::Signal;
 use serde_json::{Value, json};
+use testkit::process::Signal;
 
 use crate::cluster::Cluster;
+use crate::suite::Case;
 use crate::tally::Tally;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(
+            Mixed,
+            "stopped/two-can-serve",
+            two_can_serve,
+            "SIGSTOP of a peer while another can serve: no read fails"
+        ),
+        case!(
+            Mixed,
+            "stopped/behind-its-gateway",
+            behind_its_gateway,
+            "SIGSTOP of a kube-apiserver behind a live gateway: no read fails"
+        ),
+        case!(
+            Mixed,
+            "stopped/only-it-can",
+            only_it_can,
+            "SIGSTOP of the only capable peer: 503 Status, never 404 or a hang"
+        ),
+        case!(Mixed, "stopped/slow-list", slow_list, "a LIST that takes 5 s is sent once"),
+        case!(
+            Cable,
+            "cut/two-can-serve",
+            cut_two_can_serve,
+            "the network of a peer is cut while another can serve: no read fails"
+        ),
+        case!(
+            Cable,
+            "cut/only-it-can",
+            cut_only_it_can,
+            "the network of the only capable peer is cut: 503 Status, never 404 or a hang"
+        ),
+    ]
+}
 
 const JOBS: &str = "/apis/batch/v1/jobs";
 /// Only `a` has every alpha API on.

@@ -13,6 +13,25 @@ use tokio::time::timeout;
 use super::objects;
 use crate::client::Client;
 use crate::cluster::Cluster;
+use crate::suite::Case;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(
+            Mixed,
+            "upgrade/websocket-watch",
+            websocket_watch,
+            "a watch over WebSocket of an API that only peers serve"
+        ),
+        case!(
+            Native,
+            "upgrade/kubernetes-own",
+            kubernetes_own,
+            "comparison: the same WebSocket watch with the Kubernetes proxy"
+        ),
+    ]
+}
 
 type Upgraded = TokioIo<hyper::upgrade::Upgraded>;
 

@@ -10,6 +10,15 @@ use super::discovery::{V2, items, resources, text};
 use super::objects::{self, Kind};
 use super::routing::{life, not_routed};
 use crate::cluster::{Cluster, Server};
+use crate::suite::Case;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(full Versions, "versions/routing", routing, "servers of four versions, the oldest without aggregated discovery"),
+        case!(full Versions, "versions/one-truth", one_truth, "the same servers return the same bytes, with every API of every server"),
+    ]
+}
 
 const NAMESPACE: &str = "versions";
 

@@ -8,6 +8,31 @@ use serde_json::{Value, json};
 use super::objects;
 use crate::client::{Answer, Client};
 use crate::cluster::Cluster;
+use crate::suite::Case;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(
+            Mixed,
+            "writes/newest-first",
+            newest_first,
+            "a write goes to the newest capable server: no field is lost"
+        ),
+        case!(
+            Mixed,
+            "writes/local-down",
+            local_down,
+            "an older server does not accept writes for a newer one that is down"
+        ),
+        case!(
+            Mixed,
+            "writes/not-promised",
+            not_promised,
+            "known limit: a write at an older server that serves the kind loses a field"
+        ),
+    ]
+}
 
 const DRIVER_FIELD: &str = "/spec/serviceAccountTokenInSecrets";
 const AUTOSCALER_FIELD: &str = "/spec/behavior/scaleUp/tolerance";

@@ -1,5 +1,4 @@
-//! HTTP/2 on a connection that is kept, as client-go does: many streams, which can be reset. Entry
-//! item: [`Client::connect_http2`](super::Client::connect_http2).
+//! Opens an HTTP/2 connection.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,13 +13,13 @@ use tokio::time::timeout;
 
 use super::{Answer, CUT_OFF, Client, DEADLINE};
 
-/// What Go's client allows.
+/// The limit of Go's client.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 1 << 30;
-/// How long a connection may take to open.
+/// The time limit for opening a connection.
 const CONNECT: Duration = Duration::from_secs(30);
 
-/// An HTTP/2 connection. Dropped, it is cut.
+/// An HTTP/2 connection. It is cut when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Http2 {
     sender: SendRequest<Bytes>,
@@ -56,12 +55,12 @@ impl Client {
 }
 
 impl Http2 {
-    /// Whether the server has ended it.
+    /// Whether the server has closed the connection.
     pub(crate) fn is_over(&self) -> bool {
         self.connection.is_finished()
     }
 
-    /// Sends a request; its answer may be awaited, or its stream reset.
+    /// Sends a request. The caller may await the response or reset the stream.
     pub(crate) async fn start(
         &self,
         method: Method,
@@ -101,7 +100,7 @@ impl Http2 {
         outcome.unwrap_or_else(|_| bail!("no answer within {} s", DEADLINE.as_secs()))
     }
 
-    /// Opens a watch, or gives the answer that refused it.
+    /// Opens a watch, or returns the response that rejected it.
     pub(crate) async fn watch(&self, path: &str) -> anyhow::Result<Result<Http2Watch, Answer>> {
         let opened = async {
             let (response, _stream) = self.start(Method::GET, path, None).await?;
@@ -115,14 +114,14 @@ impl Http2 {
     }
 }
 
-/// A watch that is open, on a connection that may carry others.
+/// An open watch on a connection that may carry others.
 #[derive(Debug)]
 pub(crate) struct Http2Watch {
     body: RecvStream,
 }
 
 impl Http2Watch {
-    /// The next bytes; nothing when the server ended the watch.
+    /// The next bytes; none once the server has ended the watch.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, h2::Error> {
         let Some(data) = self.body.data().await else { return Ok(None) };
         let data = data?;
@@ -142,8 +141,8 @@ async fn whole(response: Response<RecvStream>) -> anyhow::Result<Answer> {
     Ok(Answer { status: parts.status, headers: parts.headers, body: body.freeze() })
 }
 
-/// Whether the server says that it did not process the request: Go's client then sends it again,
-/// and the caller sees nothing of it.
+/// Whether the server reports that it did not process the request: Go's client then retries it
+/// silently.
 pub(crate) fn is_retryable(error: &anyhow::Error) -> bool {
     error.chain().filter_map(|cause| cause.downcast_ref::<h2::Error>()).any(|error| {
         let refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);

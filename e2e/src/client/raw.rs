@@ -9,8 +9,8 @@ use tokio::time::timeout;
 
 use super::{Client, DEADLINE};
 
-/// Sends these bytes over a connection of its own and gives the status of the first response; none
-/// where the connection ended without one.
+/// Sends these bytes over a connection of its own and returns the status of the first response;
+/// none if the connection ends without one.
 pub(crate) async fn http1_status(
     client: &Client,
     to: SocketAddr,
@@ -37,7 +37,7 @@ pub(crate) async fn http1_status(
     timeout(DEADLINE, exchange).await.context("no answer")?
 }
 
-/// What came of a request over HTTP/2.
+/// The outcome of an HTTP/2 request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Status(u16),
@@ -54,7 +54,7 @@ const GOAWAY: u8 = 7;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// Sends one request with these pseudo-headers and headers as they are, and gives what came of it.
+/// Sends one request with these pseudo-headers and headers unchanged, and returns the outcome.
 pub(crate) async fn http2_outcome(
     client: &Client,
     to: SocketAddr,
@@ -116,7 +116,7 @@ fn write_frame(
     Ok(())
 }
 
-/// A string as HPACK has it, without Huffman.
+/// A string in HPACK, without Huffman coding.
 fn write_string(out: &mut Vec<u8>, text: &str) -> anyhow::Result<()> {
     match text.len() {
         short @ 0..127 => out.push(u8::try_from(short)?),
@@ -142,7 +142,7 @@ fn code(payload: &[u8], at: usize) -> anyhow::Result<u32> {
 /// `:status`, which is the first header of a response.
 fn status(block: &[u8]) -> anyhow::Result<u16> {
     let mut block = block;
-    // A change of the size of the table, which our SETTINGS asked for.
+    // A table size update, which our SETTINGS requested.
     while let Some((first, rest)) = block.split_first().filter(|(first, _)| *first >> 5 == 1) {
         block = rest;
         if first & 31 == 31 {

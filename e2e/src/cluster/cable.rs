@@ -1,4 +1,4 @@
-//! A host of its own at the end of a cable that can be cut. Entry item: [`Cable::lay`].
+//! A host of its own, whose network connection can be cut. Entry item: [`Cable::lay`].
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -6,17 +6,16 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use testkit::process::{Process, Program, until};
 
-use crate::process::{Process, until};
-
-/// A network namespace, joined to ours by a pair of interfaces. It goes with the holder.
+/// A network namespace, joined to ours by a pair of interfaces. It ends with the holder process.
 pub(crate) struct Cable {
     holder: Process,
 }
 
 impl Cable {
-    /// Gives our end these addresses and the other end that one. Only in a network of the suite's
-    /// own: the addresses lead nowhere else.
+    /// Gives our end these addresses and the other end that one. Only in a network namespace of the
+    /// suite: the addresses must not exist elsewhere.
     pub(super) async fn lay(near: &[IpAddr], far: IpAddr, folder: &Path) -> anyhow::Result<Cable> {
         ensure!(
             std::env::var_os(ISOLATED).is_some(),
@@ -25,7 +24,7 @@ impl Cable {
         let log = folder.join("cable.log");
         let arguments = ["--net", "sleep", "infinity"];
         let cable =
-            Cable { holder: Process::start("cable", &log, Path::new("unshare"), arguments)? };
+            Cable { holder: Program::new("cable", Path::new("unshare")).start(&log, arguments)? };
         let (ours, theirs) = (PathBuf::from("/proc/self/ns/net"), cable.namespace());
         until("the other host is there", Duration::from_secs(5), async || {
             let differ = std::fs::read_link(&theirs)? != std::fs::read_link(&ours)?;
@@ -44,7 +43,7 @@ impl Cable {
         Ok(cable)
     }
 
-    /// From now on nothing arrives, and nobody is told.
+    /// Drops all packets from now on, without an error to either side.
     pub(crate) fn cut(&self) -> anyhow::Result<()> {
         self.over_there(&["link", "set", "far", "down"])
     }
@@ -53,7 +52,7 @@ impl Cable {
         self.over_there(&["link", "set", "far", "up"])
     }
 
-    /// The other host's network, for programs that run there.
+    /// The network namespace of the other host.
     pub(super) fn namespace(&self) -> PathBuf {
         PathBuf::from(format!("/proc/{}/ns/net", self.holder.id()))
     }

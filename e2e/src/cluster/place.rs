@@ -1,19 +1,20 @@
-//! Loopback addresses of a cluster's own: several clusters, of several runs, do not meet.
+//! The loopback addresses of a cluster, which no other cluster or run uses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
 use anyhow::Context;
 
-/// `127.77.N.0/24`, for as long as it is held; or a network that can be cut.
+/// The network `127.77.N.0/24`, reserved until this is dropped; or the network of the cluster that
+/// can be cut.
 #[derive(Debug)]
 pub(super) struct Place {
     network: [u8; 3],
-    /// Whoever listens here holds the place.
+    /// This listener reserves the network.
     _held: Option<TcpListener>,
 }
 
 impl Place {
-    /// The first that is free.
+    /// Reserves the first free network.
     pub(super) fn take() -> anyhow::Result<Place> {
         let held = (1..=250).find_map(|number| {
             let listener = TcpListener::bind((Ipv4Addr::new(127, 77, number, 1), 7077)).ok()?;
@@ -22,7 +23,7 @@ impl Place {
         held.context("cannot listen on 127.77.0.0/16: the suite needs addresses of Linux' loopback")
     }
 
-    /// In a network of the suite's own, whose addresses are no loopback's.
+    /// The network for a setting with a host that can be cut off.
     pub(super) fn on_a_cable() -> Place {
         Place { network: [10, 77, 7], _held: None }
     }
@@ -39,7 +40,7 @@ impl Place {
         self.address(200)
     }
 
-    /// For a server beside the control plane.
+    /// The address of an extension server.
     pub(super) fn extension(&self) -> SocketAddr {
         SocketAddr::new(self.address(100), 6443)
     }
@@ -48,12 +49,12 @@ impl Place {
         self.address(u8::try_from(index).unwrap_or_default().saturating_add(11))
     }
 
-    /// For kube-apiserver where its gateway has that one.
+    /// The address of kube-apiserver when its gateway has the advertised one.
     pub(super) fn behind(&self, index: usize) -> IpAddr {
         self.address(u8::try_from(index).unwrap_or_default().saturating_add(111))
     }
 
-    /// An address of IPv6, for whoever gives it to an interface.
+    /// An IPv6 address, to be added to an interface.
     pub(super) fn second(index: usize) -> IpAddr {
         let host = u16::try_from(index).unwrap_or_default().saturating_add(0x11);
         Ipv6Addr::new(0xfd00, 0x77, 0, 0, 0, 0, 0, host).into()

@@ -1,45 +1,45 @@
-//! One member: a kube-apiserver, and the gateway beside it.
+//! One member: a kube-apiserver and the gateway beside it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use rustix::process::Signal;
 use serde_json::Value;
+use testkit::kubernetes::{ApiServer, file_flag, gateway_flags};
+use testkit::pki::PkiFiles;
+use testkit::process::{Process, Program, Signal, until};
 
 use crate::client::Client;
-use crate::pki::Pki;
-use crate::process::{Process, until};
 use crate::programs::{Minor, Programs};
 
-/// kube-apiserver listens here, the gateway on the port that clients know.
+/// The port of kube-apiserver. The gateway has the port that clients know.
 const OWN_PORT: u16 = 6444;
 const GATEWAY_PORT: u16 = 6443;
 const ADMIN_PORT: u16 = 6480;
 
-/// What a member is.
+/// The configuration of a member.
 #[derive(Debug, Clone)]
 pub(crate) struct ServerSpec {
     pub(crate) name: &'static str,
     pub(crate) minor: Minor,
     /// Further flags of kube-apiserver.
     pub(crate) flags: Vec<String>,
-    /// Whether no gateway is beside it.
+    /// Whether it has no gateway.
     pub(crate) bare: bool,
-    /// Whether the gateway has the address and port that the server advertises, as it is meant to be
-    /// on a node; else it is on another port of the same address.
+    /// Whether the gateway has the address and port that the server advertises, as on a real node;
+    /// otherwise it has another port of the same address.
     pub(crate) advertises_gateway: bool,
 }
 
 impl ServerSpec {
-    /// A server with these APIs on or off, as `--runtime-config` takes them.
+    /// A server with these APIs on or off, in the format of `--runtime-config`.
     pub(crate) fn new(name: &'static str, minor: Minor, apis: &str) -> ServerSpec {
         let flags = vec![format!("--runtime-config={apis}")];
         ServerSpec { name, minor, flags, bare: false, advertises_gateway: false }
     }
 
-    /// A server of a release, with one more API on that the other release does not have.
+    /// A server of a release, with one more API on that the other release does not serve.
     pub(crate) fn of_release(name: &'static str, minor: Minor) -> ServerSpec {
         match minor {
             Minor::V1_36 => {
@@ -56,47 +56,50 @@ impl ServerSpec {
 pub(crate) struct Server {
     pub(crate) spec: ServerSpec,
     address: IpAddr,
-    /// Where kube-apiserver itself listens.
+    /// The address of kube-apiserver.
     own: SocketAddr,
     process: Option<Process>,
     gateway: Option<Process>,
     audit: PathBuf,
-    /// The network of its host, if that is not ours.
+    /// Whether Kubernetes' own proxy is on.
+    native_proxy: bool,
+    /// The network namespace of its host, if it is not ours.
     network: Option<PathBuf>,
 }
 
 impl Server {
-    /// One whose address is this; `behind` is for kube-apiserver where the gateway takes that.
+    /// A member with this address. `behind` is the address of kube-apiserver when the gateway has
+    /// the advertised one.
     pub(super) fn new(spec: ServerSpec, address: IpAddr, behind: IpAddr) -> Server {
         let own = match spec.advertises_gateway {
             true => SocketAddr::new(behind, GATEWAY_PORT),
             false => SocketAddr::new(address, OWN_PORT),
         };
         let (process, gateway) = (None, None);
-        let (audit, network) = (PathBuf::new(), None);
-        Server { spec, address, own, process, gateway, audit, network }
+        let (audit, network, native_proxy) = (PathBuf::new(), None, false);
+        Server { spec, address, own, process, gateway, audit, native_proxy, network }
     }
 
     pub(crate) fn name(&self) -> &'static str {
         self.spec.name
     }
 
-    /// The ID by which its peers know it.
+    /// The member ID.
     pub(crate) fn id(&self) -> String {
         format!("server-{}", self.spec.name)
     }
 
-    /// kube-apiserver itself: as it is without `mvp`.
+    /// The address of kube-apiserver, without `mvp`.
     pub(crate) fn direct(&self) -> SocketAddr {
         self.own
     }
 
-    /// The gateway beside it.
+    /// The address of the gateway.
     pub(crate) fn through(&self) -> SocketAddr {
         SocketAddr::new(self.address, GATEWAY_PORT)
     }
 
-    /// As others are told of it by `--peer`.
+    /// The value of `--peer` for this member.
     pub(super) fn as_peer(&self) -> String {
         match self.spec.bare {
             true => format!("https://{},kind=bare", self.direct()),
@@ -104,30 +107,25 @@ impl Server {
         }
     }
 
-    /// Where the gateway tells of itself.
+    /// The admin address of the gateway.
     pub(crate) fn gateway_admin(&self) -> SocketAddr {
         SocketAddr::new(self.address, ADMIN_PORT)
     }
 
-    /// Runs on another host from its next start on.
+    /// Moves it to another host from the next start on.
     pub(super) fn move_to(&mut self, network: PathBuf) {
         self.network = Some(network);
     }
 
-    /// Kubernetes' own proxy, beside ours.
-    pub(super) fn join_native_proxy(&mut self, ca: &Path) {
-        self.spec.flags.extend([
-            "--feature-gates=UnknownVersionInteroperabilityProxy=true".to_owned(),
-            format!("--peer-ca-file={}", ca.display()),
-            format!("--peer-advertise-ip={}", self.address),
-            format!("--peer-advertise-port={}", self.own.port()),
-        ]);
+    /// Turns on Kubernetes' own proxy from the next start on.
+    pub(super) fn join_native_proxy(&mut self) {
+        self.native_proxy = true;
     }
 
     pub(super) fn start(
         &mut self,
         programs: &Programs,
-        pki: &Pki,
+        pki: &PkiFiles,
         folder: &Path,
         etcd: SocketAddr,
     ) -> anyhow::Result<()> {
@@ -136,45 +134,29 @@ impl Server {
         }
         let name = self.spec.name;
         self.audit = folder.join(format!("{name}.audit.jsonl"));
-        let (server, proxy, tokens) = (pki.server(), pki.front_proxy(), pki.service_accounts());
-        let address = self.address;
-        let arguments = [
-            format!("--etcd-servers=http://{etcd}"),
-            format!("--bind-address={}", self.own.ip()),
-            format!("--advertise-address={address}"),
-            format!("--secure-port={}", self.own.port()),
-            format!("--tls-cert-file={}", server.certificate.display()),
-            format!("--tls-private-key-file={}", server.key.display()),
-            format!("--client-ca-file={}", pki.ca().display()),
-            format!("--service-account-key-file={}", tokens.certificate.display()),
-            format!("--service-account-signing-key-file={}", tokens.key.display()),
-            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
-            // Endpoints refuse loopback addresses.
-            "--endpoint-reconciler-type=none".to_owned(),
-            "--authorization-mode=RBAC".to_owned(),
-            format!("--requestheader-client-ca-file={}", pki.front_proxy_ca().display()),
-            "--requestheader-allowed-names=front-proxy-client".to_owned(),
-            "--requestheader-username-headers=X-Remote-User".to_owned(),
-            "--requestheader-group-headers=X-Remote-Group".to_owned(),
-            "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
-            format!("--proxy-client-cert-file={}", proxy.certificate.display()),
-            format!("--proxy-client-key-file={}", proxy.key.display()),
-            format!("--audit-policy-file={}", folder.join("audit-policy.json").display()),
-            format!("--audit-log-path={}", self.audit.display()),
-        ];
-        let arguments = arguments.iter().chain(&self.spec.flags);
+        let server = ApiServer { listen: self.own, advertise: self.address, etcd };
+        let mut flags = server.flags(pki);
+        flags.push(file_flag("audit-policy-file", &folder.join("audit-policy.json")));
+        flags.push(file_flag("audit-log-path", &self.audit));
+        flags.extend_from_slice(&self.spec.flags);
+        if self.native_proxy {
+            flags.extend(server.native_proxy_flags(pki));
+        }
         let log = folder.join(format!("{name}.kube-apiserver.log"));
         let program = programs.kube_apiserver(self.spec.minor);
-        self.process =
-            Some(Process::start_in(self.network.as_deref(), name, &log, &program, arguments)?);
+        self.process = Some(
+            Program::new(name, &program)
+                .with_host_name()
+                .in_network(self.network.as_deref())
+                .start(&log, flags)?,
+        );
         Ok(())
     }
 
     pub(super) fn start_gateway(
         &mut self,
         programs: &Programs,
-        pki: &Pki,
+        pki: &PkiFiles,
         folder: &Path,
         members: Option<&[(String, String)]>,
     ) -> anyhow::Result<()> {
@@ -187,20 +169,19 @@ impl Server {
             Some(_) => format!("mvp-{}", self.spec.name),
             None => self.spec.name.to_owned(),
         };
-        self.gateway = Some(Process::start_in(
-            self.network.as_deref(),
-            &name,
-            &log,
-            &programs.mvp,
-            arguments,
-        )?);
+        self.gateway = Some(
+            Program::new(&name, &programs.mvp)
+                .with_host_name()
+                .in_network(self.network.as_deref())
+                .start(&log, arguments)?,
+        );
         Ok(())
     }
 
-    /// How a gateway beside it is called. Without members it finds them by Leases, the default.
+    /// The arguments of a gateway beside it. Without members, it finds them by Leases, the default.
     pub(super) fn gateway_arguments(
         &self,
-        pki: &Pki,
+        pki: &PkiFiles,
         members: Option<&[(String, String)]>,
         port: u16,
         admin_port: u16,
@@ -212,20 +193,20 @@ impl Server {
             format!("--admin-bind-address={}", SocketAddr::new(self.address, admin_port)),
             format!("--local-server=https://{}", self.direct()),
         ];
-        arguments.extend(pki.gateway_flags());
+        arguments.extend(gateway_flags(pki));
         match members {
             Some(members) => {
                 let peers = members.iter().filter(|(id, _)| *id != self.id());
                 arguments.extend(peers.map(|(id, peer)| format!("--peer={id}={peer}")));
                 arguments.push(format!("--server-id={}", self.id()));
             }
-            // All are on this host. The ID is the server's own, by the name of the host.
+            // The ID defaults to that of the server, by the host name.
             None => arguments.push(format!("--peer-advertise-ip={}", self.address)),
         }
         arguments
     }
 
-    /// What its gateway knows of whoever is at an address.
+    /// The gateway's view of the member at an address.
     pub(super) async fn knows(&self, address: SocketAddr) -> anyhow::Result<Value> {
         let snapshot = crate::client::plain(self.gateway_admin(), "/debug/snapshot").await?.json();
         let members = snapshot.get("members").and_then(Value::as_array).context("no members")?;
@@ -234,27 +215,27 @@ impl Server {
         Ok(members.iter().find(is_there).cloned().unwrap_or_default())
     }
 
-    /// Ends kube-apiserver as a kubelet does: it is told, and after a while it is killed. From its
-    /// next start on it is another release, with that one's flags.
+    /// Stops kube-apiserver as a kubelet does: SIGTERM, then SIGKILL. The next start uses another
+    /// release with its flags.
     pub(crate) async fn leave_for(&mut self, minor: Minor) -> anyhow::Result<()> {
         if let Some(process) = &mut self.process {
             process.signal(Signal::TERM)?;
-            // It waits a minute for watches to end; a kubelet does not wait so long.
-            let _ = process.ended(Duration::from_secs(10)).await;
+            // kube-apiserver waits a minute for watches to end; a kubelet does not wait that long.
+            let _ = process.exited(Duration::from_secs(10)).await;
         }
         self.process = None;
         self.spec = ServerSpec::of_release(self.spec.name, minor);
         Ok(())
     }
 
-    /// Waits until the gateway, which was told to, has ended.
+    /// Waits until a gateway that was signalled has exited.
     pub(crate) async fn gateway_ended(&mut self) -> anyhow::Result<()> {
-        self.gateway()?.ended(Duration::from_secs(20)).await?;
+        self.gateway()?.exited(Duration::from_secs(20)).await?;
         self.gateway = None;
         Ok(())
     }
 
-    /// Waits until kube-apiserver says that it is ready.
+    /// Waits until kube-apiserver is ready.
     pub(crate) async fn ready(&mut self, admin: &Client, within: Duration) -> anyhow::Result<()> {
         let to = self.direct();
         let process = self.process.as_mut().context("it was not started")?;
@@ -268,7 +249,7 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until the gateway says that it is ready.
+    /// Waits until the gateway is ready.
     pub(crate) async fn gateway_ready(&mut self, within: Duration) -> anyhow::Result<()> {
         let to = self.gateway_admin();
         let gateway = self.gateway.as_mut().context("it was not started")?;
@@ -290,25 +271,25 @@ impl Server {
         self.gateway.as_mut().context("the gateway does not run")
     }
 
-    /// `kill -9` of its gateway alone.
+    /// Kills the gateway with SIGKILL.
     pub(super) fn kill_gateway(&mut self) {
         self.gateway = None;
     }
 
-    /// `kill -9` of the whole node.
+    /// Kills the gateway and kube-apiserver with SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.gateway = None;
         self.process = None;
     }
 
-    /// The audit log's entries so far.
+    /// The entries of the audit log so far.
     pub(crate) fn audit(&self) -> anyhow::Result<Vec<Value>> {
         let text = std::fs::read_to_string(&self.audit)?;
         Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 }
 
-/// Whether it runs; what has ended is put away.
+/// Whether the process runs. An exited one is removed.
 fn runs(process: &mut Option<Process>) -> bool {
     if process.as_mut().is_some_and(|process| process.check().is_err()) {
         *process = None;

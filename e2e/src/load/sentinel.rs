@@ -1,5 +1,5 @@
-//! Someone who asks for one thing all the time and writes down when he was told what: of a moment
-//! from which on something must be there, it shows later who was told otherwise.
+//! A client that requests one path all the time and records each response with its time, so that a
+//! case can check later what was returned after a given moment.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use crate::client::Client;
 use crate::tally::Tally;
 
-/// One at each address.
+/// One sentinel for each address.
 pub(crate) struct Sentinel {
     told: Arc<Mutex<Vec<Told>>>,
     tasks: Vec<JoinHandle<()>>,
@@ -51,7 +51,7 @@ impl Sentinel {
         Sentinel { told, tasks }
     }
 
-    /// How those were answered who asked after the one moment and had their answer before the other.
+    /// The responses to requests that started after the first moment and ended before the second.
     pub(crate) fn between(&self, from: Instant, to: Instant) -> Tally {
         let mut tally = Tally::default();
         if let Ok(told) = self.told.lock() {

@@ -1,4 +1,4 @@
-//! Those of whom a load is made: each asks one address over and over.
+//! The workers of a load. Each sends requests to one address.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use super::{MARK, Pace, Subject, number};
 use crate::client::Client;
 use crate::tally::{Failures, Tally};
 
-/// One who asks, each time over a connection of its own.
+/// A worker that opens a connection for each request.
 pub(super) struct Worker {
     pub(super) client: Client,
     pub(super) to: SocketAddr,
@@ -23,15 +23,15 @@ pub(super) struct Worker {
     pub(super) over: Arc<AtomicBool>,
 }
 
-/// What a writer was told.
+/// The responses to a writer.
 pub(super) struct Written {
     pub(super) tally: Tally,
     pub(super) failures: Failures,
-    /// The numbers of writes that were acknowledged.
+    /// The numbers of acknowledged writes.
     pub(super) acknowledged: Vec<String>,
 }
 
-/// What a watcher saw.
+/// The events that a watcher saw.
 pub(super) struct Watched {
     pub(super) tally: Tally,
     pub(super) failures: Failures,
@@ -76,8 +76,8 @@ impl Worker {
         written
     }
 
-    /// Lists and watches until the mark comes, as informers do: it goes on where a watch ended, and
-    /// lists again where a server does not know that place any more.
+    /// Lists and watches until the last object appears, as informers do: it resumes an ended watch,
+    /// and lists again when the version is too old.
     pub(super) async fn watch(self) -> Watched {
         let mut watched = Watched {
             tally: Tally::default(),
@@ -98,7 +98,7 @@ impl Worker {
         watched
     }
 
-    /// Lists; gives the version to watch from, or none where that failed.
+    /// Lists the objects and returns the version to watch from; none if that failed.
     async fn list(&self, watched: &mut Watched) -> String {
         let answer = self.client.get(self.to, &self.subject.path("")).await;
         watched.tally.count(&answer);
@@ -114,8 +114,8 @@ impl Worker {
         at.unwrap_or_default().to_owned()
     }
 
-    /// Watches from a version until the watch ends or the mark comes; gives the version to go on
-    /// from, or none where a list is needed.
+    /// Watches from a version until the watch ends or the last object appears. Returns the version
+    /// to resume from; none if a list is needed.
     async fn follow(&self, watched: &mut Watched, mut version: String) -> String {
         let query = format!("&watch=1&allowWatchBookmarks=true&resourceVersion={version}");
         let mut watch = match self.client.open_watch(self.to, &self.subject.path(&query)).await {

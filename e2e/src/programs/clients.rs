@@ -1,5 +1,5 @@
-//! Clients of other makers, each in the version that is pinned. What cannot be had costs the cases
-//! that need it, and no others. Entry item: [`Clients::get`].
+//! Other Kubernetes clients, each in a pinned version. A client that cannot be installed fails only
+//! the cases that need it. Entry item: [`Clients::get`].
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::{CLIENT_GO, short};
 
-/// Where the clients are, or why they are not.
+/// The paths of the clients, or why one is missing.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Clients {
     client_go: Option<Result<PathBuf, String>>,
@@ -28,17 +28,17 @@ impl Clients {
         })
     }
 
-    /// Our client on client-go.
+    /// The test client that uses client-go.
     pub(crate) fn client_go(&self) -> anyhow::Result<&Path> {
         found(self.client_go.as_ref())
     }
 
-    /// A Python that has the official client.
+    /// A Python interpreter with the official client.
     pub(crate) fn python(&self) -> anyhow::Result<&Path> {
         found(self.python.as_ref())
     }
 
-    /// kubectl of Debian, which knows only the older forms of discovery.
+    /// The kubectl of Debian, which knows only legacy discovery.
     pub(crate) fn old_kubectl(&self) -> anyhow::Result<&Path> {
         found(self.old_kubectl.as_ref())
     }
@@ -49,7 +49,7 @@ fn found(client: Option<&Result<PathBuf, String>>) -> anyhow::Result<&Path> {
     client.as_deref().map_err(|why| anyhow!("the client cannot be had: {why}"))
 }
 
-/// The folder of our program on the Python client, and of what it needs.
+/// The folder of the test client for Python and its requirements.
 pub(crate) fn python_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join("python")
 }
@@ -70,7 +70,7 @@ fn old_kubectl(cache: &Path) -> anyhow::Result<PathBuf> {
         let download = || {
             run(Command::new("apt-get").current_dir(folder).args(["download", "kubernetes-client"]))
         };
-        // Lists of packages may be missing or old.
+        // The package lists may be missing or old.
         if download().is_err() {
             run(Command::new("apt-get").args(["-qq", "update"]))?;
             download()?;
@@ -79,7 +79,7 @@ fn old_kubectl(cache: &Path) -> anyhow::Result<PathBuf> {
     })
 }
 
-/// A folder in the cache that is made once, whole or not at all; gives a file in it.
+/// Creates a folder in the cache once, atomically, and returns a file in it.
 fn once(
     cache: &Path,
     name: &str,

@@ -3,7 +3,6 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
@@ -14,14 +13,8 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use mvp_core::Snapshot;
-use mvp_core::member::MemberKind;
 use mvp_net::{Limits, ReloadableTls};
-use mvp_proxy::control::{Clock, SnapshotWriter, channel};
-use mvp_proxy::data::{Forwarder, Target, server_name};
-use mvp_proxy::identity::AuthenticateLayer;
-use mvp_proxy::metrics::Metrics;
-use mvp_proxy::peers::{Health, Peers};
-use mvp_proxy::{LocalSlot, MixedVersionLayer};
+use mvp_proxy::{AuthenticateLayer, Member, MemberBuilder, Worker, server_name};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
@@ -38,31 +31,18 @@ pub(crate) const PEER: &str = "/apis/only-1-2.platform.example.com/v1/namespaces
 /// A body as a list of some objects has it.
 const LIST: [u8; 2048] = [b' '; 2048];
 
-/// What a gateway is made of, without a control loop: its snapshot stays.
-pub(crate) struct Parts {
-    pub(crate) layer: MixedVersionLayer,
-    forwarder: Arc<Forwarder>,
-    _writer: SnapshotWriter,
-}
-
-impl Parts {
-    pub(crate) fn new(pki: &Pki, snapshot: Snapshot) -> anyhow::Result<Parts> {
-        let clock = Clock::start();
-        let (writer, reader) = channel(clock, snapshot);
-        let metrics = Arc::new(Metrics::new(false));
-        let forwarder = Arc::new(Forwarder::new(pki.outbound()?, pki.outbound()?));
-        let health = Health::new(clock, Arc::clone(&metrics));
-        let peers = Peers::new(Arc::clone(&forwarder), health, Arc::clone(&metrics));
-        let layer = MixedVersionLayer::new(reader, Some(peers), LocalSlot::default(), metrics);
-        Ok(Parts { layer, forwarder, _writer: writer })
-    }
+/// A member without a control loop: its snapshot stays.
+pub(crate) fn worker(member: MemberBuilder, snapshot: Snapshot) -> anyhow::Result<Worker> {
+    let member = member.build();
+    member.take_writer().context("no writer")?.publish(snapshot);
+    Ok(member.worker())
 }
 
 /// Asks the gateway for that path so many times, one after the other, over one connection.
 pub(crate) fn run(path: &'static str, times: usize) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let pki = Pki::new()?;
+        let pki = Pki::new();
         let stop = CancellationToken::new();
         let server = serve_lists(&pki, &stop).await?;
         let gateway = serve_gateway(&pki, server, &stop).await?;
@@ -104,23 +84,14 @@ async fn serve_gateway(
     for member in &mut inputs.members {
         member.address = Some(server.to_string().into());
     }
-    let local = Target {
-        id: inputs.local.clone().context("a local server")?,
-        address: server.to_string().into(),
-        server_name: server_name(),
-        kind: MemberKind::Bare,
-        local: true,
-    };
-    let parts = Parts::new(pki, Snapshot::build(inputs, None))?;
-    let service = AuthenticateLayer::default()
-        .layer(parts.layer.in_front_of(Arc::clone(&parts.forwarder), Arc::new(local)));
+    let id = inputs.local.clone().context("a local server")?;
+    let member = Member::builder(&id, pki.outbound()?).server_at(&server.to_string());
+    let worker = worker(member.without_probes(), Snapshot::build(inputs, None))?;
+    let service = AuthenticateLayer::default().layer(worker.gateway());
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     let (tls, stop) = (ReloadableTls::new(pki.server()?), stop.clone());
-    tokio::spawn(async move {
-        let _parts = parts;
-        mvp_net::serve(listener, tls, Limits::default(), service, stop).await
-    });
+    tokio::spawn(mvp_net::serve(listener, tls, Limits::default(), service, stop));
     Ok(address)
 }
 

@@ -1,88 +1,49 @@
-//! Certificates for one gateway, one server and one user.
+//! The certificates of one gateway, one server and one user.
 
-use mvp_net::{ClientTls, ClientTrust, ServerTls};
-use mvp_proxy::data::OutboundTls;
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,
-    KeyUsagePurpose,
-};
+use mvp_net::{ClientTls, ClientTrust, ServerTls, TlsError};
+use mvp_proxy::OutboundTls;
 use rustls_pki_types::CertificateDer;
-
-type Authority = CertifiedIssuer<'static, KeyPair>;
-
-/// A certificate, the same as PEM, and its key.
-struct Pair {
-    der: CertificateDer<'static>,
-    pem: String,
-    key: String,
-}
+use testkit::certificates::{Ca, FRONT_PROXY_NAME, Leaf, Pair, SERVER_NAME};
 
 pub(crate) struct Pki {
-    ca: String,
-    front_proxy_ca: String,
+    ca: Ca,
+    front_proxy_ca: Ca,
     server: Pair,
     proxy: Pair,
     user: Pair,
 }
 
 impl Pki {
-    pub(crate) fn new() -> anyhow::Result<Pki> {
-        let (ca, front_proxy_ca) = (authority("kubernetes")?, authority("front-proxy-ca")?);
-        Ok(Pki {
-            server: leaf(&ca, "kube-apiserver", &["kubernetes.default.svc"])?,
-            proxy: leaf(&front_proxy_ca, "front-proxy-client", &[])?,
-            user: leaf(&ca, "system:kube-controller-manager", &[])?,
-            ca: ca.pem(),
-            front_proxy_ca: front_proxy_ca.pem(),
-        })
+    pub(crate) fn new() -> Pki {
+        let (ca, front_proxy_ca) = (Ca::new("kubernetes"), Ca::new("front-proxy-ca"));
+        Pki {
+            server: ca.issue(Leaf::named("kube-apiserver").names(&[SERVER_NAME])),
+            proxy: front_proxy_ca.issue(Leaf::named(FRONT_PROXY_NAME)),
+            user: ca.issue(Leaf::named("system:kube-controller-manager")),
+            ca,
+            front_proxy_ca,
+        }
     }
 
-    pub(crate) fn trust(&self) -> anyhow::Result<ClientTrust> {
-        let allowed = vec!["front-proxy-client".to_owned()];
-        let (ca, front) = (self.ca.as_bytes(), self.front_proxy_ca.as_bytes());
-        Ok(ClientTrust::new(Some(ca), Some(front), allowed)?)
+    pub(crate) fn trust(&self) -> Result<ClientTrust, TlsError> {
+        let (ca, front_proxy) = (self.ca.pem().as_bytes(), self.front_proxy_ca.pem().as_bytes());
+        ClientTrust::new(Some(ca), Some(front_proxy), vec![FRONT_PROXY_NAME.to_owned()])
     }
 
-    pub(crate) fn server(&self) -> anyhow::Result<ServerTls> {
-        let Pair { pem, key, .. } = &self.server;
-        Ok(ServerTls::new(pem.as_bytes(), key.as_bytes(), self.trust()?)?)
+    pub(crate) fn server(&self) -> Result<ServerTls, TlsError> {
+        let (certificate, key) = self.server.pem();
+        ServerTls::new(certificate, key, self.trust()?)
     }
 
-    pub(crate) fn outbound(&self) -> anyhow::Result<OutboundTls> {
-        let proxy = (self.proxy.pem.as_bytes(), self.proxy.key.as_bytes());
-        Ok(OutboundTls::new(self.ca.as_bytes(), Some(proxy))?)
+    pub(crate) fn outbound(&self) -> Result<OutboundTls, TlsError> {
+        OutboundTls::new(self.ca.pem().as_bytes(), Some(self.proxy.pem()))
     }
 
-    pub(crate) fn user(&self) -> anyhow::Result<ClientTls> {
-        let user = (self.user.pem.as_bytes(), self.user.key.as_bytes());
-        Ok(ClientTls::new(self.ca.as_bytes(), Some(user))?)
+    pub(crate) fn user(&self) -> Result<ClientTls, TlsError> {
+        ClientTls::new(self.ca.pem().as_bytes(), Some(self.user.pem()))
     }
 
-    pub(crate) fn user_chain(&self) -> anyhow::Result<Vec<CertificateDer<'static>>> {
-        Ok(vec![self.user.der.clone()])
+    pub(crate) fn user_chain(&self) -> Vec<CertificateDer<'static>> {
+        self.user.chain()
     }
-}
-
-fn authority(name: &str) -> anyhow::Result<Authority> {
-    let mut params = CertificateParams::default();
-    params.distinguished_name = named(name);
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-    Ok(CertifiedIssuer::self_signed(params, KeyPair::generate()?)?)
-}
-
-fn leaf(authority: &Authority, name: &str, server_names: &[&str]) -> anyhow::Result<Pair> {
-    let names: Vec<String> = server_names.iter().map(ToString::to_string).collect();
-    let mut params = CertificateParams::new(names)?;
-    params.distinguished_name = named(name);
-    let key = KeyPair::generate()?;
-    let certificate = params.signed_by(&key, authority)?;
-    let (der, pem) = (certificate.der().clone(), certificate.pem());
-    Ok(Pair { der, pem, key: key.serialize_pem() })
-}
-
-fn named(name: &str) -> DistinguishedName {
-    let mut distinguished = DistinguishedName::new();
-    distinguished.push(DnType::CommonName, name);
-    distinguished
 }

@@ -11,14 +11,13 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use mvp_core::{RequestInfo, Snapshot, decide};
 use mvp_net::{ConnectionInfo, UnixTime};
-use mvp_proxy::Body;
-use mvp_proxy::identity::AuthenticateLayer;
+use mvp_proxy::{AuthenticateLayer, Body, Member};
 use tower::ServiceExt;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::cluster::{self, ASKED, LIST_PODS, Wire};
-use crate::hop::Parts;
+use crate::hop::worker;
 use crate::pki::Pki;
 
 /// The snapshot of the cluster. What the first peer sends stands for what all peers send: valgrind
@@ -53,15 +52,18 @@ pub(crate) fn resolve_and_decide(wire: Wire, times: usize) {
 pub(crate) fn layer(times: usize) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let pki = Pki::new()?;
-        let parts = Parts::new(&pki, Snapshot::build(inputs(), None))?;
+        let pki = Pki::new();
+        let inputs = inputs();
+        let id = inputs.local.clone().context("a local server")?;
+        let member = Member::builder(&id, pki.outbound()?);
+        let worker = worker(member, Snapshot::build(inputs, None))?;
         let inner = tower::service_fn(|_: Request<Body>| async {
             Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"{}"))))
         });
-        let mut service = AuthenticateLayer::default().layer(parts.layer.layer(inner));
-        let judgement = pki.trust()?.judge(&pki.user_chain()?, UnixTime::now());
+        let mut service = AuthenticateLayer::default().layer(worker.layer().layer(inner));
+        let judgement = pki.trust()?.judge(&pki.user_chain(), UnixTime::now());
         let remote = SocketAddr::from(([127, 0, 0, 1], 50_000));
-        let connection = ConnectionInfo::new(remote, pki.user_chain()?, judgement).over_http2();
+        let connection = ConnectionInfo::new(remote, pki.user_chain(), judgement).over_http2();
         for _ in 0..times {
             let mut request = list_pods()?;
             request.extensions_mut().insert(connection.clone());

@@ -1,6 +1,6 @@
-//! A cluster to measure with: five members, each with the core group and 2,000 groups of custom
-//! resources. Members agree on nearly all of it: one group in fifty differs on one of them, and
-//! each serves a few groups that no other does.
+//! A cluster for measurements: five members, each with the core group and 2,000 groups of custom
+//! resources. Most groups are equal on all members: one in fifty differs on one of them, and each
+//! member serves a few groups that no other does.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use mvp_core::snapshot::{Inputs, Policy};
 
 pub(super) const MEMBERS: usize = 5;
 pub(super) const GROUPS: usize = 2_000;
-/// One group in so many differs on one member.
+/// One group in this many differs on one member.
 const DIFFERS_EVERY: usize = 50;
-/// Groups that only one member serves, for each member.
+/// The number of groups that only one member serves, for each member.
 const UNIQUE: usize = 4;
-/// The place of the local server; the member after it serves the groups that it lacks.
+/// The index of the local server; the member after it serves the groups that it lacks.
 const LOCAL: usize = 0;
 
-/// What a member sends: its `/api` and its `/apis`.
+/// The documents of a member: `/api` and `/apis`.
 #[derive(Clone)]
 pub(super) struct Documents {
     pub(super) api: Bytes,
     pub(super) apis: Bytes,
 }
 
-/// A request, as its parts come off the wire.
+/// A request as on the wire.
 #[derive(Clone, Copy)]
 pub(super) struct Wire {
     pub(super) method: &'static str,
@@ -62,7 +62,7 @@ pub(super) const CREATE_ON_PEER: Wire =
 pub(super) const DISCOVERY: Wire = Wire::new("GET", "/apis");
 pub(super) const HEALTHZ: Wire = Wire::new("GET", "/healthz");
 
-/// A client's request while the local server is well.
+/// A client's request while the local server is ready.
 pub(super) const ASKED: Asked<'static> = Asked {
     origin: Origin::Client,
     nopeer: false,
@@ -73,12 +73,12 @@ pub(super) const ASKED: Asked<'static> = Asked {
 
 const NOW: Timestamp = Timestamp::after_start(Duration::from_secs(3_600));
 
-/// What a member sends.
+/// The documents of a member.
 pub(super) fn documents(member: usize) -> Documents {
     Documents { api: api_document(), apis: apis_document(member, false) }
 }
 
-/// `/apis` of a member, its groups in the order of their names or in the opposite one.
+/// The document `/apis` of a member, with its groups sorted by name or in reverse.
 pub(super) fn apis_document(member: usize, reversed: bool) -> Bytes {
     let shared = (0..GROUPS).map(|index| {
         let name = format!("operator-{index:04}.platform.example.com");
@@ -99,7 +99,7 @@ pub(super) fn apis_document(member: usize, reversed: bool) -> Bytes {
     list(groups.iter().map(|(_, group)| &**group))
 }
 
-/// Reads what a member sent.
+/// Parses the documents of a member.
 pub(super) fn view(documents: &Documents) -> View {
     View {
         api: Some(seen(Part::Api, &documents.api)),
@@ -109,7 +109,7 @@ pub(super) fn view(documents: &Documents) -> View {
     }
 }
 
-/// What a snapshot of members with these views is built of.
+/// The input of a snapshot of members with these views.
 pub(super) fn inputs(views: &[View]) -> Inputs {
     let id = |index: usize| -> Arc<str> { format!("apiserver-{index:016x}").into() };
     let member = |(index, view): (usize, &View)| Member {
@@ -141,7 +141,7 @@ fn seen(part: Part, document: &Bytes) -> Seen {
     Seen { list: Arc::new(parsed.value), confirmed: NOW }
 }
 
-/// In what a group differs on one member.
+/// The difference of a group on one member.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Deviation {
     None,
@@ -196,7 +196,7 @@ fn custom_group(name: &str, index: usize, deviation: Deviation) -> String {
     group(name, &versions)
 }
 
-/// The core group, with what a server of 1.36 lists in it.
+/// The core group with the resources of a server of 1.36.
 fn api_document() -> Bytes {
     let all = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
     let namespaced: &[(&str, &[&str])] = &[

@@ -1,4 +1,4 @@
-//! The members that can be asked for something, as a view into the snapshot: nothing is allocated.
+//! The members that a request can be sent to, as a view of the snapshot without allocation.
 
 use super::Denial;
 use crate::discovery::Part;
@@ -6,13 +6,13 @@ use crate::member::{Member, Presence, Release};
 use crate::snapshot::{Provider, Route};
 use crate::{Snapshot, Verb};
 
-/// The members that list a request, narrowed down to those that can be asked.
+/// The members that list a request, and of these the peers that it can be sent to.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidates<'a> {
     snapshot: &'a Snapshot,
     route: Option<&'a Route>,
     subresource: &'a str,
-    /// Listed with this verb; without one, listed at all.
+    /// Only members that list this verb; `None` for any verb.
     verb: Option<Verb>,
     not_older_than: Option<Option<Release>>,
     denials: &'a [Denial<'a>],
@@ -20,7 +20,7 @@ pub struct Candidates<'a> {
 }
 
 impl<'a> Candidates<'a> {
-    /// Whoever lists the resource, or the subresource.
+    /// The members that list the resource or, if there is one, the subresource.
     pub(super) fn new(
         snapshot: &'a Snapshot,
         route: Option<&'a Route>,
@@ -31,44 +31,45 @@ impl<'a> Candidates<'a> {
         Candidates { snapshot, route, subresource, verb: None, not_older_than: None, denials, part }
     }
 
-    /// The peers to choose from, the newest first; of one release, in the order of their IDs.
+    /// The peers to choose from: newest release first, then by ID.
     pub fn iter(&self) -> impl Iterator<Item = &'a Member> {
         let this = *self;
         self.listing().filter_map(move |index| this.peer(index))
     }
 
-    /// Whether there is a peer to choose.
+    /// Whether there is a peer to choose from.
     pub(super) fn any(&self) -> bool {
         self.iter().next().is_some()
     }
 
-    /// Those that list it with this verb; nobody where its path does not fit.
+    /// The members that list this verb; none if the path does not fit the resource's scope.
     pub(super) fn with_verb(self, verb: Verb, fits: bool) -> Candidates<'a> {
         Candidates { verb: Some(verb), route: self.route.filter(|_| fits), ..self }
     }
 
-    /// Those that know at least what a server of this release knows; of an unknown one, nobody.
+    /// The peers of this release or a newer one; none if the release is unknown.
     pub(super) fn not_older_than(self, release: Option<Release>) -> Candidates<'a> {
         Candidates { not_older_than: Some(release), ..self }
     }
 
-    /// Whether the local server lists it and is to be believed.
+    /// Whether the local server lists it and has not denied it.
     pub(super) fn local_serves(&self) -> bool {
         self.local_lists() && self.believes_local()
     }
 
-    /// Whether the local server is to be believed where it lists it.
+    /// Whether there is a local server that has not denied it.
     pub(super) fn believes_local(&self) -> bool {
         self.snapshot.local().is_some_and(|local| !self.denied(local))
     }
 
     /// Whether the local server lists it.
+    #[inline]
     pub(super) fn local_lists(&self) -> bool {
         self.listing().any(|index| self.snapshot.is_local(index))
     }
 
-    /// Whether a member lists it that did not deny it, but left or cannot be reached.
-    pub(super) fn any_withheld(&self) -> bool {
+    /// Whether a peer that has not denied it lists it, but left or has no address.
+    pub(super) fn any_unreachable(&self) -> bool {
         self.listing().any(|index| {
             let member = self.snapshot.member(index).filter(|_| !self.snapshot.is_local(index));
             member.is_some_and(|member| {
@@ -78,11 +79,12 @@ impl<'a> Candidates<'a> {
         })
     }
 
-    /// Whether any member lists it, be it gone, out of reach or not to be believed.
+    /// Whether any member lists it, even one that left, has no address or denied it.
     pub(super) fn listed_by_anyone(&self) -> bool {
         self.listing().next().is_some()
     }
 
+    #[inline]
     fn listing(&self) -> impl Iterator<Item = usize> + use<'a> {
         let (route, subresource, verb) = (self.route, self.subresource, self.verb);
         let lists = move |provider: &Provider| verb.is_none_or(|verb| provider.verbs.allows(verb));
@@ -106,17 +108,17 @@ impl<'a> Candidates<'a> {
         usable.then_some(member)
     }
 
-    /// A member that denied it is not asked again; unless that was before it came to list it with
-    /// this verb.
+    /// Whether the member denied it and must not be asked again. A member that began to list this verb
+    /// after its denial may be asked once more.
     fn denied(&self, member: &Member) -> bool {
         let mut denials = self.denials.iter().filter(|denial| *denial.member == *member.id);
         match (denials.next(), denials.next()) {
             (None, _) => false,
             (Some(denial), None) => {
                 let seen = member.view.part(self.part);
-                let since = seen.is_some_and(|seen| seen.confirmed >= denial.at);
-                let came_to_list_it = !denial.listed && self.verb.is_some() && since;
-                !came_to_list_it
+                let confirmed_since = seen.is_some_and(|seen| seen.confirmed >= denial.at);
+                let began_to_list_it = !denial.listed && self.verb.is_some() && confirmed_since;
+                !began_to_list_it
             }
             (Some(_), Some(_)) => true,
         }

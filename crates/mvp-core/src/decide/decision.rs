@@ -110,13 +110,13 @@ impl ActionKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnNotFound {
     /// Pass it through.
-    PassOn,
+    PassThrough,
     /// If its body is that of an unrouted 404: withhold it, record the denial, decide again.
-    NextIfRouting,
+    NextIfUnrouted,
     /// If its body is that of an unrouted 404: withhold it, record the denial, join the next refresh
     /// (once for each request), decide again.
-    RefreshIfRouting,
-    /// As [`OnNotFound::RefreshIfRouting`], whatever its body. A 404 that is not an unrouted one does
+    RefreshIfUnrouted,
+    /// As [`OnNotFound::RefreshIfUnrouted`], whatever its body. A 404 that is not an unrouted one does
     /// not prove that nothing was processed: a write must not be sent again after it.
     Refresh,
 }

@@ -1,45 +1,46 @@
-//! Why a request was treated as it was.
+//! The reason of a decision. Entry item: [`Reason`].
 
 use std::fmt;
 
-/// Why a request was treated as it was; one word for metrics, one sentence for people.
+/// The reason of a decision: a label for metrics ([`Reason::as_str`]) and a phrase for messages
+/// (`Display`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// Row 1: discovery is answered for the whole cluster.
+    /// Row 1: discovery of the whole cluster.
     DiscoveryMerged,
-    /// Row 1: a member's APIs are not known yet, shortly after the start.
+    /// Row 1: a member has no view yet, shortly after the start.
     Starting,
-    /// Row 2: discovery of the local server alone was asked for.
+    /// Row 2: discovery of the local server alone.
     DiscoveryLocal,
-    /// Row 3: no API resource.
+    /// Row 3: not an API resource.
     NonResource,
     /// Row 4: the local server serves it.
     ServedLocally,
     /// Row 5: a peer serves it.
     ServedByPeer,
-    /// Row 5: only members serve it that left or cannot be reached.
+    /// Row 5: all members that serve it left, have no address or did not respond.
     NobodyReachable,
-    /// Row 6: a peer serves it, but the request came from a peer already, or says so.
+    /// Row 6: a peer serves it, but the request comes from a peer, or claims to.
     ServedElsewhere,
-    /// Row 7: nobody is known to serve it.
+    /// Row 7: no member is known to serve it.
     Unlisted,
     /// Row 7: every member confirmed that it does not serve it.
     ConfirmedNotFound,
     /// Row 8: a member that may serve it could not be asked.
     Unconfirmed,
-    /// Row 8: a member that was never seen is recorded to serve it.
+    /// Row 8: a StorageVersion records it for a member without a view.
     Recorded,
-    /// Row 8: what the local server serves was never seen.
+    /// Row 8: the local server has no view yet.
     LocalViewUnknown,
     /// Row 9: the local server is down.
     LocalDown,
-    /// Row 9: the local server answers, but is not ready.
+    /// Row 9: the local server responds, but is not ready.
     LocalNotReady,
-    /// Row 9: the local server is down, and those who could take the write are older.
+    /// Row 9: the local server is down, and the peers that serve it are too old for a write.
     PeersTooOld,
-    /// Rows 10 and 11: whoever lists it answers that it is not there.
+    /// Rows 10 and 11: the members that list it answer 404.
     ViewSuspect,
-    /// Row 12: from a peer, and there is no local server.
+    /// Row 12: the request comes from a peer, and there is no local server.
     NotPassedOn,
     /// Row 13: the resource is served, but not with this verb or at this path.
     VerbUnlisted,
@@ -104,33 +105,37 @@ impl Reason {
     }
 }
 
-/// The reason as half a sentence, for the message of a refusal.
+/// The reason as a phrase, for the message of a refusal.
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Reason::DiscoveryMerged => "discovery is answered for all members together",
+            Reason::DiscoveryMerged => "discovery covers all members",
             Reason::Starting => "the APIs of some members are not known yet",
-            Reason::DiscoveryLocal => "discovery of the local server alone was asked for",
-            Reason::NonResource => "the path is no API resource",
+            Reason::DiscoveryLocal => "the client asked for discovery of the local server only",
+            Reason::NonResource => "the path is not an API resource",
             Reason::ServedLocally => "the local server serves it",
             Reason::ServedByPeer => "a peer serves it",
-            Reason::NobodyReachable => "no member that serves it gives an answer",
-            Reason::ServedElsewhere => "another member serves it, and a request is passed on once",
+            Reason::NobodyReachable => "no member that serves it responds",
+            Reason::ServedElsewhere => {
+                "another member serves it, and a request is proxied only once"
+            }
             Reason::Unlisted => "no member is known to serve it",
             Reason::ConfirmedNotFound => "every member confirmed that it does not serve it",
             Reason::Unconfirmed => "a member that may serve it could not be asked",
             Reason::Recorded => {
-                "a StorageVersion records it for a server that could never be asked; put a gateway \
-                 before that server, or delete what is recorded"
+                "a StorageVersion records it for a server that could never be asked; run mvp in \
+                 front of that server, or delete the StorageVersion"
             }
-            Reason::LocalViewUnknown => "it is not known yet what the local server serves",
+            Reason::LocalViewUnknown => "the APIs of the local server are not known yet",
             Reason::LocalDown => "the local server is down",
             Reason::LocalNotReady => "the local server is not ready",
             Reason::PeersTooOld => "the local server is down, and its peers are too old to write",
-            Reason::ViewSuspect => "the members that list it answer that it is not there",
-            Reason::NotPassedOn => "a request from a peer is not passed on",
-            Reason::VerbUnlisted => "the resource is served, but not in this way",
-            Reason::BodyGone => "its body is too large to be sent again",
+            Reason::ViewSuspect => "the members that list it answer 404",
+            Reason::NotPassedOn => "a request from a peer is not proxied again",
+            Reason::VerbUnlisted => {
+                "the resource is served, but not with this verb or at this path"
+            }
+            Reason::BodyGone => "its body is too large to keep for a retry",
         })
     }
 }

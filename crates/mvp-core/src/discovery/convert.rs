@@ -1,8 +1,7 @@
-//! Between the older documents and the aggregated one, both ways.
+//! Conversion between legacy and aggregated documents.
 //!
-//! [`from_legacy`] makes a [`GroupList`] of what a server before 1.26 says in many documents; the
-//! functions `api_versions`, `group_list`, `group` and `resource_list` answer, from any
-//! [`GroupList`], what older clients ask.
+//! [`from_legacy`] builds a [`GroupList`] from the documents of a server before 1.26. [`api_versions`],
+//! [`group_list`], [`group`] and [`resource_list`] write legacy documents from a [`GroupList`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use super::legacy::{
 use super::model::unite_duplicates;
 use super::{DocumentError, Group, GroupList, Location, Parsed, Part, Problem, Source};
 
-/// What only the older documents say of the resources of a group, by version and name.
+/// The fields that only legacy documents have, by version and name of the resource.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct LegacyExtras(BTreeMap<(String, String), LegacyExtra>);
 
@@ -28,7 +27,7 @@ struct LegacyExtra {
 }
 
 impl LegacyExtras {
-    /// Both together; where both speak of a resource, the first is heard.
+    /// The union; for a resource in both, the first counts.
     pub(super) fn united(&self, other: &LegacyExtras) -> LegacyExtras {
         let mut united = other.clone();
         united.0.extend(self.0.iter().map(|(key, extra)| (key.clone(), extra.clone())));
@@ -36,8 +35,8 @@ impl LegacyExtras {
     }
 }
 
-/// Puts together what a server says in its older documents: the groups in their order, and the
-/// resources of each version. Versions without resources were not served and do not count.
+/// Converts the legacy documents of a server: the groups in order, and the resources of each version.
+/// A version without a resource list is not served, so it is left out.
 pub fn from_legacy(
     source: Source<'_>,
     groups: &[ApiGroup],
@@ -89,7 +88,7 @@ pub fn core_group(versions: &ApiVersions) -> ApiGroup {
     }
 }
 
-/// `/api`, from the core group.
+/// The legacy document at `/api`, from the core group.
 pub fn api_versions(list: &GroupList) -> ApiVersions {
     ApiVersions {
         kind: "APIVersions".to_owned(),
@@ -104,7 +103,7 @@ pub fn api_versions(list: &GroupList) -> ApiVersions {
     }
 }
 
-/// `/apis`, from the named groups.
+/// The legacy document at `/apis`, from the named groups.
 pub fn group_list(list: &GroupList) -> ApiGroupList {
     ApiGroupList {
         kind: "APIGroupList".to_owned(),
@@ -114,14 +113,14 @@ pub fn group_list(list: &GroupList) -> ApiGroupList {
     }
 }
 
-/// `/apis/G`.
+/// The legacy document at `/apis/G`.
 pub fn group(group: &Group) -> ApiGroup {
     ApiGroup { kind: "APIGroup".to_owned(), api_version: "v1".to_owned(), ..group_entry(group) }
 }
 
-/// `/apis/G/V` or `/api/V`; nothing where the group has no such version.
+/// The legacy document at `/apis/G/V` or `/api/V`; `None` if the group has no such version.
 pub fn resource_list(group: &Group, version: &str) -> Option<ApiResourceList> {
-    // The group was read before, and every field below was checked then.
+    // Parsing the group before has checked every field below.
     let aggregated: AggregatedGroup = serde_json::from_slice(&group.raw).ok()?;
     let versions = aggregated.versions.unwrap_or_default();
     let aggregated = versions.into_iter().find(|entry| entry.version == version)?;
@@ -130,7 +129,7 @@ pub fn resource_list(group: &Group, version: &str) -> Option<ApiResourceList> {
         let namespaced = resource.scope.as_deref() == Some("Namespaced");
         let parent = resource.resource.clone();
         let subresources = resource.subresources;
-        // A parent that only stands for its subresources is not a resource that one can ask for.
+        // A parent without verbs exists only for its subresources.
         if resource.verbs.as_ref().is_some_and(|verbs| !verbs.is_empty()) || subresources.is_none()
         {
             resources.push(ApiResource {
@@ -159,7 +158,7 @@ pub fn resource_list(group: &Group, version: &str) -> Option<ApiResourceList> {
     }
     Some(ApiResourceList {
         kind: "APIResourceList".to_owned(),
-        // Real servers leave it out for the core group.
+        // As real servers do, left out for the core group.
         api_version: if group.name.is_empty() { "" } else { "v1" }.to_owned(),
         group_version: joined_group_version(&group.name, version),
         resources,
@@ -182,7 +181,7 @@ fn group_entry(group: &Group) -> ApiGroup {
 }
 
 impl ApiResource {
-    /// Names the group and version of the kind only where they are not those of the list.
+    /// A resource with the kind. Its group and version are set only if they differ from the list's.
     fn of_kind(kind: Option<Kind>, group: &str, version: &str) -> ApiResource {
         let kind = kind.unwrap_or_default();
         let (kind_group, kind_version) =
@@ -245,7 +244,7 @@ fn aggregated_version(version: &str, list: &ApiResourceList) -> AggregatedVersio
             response_kind: Some(Kind::of(subresource)),
             verbs: Some(subresource.verbs.clone()),
         };
-        // A subresource without its resource still has to hang from something.
+        // A subresource without its resource still needs a parent.
         let place = *places.entry(parent.to_owned()).or_insert_with(|| {
             resources.push(AggregatedResource {
                 resource: parent.to_owned(),

@@ -1,15 +1,16 @@
-//! Discovery documents in the other encodings that kube-apiserver speaks, made of their JSON.
-//! Entry item: [`encode`].
+//! Discovery documents in the other encodings of kube-apiserver, converted from JSON. Entry item:
+//! [`encode`].
 //!
-//! YAML says all that JSON says. Protobuf says what its schema has a number for: what we do not know
-//! has none, and is left out, as it is by a server of that schema. No server gives discovery as CBOR.
+//! YAML has all the content of the JSON. Protobuf has only the fields of its schema: unknown fields
+//! have no number and are left out, as by a server of that schema. No server serves discovery as
+//! CBOR.
 
 use serde_json::Value;
 
 use super::negotiate::Encoding;
 use crate::wire::{put_bytes, put_number};
 
-/// A document in another encoding; nothing where there is no such form of it.
+/// Converts a JSON document to another encoding; `None` if that encoding has no form for it.
 pub(crate) fn encode(json: &[u8], encoding: Encoding) -> Option<Vec<u8>> {
     let document: Value = serde_json::from_slice(json).ok()?;
     match encoding {
@@ -20,27 +21,27 @@ pub(crate) fn encode(json: &[u8], encoding: Encoding) -> Option<Vec<u8>> {
     }
 }
 
-/// A message of Kubernetes' protobuf: its fields in the order of their numbers.
+/// A message of Kubernetes' protobuf schema: its fields in the order of their numbers.
 type Schema = &'static [(u64, &'static str, Type)];
 
-/// What a field holds, and when it is written.
+/// The type of a field, and when the field is written.
 #[derive(Clone, Copy)]
 enum Type {
-    /// Always written, even when empty.
+    /// A string, always written.
     Text,
-    /// Always written.
+    /// A boolean, always written.
     Bool,
-    /// One for each.
+    /// Repeated strings.
     Texts,
-    /// A list in a message of its own, written where there is one.
+    /// A list of strings wrapped in a message, written if present.
     Verbs,
-    /// Written where there is one.
+    /// A message, written if present.
     Optional(Schema),
-    /// Always written.
+    /// A message, always written.
     Embedded(Schema),
-    /// One for each.
+    /// Repeated messages.
     Messages(Schema),
-    /// A number that discovery never sets, always written.
+    /// A number, always written as 0: discovery never sets it.
     Zero,
 }
 
@@ -110,7 +111,7 @@ const AGGREGATED_SUBRESOURCE: Schema = &[
 ];
 const KIND: Schema = &[(1, "group", Text), (2, "version", Text), (3, "kind", Text)];
 
-/// The envelope and the message.
+/// The document in Kubernetes' protobuf envelope.
 fn protobuf(document: &Value) -> Option<Vec<u8>> {
     let text = |key| document.get(key).and_then(Value::as_str).unwrap_or_default();
     let kind = text("kind");
@@ -180,9 +181,9 @@ fn put_field(out: &mut Vec<u8>, number: u64, value: Option<&Value>, kind: Type) 
 mod tests {
     use super::*;
 
-    /// What real servers sent, beside the same document as JSON.
+    /// The fixtures hold the protobuf and the JSON of the same document, from real servers.
     #[test]
-    fn protobuf_is_that_of_real_servers_byte_for_byte() {
+    fn protobuf_equals_that_of_real_servers() {
         for server in ["v1.34.10", "v1.36.4"] {
             let file = format!("tests/fixtures/recorded/{server}.json");
             let recorded: Value =
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn yaml_says_what_json_says() {
+    fn yaml_has_the_content_of_the_json() {
         let json = br#"{"kind":"APIGroup","name":"yes","versions":[{"version":"1.0"},{"version":"v1: x"}]}"#;
         let yaml = encode(json, Encoding::Yaml).expect("a document");
         let read: Value = serde_saphyr::from_slice(&yaml).expect("YAML");

@@ -1,96 +1,94 @@
-//! What can be wrong with a document, said so that the reader knows whom to ask and where to look.
+//! Errors of documents: the server, the document, the place in it and the problem.
 
 use std::fmt;
 
 use thiserror::Error;
 
-/// Something is wrong with a document of a server.
+/// An error in a document of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("server {server:?}: document {document}{}{location}: {problem}", if location.is_empty() { "" } else { " at " })]
 pub struct DocumentError {
     /// The ID of the server that sent it.
     pub server: Box<str>,
-    /// The path it was asked by.
+    /// The path of the document.
     pub document: Box<str>,
-    /// Where in the document, such as `items[3].versions[0]`; empty for the document as a whole.
+    /// The place in the document, such as `items[3].versions[0]`; empty for the document as a whole.
     pub location: Box<str>,
-    /// What is wrong there.
+    /// The problem at that place.
     pub problem: Problem,
 }
 
-/// What is wrong.
+/// What is wrong with a document.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Problem {
-    /// More than we are willing to keep.
+    /// The document is larger than the limit.
     #[error("it has {bytes} bytes, and the limit is {limit}")]
     TooLarge {
-        /// Its size.
+        /// The size of the document.
         bytes: usize,
-        /// The most that we take.
+        /// The limit.
         limit: usize,
     },
-    /// Text in an unknown encoding.
+    /// The text is not UTF-8.
     #[error("it is not UTF-8 from byte {offset} on")]
     NotUtf8 {
-        /// The first byte that is not.
+        /// The offset of the first invalid byte.
         offset: usize,
     },
-    /// Nested beyond reason.
+    /// The nesting is deeper than the limit.
     #[error("it is nested deeper than {limit} levels at byte {offset}")]
     TooDeep {
-        /// The deepest level that we follow.
+        /// The limit.
         limit: usize,
-        /// Where that is passed.
+        /// The offset at which it is exceeded.
         offset: usize,
     },
-    /// Not JSON, or JSON of another shape.
+    /// The document is not JSON, or has another shape than expected.
     #[error("{0}")]
     Malformed(Box<str>),
-    /// A document of another kind than the one that was asked for.
+    /// The document has another kind than the requested one.
     #[error("it is kind {kind:?} of apiVersion {api_version:?}, expected {expected}")]
     WrongKind {
-        /// The kind that it names.
+        /// The `kind` of the document.
         kind: Box<str>,
-        /// The apiVersion that it names.
+        /// The `apiVersion` of the document.
         api_version: Box<str>,
-        /// What was asked for.
+        /// The requested kind.
         expected: &'static str,
     },
-    /// An entry that cannot be asked for.
-    #[error("the {0} has no name; it was left out")]
+    /// An entry has no name.
+    #[error("the {0} has no name; the entry is ignored")]
     MissingName(&'static str),
-    /// A named group in the document of the core group.
-    #[error(
-        "the group {name:?} does not belong into the document of the core group; it was left out"
-    )]
+    /// The document of the core group lists a named group.
+    #[error("the group {name:?} does not belong in the document of the core group; it is ignored")]
     Misplaced {
-        /// Its name.
+        /// The name.
         name: Box<str>,
     },
-    /// Too much is wrong to be mended.
+    /// The document has too many faults to repair.
     #[error("it lists more than {limit} entries twice or without a name")]
     TooManyFaults {
-        /// The most that is mended.
+        /// The limit.
         limit: usize,
     },
-    /// Two entries of one name.
-    #[error("the {what} {name:?} is listed twice; the entries were united")]
+    /// Two entries have the same name.
+    #[error("the {what} {name:?} is listed twice; the entries are merged")]
     Duplicate {
-        /// What kind of entry.
+        /// The kind of entry.
         what: &'static str,
-        /// Its name.
+        /// The name.
         name: Box<str>,
     },
 }
 
 impl Problem {
-    /// The whole text is not JSON: its own lines and columns say where.
+    /// The whole text is not JSON: the error has the line and the column.
     pub(crate) fn syntax(error: &serde_json::Error) -> Problem {
         Problem::Malformed(error.to_string().into())
     }
 
-    /// A piece has another shape than expected: the location says where, so that line and column
-    /// within the piece would only mislead.
+    /// A piece has another shape than expected. [`DocumentError::location`] has the place; the line
+    /// and the column within the piece would mislead.
     pub(crate) fn shape(error: &serde_json::Error) -> Problem {
         let text = error.to_string();
         let end = text.rfind(" at line ").unwrap_or(text.len());

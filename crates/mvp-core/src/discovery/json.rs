@@ -1,5 +1,5 @@
-//! JSON as text: checked once, then taken apart and put together without losing what we do not
-//! know. Everything here works on compact text, so that equal content is equal bytes.
+//! JSON as text: checked once, then split and joined without losing unknown fields. All functions
+//! work on compact text, so equal content has equal bytes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::{Limits, Problem};
 
-/// Checks size, encoding and depth, and gives the document without white space between tokens.
+/// Checks size, encoding and depth, and removes white space between tokens.
 pub(crate) fn prepare(document: Bytes, limits: &Limits) -> Result<Bytes, Problem> {
     if document.len() > limits.max_bytes {
         return Err(Problem::TooLarge { bytes: document.len(), limit: limits.max_bytes });
@@ -24,7 +24,7 @@ pub(crate) fn prepare(document: Bytes, limits: &Limits) -> Result<Bytes, Problem
     if scan.white_space == 0 {
         return Ok(document);
     }
-    // Syntax errors are reported in the sender's text, with its lines, not in ours.
+    // Syntax errors must have the lines of the server's text, not those of the compact text.
     if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(text) {
         return Err(Problem::syntax(&error));
     }
@@ -66,7 +66,7 @@ fn compact(text: &[u8], length: usize) -> Bytes {
     compacted.into()
 }
 
-/// Tells bytes within strings from those between tokens.
+/// Tells bytes inside strings from bytes between tokens.
 #[derive(Default)]
 struct Tokens {
     string: bool,
@@ -90,7 +90,7 @@ impl Tokens {
     }
 }
 
-/// A JSON object as its fields, in their order, each value still as text.
+/// A JSON object: its fields in order, each value as text.
 #[derive(Debug, Default)]
 pub(crate) struct Object<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
@@ -103,12 +103,12 @@ impl<'a> Object<'a> {
         self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_ref())
     }
 
-    /// The elements of an array field; none where it is absent or `null`.
+    /// The elements of an array field; empty if it is absent or `null`.
     pub(crate) fn array(&self, key: &str) -> Result<Vec<&str>, serde_json::Error> {
         array(self.get(key).unwrap_or("null"))
     }
 
-    /// The value of a string field; empty where it is absent or `null`.
+    /// The value of a string field; empty if it is absent or `null`.
     pub(crate) fn string(&self, key: &str) -> Result<Cow<'_, str>, serde_json::Error> {
         match self.get(key) {
             Some(text) => string(text),
@@ -116,7 +116,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Sets a field where it stands, or after all others.
+    /// Sets a field in place, or appends it.
     pub(crate) fn set(&mut self, key: &'a str, value: String) {
         match self.0.iter_mut().find(|(name, _)| name == key) {
             Some((_, old)) => *old = Cow::Owned(value),
@@ -124,7 +124,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Takes over the fields of `other` that are not in `known` and that this object lacks.
+    /// Adds the fields of `other` that are not in `known` and that this object lacks.
     pub(crate) fn adopt_unknown(&mut self, other: Object<'a>, known: &[&str]) {
         let mut present: HashSet<Cow<'a, str>> =
             self.0.iter().map(|(key, _)| key.clone()).collect();
@@ -172,11 +172,11 @@ impl<'de> Deserialize<'de> for Object<'de> {
     }
 }
 
-/// A string, borrowed where it has no escapes.
+/// A string, borrowed if it has no escapes.
 #[derive(Deserialize)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// The elements of an array; none for `null`.
+/// The elements of an array; empty for `null`.
 pub(crate) fn array(text: &str) -> Result<Vec<&str>, serde_json::Error> {
     let elements: Option<Vec<&RawValue>> = serde_json::from_str(text)?;
     Ok(elements.unwrap_or_default().into_iter().map(RawValue::get).collect())
@@ -188,7 +188,7 @@ pub(crate) fn string(text: &str) -> Result<Cow<'_, str>, serde_json::Error> {
     Ok(string.map_or(Cow::Borrowed(""), |Key(string)| string))
 }
 
-/// An array of elements that are JSON already.
+/// A JSON array of elements that are JSON already.
 pub(crate) fn joined<I: IntoIterator<Item = S>, S: AsRef<str>>(elements: I) -> String {
     let mut text = String::from("[");
     for (index, element) in elements.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The older discovery documents, one for each question. Fields that we do not know are kept.
+//! Legacy discovery documents, one for each path. Unknown fields are kept. Entry item: [`parse`].
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -14,16 +14,16 @@ pub struct ApiVersions {
     /// `APIVersions`
     #[serde(default)]
     pub kind: String,
-    /// `v1`; absent on the wire since servers of 1.1 left it out.
+    /// `v1`; servers have left it out since 1.1.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub api_version: String,
     /// The versions.
     #[serde(default, deserialize_with = "nullable")]
     pub versions: Vec<String>,
-    /// Where clients of a network find the server.
+    /// The addresses of the server by client network.
     #[serde(default, rename = "serverAddressByClientCIDRs")]
     pub server_address_by_client_cidrs: Value,
-    /// What we do not know.
+    /// Unknown fields.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
@@ -41,7 +41,7 @@ pub struct ApiGroupList {
     /// The groups.
     #[serde(default, deserialize_with = "nullable")]
     pub groups: Vec<ApiGroup>,
-    /// What we do not know.
+    /// Unknown fields.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
@@ -56,16 +56,16 @@ pub struct ApiGroup {
     /// `v1`; absent in a list.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub api_version: String,
-    /// The group's name.
+    /// The name of the group.
     #[serde(default)]
     pub name: String,
-    /// Its versions.
+    /// The versions.
     #[serde(default, deserialize_with = "nullable")]
     pub versions: Vec<GroupVersion>,
-    /// The version that clients should take when they have no wish of their own.
+    /// The version for clients without a preference.
     #[serde(default, skip_serializing_if = "GroupVersion::is_empty")]
     pub preferred_version: GroupVersion,
-    /// What we do not know.
+    /// Unknown fields.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
@@ -80,7 +80,7 @@ pub struct GroupVersion {
     /// `v1`
     #[serde(default)]
     pub version: String,
-    /// What we do not know.
+    /// Unknown fields.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
@@ -101,7 +101,7 @@ pub struct ApiResourceList {
     /// The resources.
     #[serde(default, deserialize_with = "nullable")]
     pub resources: Vec<ApiResource>,
-    /// What we do not know.
+    /// Unknown fields.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
@@ -110,43 +110,43 @@ pub struct ApiResourceList {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApiResource {
-    /// Plural name, and the subresource after a slash.
+    /// The plural name; for a subresource, a slash and its name follow.
     #[serde(default)]
     pub name: String,
-    /// Singular name.
+    /// The singular name.
     #[serde(default)]
     pub singular_name: String,
-    /// Whether its objects live in namespaces.
+    /// Whether the objects are in namespaces.
     #[serde(default)]
     pub namespaced: bool,
-    /// The group of its kind, where that is not the list's.
+    /// The group of the kind, if it differs from that of the list.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub group: String,
-    /// The version of its kind, where that is not the list's.
+    /// The version of the kind, if it differs from that of the list.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
-    /// The kind of its objects.
+    /// The kind of the objects.
     #[serde(default)]
     pub kind: String,
-    /// What can be asked of it.
+    /// The verbs that the server lists.
     #[serde(default, deserialize_with = "nullable")]
     pub verbs: Vec<String>,
-    /// Abbreviations for people.
+    /// Short names, such as `po`.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub short_names: Vec<String>,
     /// Names for sets of resources, such as `all`.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<String>,
-    /// A hash of the version that the server stores. Aggregated documents do not have it.
+    /// A hash of the storage version. Aggregated documents do not have it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub storage_version_hash: String,
-    /// What we do not know.
+    /// Unknown fields.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
 
 impl GroupVersion {
-    /// A version of a group.
+    /// The version of a group.
     pub fn new(group: &str, version: &str) -> GroupVersion {
         GroupVersion {
             group_version: joined_group_version(group, version),
@@ -165,11 +165,11 @@ pub(super) fn joined_group_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
 }
 
-/// A legacy document with the kind that names it.
+/// A legacy document with a known kind.
 pub trait LegacyDocument: DeserializeOwned {
-    /// The kind.
+    /// The expected kind.
     const KIND: &'static str;
-    /// The kind that a document of this type names.
+    /// The kind in the document.
     fn kind(&self) -> &str;
 }
 
@@ -190,7 +190,7 @@ legacy_document!(
     ApiResourceList "APIResourceList"
 );
 
-/// Reads a legacy document.
+/// Parses a legacy document.
 pub fn parse<D: LegacyDocument>(
     source: Source<'_>,
     document: bytes::Bytes,

@@ -1,11 +1,11 @@
-//! One document out of many: what all servers of a cluster serve together.
+//! The merge of the documents of several servers into one.
 //!
-//! The outcome is Kubernetes' own: servers in the order of their IDs, each level's names in one
-//! order ([`merge_order`]), verbs and subresources united, all else from the first server that has
-//! the entry. Three things differ, on purpose: the verbs of a subresource are united too (there the
-//! last server's list stands), `freshness` is Current where any server says so (there the first
-//! server's stands), and fields that we do not know are taken from whichever server has them.
-//! Entry item: [`merge`].
+//! The result is that of Kubernetes: servers in the order of their IDs, names of each level in one
+//! order ([`merge_order`]), the union of verbs and of subresources, everything else from the first
+//! server that has the entry. There are three intended differences: the verbs of a subresource are
+//! a union too (Kubernetes takes those of the last server), `freshness` is Current if any server
+//! reports so (Kubernetes takes that of the first server), and unknown fields come from any server
+//! that has them. Entry item: [`merge`].
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use super::json::{self, Object};
 use super::order::merge_order;
 use super::{Group, GroupList};
 
-/// Merges what servers say; they come in the order of their IDs.
+/// Merges the lists of servers, which must be in the order of the servers' IDs.
 pub fn merge<'a>(lists: impl IntoIterator<Item = &'a GroupList>) -> GroupList {
     let mut groups: HashMap<&str, Merging> = HashMap::new();
     let mut orders: Vec<Vec<&str>> = Vec::new();
@@ -45,17 +45,16 @@ pub fn merge<'a>(lists: impl IntoIterator<Item = &'a GroupList>) -> GroupList {
     GroupList { groups: groups.collect(), etag: None, unknown }
 }
 
-/// A group that is being merged. Servers of one version say the same: what came of it the first time
-/// comes of it each time.
+/// A group during the merge. Servers of one version have equal groups, so results are cached.
 struct Merging {
     merged: Arc<Group>,
-    /// What there was, what was added, and what came of it.
+    /// Earlier steps: the group before, the group added and the result.
     steps: Vec<[Arc<Group>; 3]>,
 }
 
 impl Merging {
     fn add(&mut self, group: &Arc<Group>) {
-        if says_the_same(&self.merged, group) {
+        if adds_nothing(&self.merged, group) {
             return;
         }
         let known = self.steps.iter().find(|[before, added, _]| {
@@ -77,17 +76,17 @@ impl Merging {
     }
 }
 
-/// Whether the second has nothing to add.
-fn says_the_same(first: &Group, second: &Group) -> bool {
+/// Whether the second group adds nothing to the first.
+fn adds_nothing(first: &Group, second: &Group) -> bool {
     first.raw == second.raw && (second.legacy.is_none() || first.legacy == second.legacy)
 }
 
-/// Merges what two servers say of one group. Servers mostly agree: then nothing is copied.
+/// Merges one group of two servers. Most servers agree; then nothing is copied.
 pub(super) fn merge_groups(first: &Arc<Group>, second: &Arc<Group>) -> Arc<Group> {
-    if says_the_same(first, second) {
+    if adds_nothing(first, second) {
         return Arc::clone(first);
     }
-    // Both were read before, so both can be taken apart and the outcome can be read again.
+    // Both were parsed before, so neither the merge nor parsing its result fails.
     let merged =
         merge_group_texts(first.text(), second.text()).and_then(|text| Group::parse(text.into()));
     match merged {
@@ -102,7 +101,7 @@ pub(super) fn merge_groups(first: &Arc<Group>, second: &Arc<Group>) -> Arc<Group
     }
 }
 
-/// A group whose entries have names, each once: nameless ones are left out, duplicates united.
+/// The group without nameless entries and with duplicate entries merged.
 pub(super) fn repaired(text: &str) -> Result<Group, serde_json::Error> {
     Group::parse(repair_group(text)?.into())
 }
@@ -167,7 +166,7 @@ fn merge_resources(first: &str, second: &str) -> Outcome {
     Ok(merged.to_string())
 }
 
-/// The second server's entry stands, as in Kubernetes, but with the verbs of both.
+/// The entry of the second server, as in Kubernetes, but with the verbs of both.
 fn merge_subresources(first: &str, second: &str) -> Outcome {
     let (first, mut merged) = (Object::parse(first)?, Object::parse(second)?);
     let ours = verbs_of(&first)?;
@@ -180,7 +179,7 @@ fn merge_subresources(first: &str, second: &str) -> Outcome {
     Ok(merged.to_string())
 }
 
-/// Merges an array of named entries of two objects.
+/// Merges the arrays of named entries of two objects.
 fn merge_lists(
     first: &Object<'_>,
     second: &Object<'_>,
@@ -287,7 +286,7 @@ mod tests {
     use super::*;
     use crate::discovery::{Limits, Part, Source};
 
-    /// A server that has `jobs` and its status, with these verbs and that kind.
+    /// A server with `jobs` and its status, with this verb and this kind.
     fn server(verb: &str, kind: &str) -> GroupList {
         let text = format!(
             r#"{{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[
@@ -300,17 +299,17 @@ mod tests {
         parsed.expect("a document").value
     }
 
-    /// Of a subresource the last server's entry stands: what came of two is changed by the first
-    /// one said again.
+    /// The last server's entry of a subresource counts, so adding the first server again changes the
+    /// result.
     #[test]
-    fn what_was_merged_before_is_merged_the_same_again() {
+    fn cached_merges_equal_fresh_ones() {
         let (one, other) = (server("get", "One"), server("list", "Other"));
         let third = server("watch", "One");
-        let said = [&one, &other, &one, &other, &third, &one, &one, &other, &third];
-        for count in 1..=said.len() {
-            let all = merge(said.iter().copied().take(count));
+        let lists = [&one, &other, &one, &other, &third, &one, &one, &other, &third];
+        for count in 1..=lists.len() {
+            let all = merge(lists.iter().copied().take(count));
             let step_by_step =
-                said.iter().copied().take(count).cloned().reduce(|a, b| merge([&a, &b]));
+                lists.iter().copied().take(count).cloned().reduce(|a, b| merge([&a, &b]));
             assert_eq!(Some(all), step_by_step, "{count}");
         }
     }

@@ -1,8 +1,8 @@
-//! Discovery: what servers say they serve, and what the cluster serves together.
+//! Discovery: the APIs that each server serves, and those of the whole cluster.
 //!
-//! [`GroupList`] is the one model; it is read from aggregated documents ([`model`]) or put together
-//! from the older ones ([`legacy`], [`convert`]). [`merge`] makes one of many, [`negotiate`] finds
-//! out what a client wants to be given.
+//! [`GroupList`] is the one model. It is parsed from aggregated documents ([`model`]) or built from
+//! legacy ones ([`legacy`], [`convert`]). [`merge`] merges those of several servers; [`negotiate`]
+//! finds the form and the encoding that a client accepts.
 
 pub mod convert;
 pub(crate) mod encode;
@@ -19,7 +19,7 @@ use error::Location;
 pub use error::{DocumentError, Problem};
 pub use model::{Group, GroupList, Limits, Parsed, Resource, Scope, Source, Subresource, Version};
 
-/// The two halves of the API surface. Each has a document of its own, and fails on its own.
+/// One of the two halves of the API surface. Each has its own document, which is fetched separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Part {
     /// `/api`: the core group.
@@ -29,7 +29,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Both, in the order of their paths.
+    /// Both halves.
     pub const ALL: [Part; 2] = [Part::Api, Part::Apis];
 
     /// The half that a group belongs to.

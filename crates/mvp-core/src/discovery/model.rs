@@ -1,8 +1,7 @@
-//! Aggregated discovery, the document that every server since 1.26 gives in one piece.
+//! Aggregated discovery, which every server since 1.26 serves as one document.
 //!
-//! A [`Group`] is its bytes plus what routing needs of them: names, verbs and subresources. Because
-//! the bytes are kept, a field that we do not know survives whatever we do with the group.
-//! Entry item: [`GroupList::parse`].
+//! A [`Group`] is its bytes plus the facts that routing needs: names, verbs and subresources. Because
+//! the bytes are kept, unknown fields survive. Entry item: [`GroupList::parse`].
 
 use std::sync::Arc;
 
@@ -21,63 +20,63 @@ pub const AGGREGATED_KIND: &str = "APIGroupDiscoveryList";
 /// The API group of every aggregated document.
 pub const AGGREGATED_GROUP: &str = "apidiscovery.k8s.io";
 
-/// The most faults of a document that are mended.
+/// The limit of faults that are repaired in a document.
 pub(super) const MAX_COMPLAINTS: usize = 20;
 
-/// What a server, or a cluster, serves in one half of the API surface.
+/// The APIs of a server, or of a cluster, in one half of the API surface.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GroupList {
-    /// The groups in the order of their priority.
+    /// The groups in order of priority.
     pub groups: Vec<Arc<Group>>,
-    /// The entity tag that the server gave it, by which to ask whether it still stands.
+    /// The entity tag from the server, for conditional requests.
     pub etag: Option<Box<str>>,
-    /// Fields of the list itself beside `kind`, `apiVersion`, `metadata` and `items`, as JSON.
+    /// Fields of the list other than `kind`, `apiVersion`, `metadata` and `items`, as JSON.
     pub(super) unknown: Vec<(String, String)>,
 }
 
 /// An API group.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Its name; empty for the core group.
+    /// The name; empty for the core group.
     pub name: Arc<str>,
-    /// Its versions, the preferred one first.
+    /// The versions, the preferred one first.
     pub versions: Box<[Version]>,
-    /// The group as compact JSON, with all that we do not know.
+    /// The group as compact JSON, unknown fields included.
     pub raw: Bytes,
-    /// What only older documents say of it.
+    /// The fields that only legacy documents have.
     pub(super) legacy: Option<Arc<LegacyExtras>>,
 }
 
 /// A version of a group.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Version {
-    /// Its name, such as `v1beta1`.
+    /// The name, such as `v1beta1`.
     pub name: Arc<str>,
-    /// What it has.
+    /// The resources.
     pub resources: Box<[Resource]>,
 }
 
 /// A resource of a version.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Resource {
-    /// Its plural name.
+    /// The plural name.
     pub name: Arc<str>,
-    /// Where its objects live.
+    /// The scope of its objects.
     pub scope: Scope,
-    /// What can be asked of it.
+    /// The verbs that the server lists.
     pub verbs: VerbSet,
-    /// Its subresources.
+    /// The subresources.
     pub subresources: Box<[Subresource]>,
 }
 
-/// Where the objects of a resource live, and so at which paths a server routes requests for it.
+/// The scope of a resource's objects. It decides at which paths servers route requests for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scope {
-    /// In namespaces.
+    /// The objects are in namespaces.
     Namespaced,
-    /// In the cluster as a whole.
+    /// The objects are not in a namespace.
     Cluster,
-    /// The document does not say.
+    /// The document does not tell.
     #[default]
     Unknown,
 }
@@ -85,27 +84,27 @@ pub enum Scope {
 /// A subresource of a resource.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Subresource {
-    /// Its name, such as `status`.
+    /// The name, such as `status`.
     pub name: Arc<str>,
-    /// What can be asked of it.
+    /// The verbs that the server lists.
     pub verbs: VerbSet,
 }
 
-/// Who sent a document, and what it was asked by: the opening of every error about it.
+/// The origin of a document, for errors about it.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
     /// The server's ID.
     pub server: &'a str,
-    /// The path.
+    /// The path of the document.
     pub document: &'a str,
 }
 
-/// How much of a document we are willing to take.
+/// The limits for documents of servers.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Bytes of the whole document.
+    /// The maximum size of a document.
     pub max_bytes: usize,
-    /// Levels of nesting. Real documents have ten.
+    /// The maximum depth of nesting. Real documents have ten levels.
     pub max_depth: usize,
 }
 
@@ -115,18 +114,18 @@ impl Default for Limits {
     }
 }
 
-/// A document that was read, and what was mended in it on the way.
+/// A parsed document, and the faults that were repaired in it.
 #[derive(Debug)]
 pub struct Parsed<T> {
-    /// What it says.
+    /// The document.
     pub value: T,
-    /// Entries without a name and entries listed twice. They take nothing from the rest of the
-    /// document: one faulty extension server must not cost us the view of a whole member.
+    /// Entries without a name and duplicate entries. The rest of the document still counts: one faulty
+    /// extension server must not hide all APIs of a member.
     pub complaints: Vec<DocumentError>,
 }
 
 impl GroupList {
-    /// Reads an aggregated document, v2 or v2beta1.
+    /// Parses an aggregated document, v2 or v2beta1.
     pub fn parse(
         source: Source<'_>,
         part: Part,
@@ -158,8 +157,8 @@ impl GroupList {
         Ok(Parsed { value: GroupList { groups, etag: None, unknown }, complaints })
     }
 
-    /// The document, aggregated, in the given version of its API (`v2` or `v2beta1`; the two
-    /// differ in nothing but that name).
+    /// The aggregated document in the given version of its API, `v2` or `v2beta1`. The two differ only
+    /// in that name.
     pub fn to_aggregated_json(&self, version: &str) -> Bytes {
         let items: usize = self.groups.iter().map(|group| group.raw.len() + 1).sum();
         let mut text = Vec::with_capacity(items + 256);
@@ -181,15 +180,14 @@ impl GroupList {
         text.into()
     }
 
-    /// The group of that name.
+    /// The group with this name.
     pub fn group(&self, name: &str) -> Option<&Arc<Group>> {
         self.groups.iter().find(|group| &*group.name == name)
     }
 }
 
 impl Group {
-    /// Reads a group of a server's document, mending what can be mended; nothing for a group that
-    /// has no name.
+    /// Parses a group of a server's document and repairs its faults; `None` for a group to ignore.
     pub(super) fn read(
         source: Source<'_>,
         part: Part,
@@ -204,25 +202,25 @@ impl Group {
             serde_json::from_str(text).map_err(malformed)?;
         if part == Part::Apis && shape.name().is_empty() {
             complaints.push(source.error(at, Problem::MissingName("group")));
-            check_patience(source, complaints)?;
+            check_fault_limit(source, complaints)?;
             return Ok(None);
         }
         if part == Part::Api && !shape.name().is_empty() {
             let name = shape.name().into();
             complaints.push(source.error(at, Problem::Misplaced { name }));
-            check_patience(source, complaints)?;
+            check_fault_limit(source, complaints)?;
             return Ok(None);
         }
         let faults = complaints.len();
         shape.complain(source, at, complaints);
-        check_patience(source, complaints)?;
+        check_fault_limit(source, complaints)?;
         if complaints.len() > faults {
             return merge::repaired(text).map(Some).map_err(malformed);
         }
         Ok(Some(shape.into_group(raw.clone())))
     }
 
-    /// Reads a group that this crate wrote.
+    /// Parses a group that this crate wrote.
     pub(super) fn parse(raw: Bytes) -> Result<Group, serde_json::Error> {
         let text = std::str::from_utf8(&raw).map_err(<serde_json::Error as Error>::custom)?;
         let Mapped(shape): Mapped<GroupShape<'_>> = serde_json::from_str(text)?;
@@ -275,7 +273,7 @@ pub(super) fn unite_duplicates(
                 let at = Location { group: Some(index), ..Location::default() };
                 let name = (*group.name).into();
                 complaints.push(source.error(at, Problem::Duplicate { what: "group", name }));
-                check_patience(source, complaints)?;
+                check_fault_limit(source, complaints)?;
                 *first = merge::merge_groups(first, &group);
             }
         }
@@ -283,9 +281,11 @@ pub(super) fn unite_duplicates(
     Ok(united)
 }
 
-/// A document with a fault or two is mended; one that is full of them is refused, before mending it
-/// becomes work.
-fn check_patience(source: Source<'_>, complaints: &[DocumentError]) -> Result<(), DocumentError> {
+/// Rejects a document with too many faults, before their repair becomes expensive.
+fn check_fault_limit(
+    source: Source<'_>,
+    complaints: &[DocumentError],
+) -> Result<(), DocumentError> {
     if complaints.len() <= MAX_COMPLAINTS {
         return Ok(());
     }

@@ -1,15 +1,15 @@
-//! What a client wants to be given: its `Accept` header against what we offer.
+//! Content negotiation: the `Accept` header of a client and the documents on offer.
 //!
-//! The rules are kube-apiserver's, oddities included: an aggregated document wins over an older
-//! one wherever it stands in the header, a concrete type wins over a wildcard whatever their
-//! q-values, and q=0 refuses nothing. Only in one thing are we kinder: types, parameter names and
-//! their values may be in any case. Entry item: [`negotiate`].
+//! The rules are those of kube-apiserver, including its oddities: an aggregated document wins over a
+//! legacy one at any position in the header, a concrete type wins over a wildcard whatever their
+//! q-values, and q=0 excludes nothing. With one exception: types, parameter names and parameter
+//! values match in any case. Entry item: [`negotiate`].
 
 use thiserror::Error;
 
 use super::model::{AGGREGATED_GROUP, AGGREGATED_KIND};
 
-/// How a document is written down.
+/// The encoding of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Encoding {
     /// JSON
@@ -22,34 +22,34 @@ pub enum Encoding {
     Cbor,
 }
 
-/// Which document answers.
+/// The form of a discovery document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// Everything at once, `apidiscovery.k8s.io/v2`.
+    /// Aggregated, `apidiscovery.k8s.io/v2`.
     AggregatedV2,
-    /// Everything at once, `apidiscovery.k8s.io/v2beta1`.
+    /// Aggregated, `apidiscovery.k8s.io/v2beta1`.
     AggregatedV2beta1,
-    /// The older document of the path.
+    /// The legacy document of the path.
     Legacy,
 }
 
-/// What a path can be answered with.
+/// The documents on offer for a path.
 #[derive(Debug, Clone, Copy)]
 pub struct Offer<'a> {
-    /// The documents, the older one always among them.
+    /// The forms. The legacy one is always among them.
     pub forms: &'a [Form],
     /// The encodings, the default first.
     pub encodings: &'a [Encoding],
 }
 
-/// What to answer.
+/// The document to respond with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Negotiated {
-    /// With which document.
+    /// The form of the document.
     pub form: Form,
-    /// In which encoding.
+    /// The encoding of the document.
     pub encoding: Encoding,
-    /// `profile=nopeer`: of the local server alone.
+    /// Whether the client asks for the local server alone (`profile=nopeer`).
     pub nopeer: bool,
 }
 
@@ -61,10 +61,10 @@ pub struct NotAcceptable {
     pub offered: Vec<&'static str>,
 }
 
-/// Clauses that are looked at. Real clients send five at the most.
+/// The limit of clauses that are read. Real clients send at most five.
 const MAX_CLAUSES: usize = 64;
 
-/// Finds what to answer to the first `Accept` header of a request; an absent one is empty.
+/// Chooses a document for the first `Accept` header of a request; an absent header is empty.
 pub fn negotiate(accept: &str, offer: Offer<'_>) -> Result<Negotiated, NotAcceptable> {
     let not_acceptable = || NotAcceptable {
         offered: offer.encodings.iter().map(|encoding| encoding.media_type()).collect(),
@@ -91,13 +91,13 @@ pub fn negotiate(accept: &str, offer: Offer<'_>) -> Result<Negotiated, NotAccept
     best(true).or_else(|| best(false)).ok_or_else(not_acceptable)
 }
 
-/// Whether what is asked for is to be of the local server alone, where there is nothing to choose.
+/// Whether an `Accept` header asks for the local server alone, for paths without a choice of forms.
 pub fn asks_nopeer(accept: &str) -> bool {
     parse_accept(accept).iter().any(|clause| clause.profile.eq_ignore_ascii_case("nopeer"))
 }
 
 impl Encoding {
-    /// Its media type.
+    /// The media type.
     pub fn media_type(self) -> &'static str {
         match self {
             Encoding::Json => "application/json",
@@ -107,7 +107,7 @@ impl Encoding {
         }
     }
 
-    /// Whether it has a form for streams, so that `stream=watch` does not rule it out.
+    /// Whether the encoding supports streams, so that `stream=watch` does not exclude it.
     fn streams(self) -> bool {
         self != Encoding::Yaml
     }
@@ -144,7 +144,7 @@ impl Clause<'_> {
         matches && streams && self.server_version.is_empty()
     }
 
-    /// The document that the clause asks for; nothing where it asks for another type altogether.
+    /// The form that the clause asks for; `None` if it asks for an unrelated type.
     fn form(&self) -> Option<Form> {
         let (group, version, kind) = match (self.group, self.version, self.conversion) {
             (None, None, None) => return Some(Form::Legacy),
@@ -161,8 +161,8 @@ impl Clause<'_> {
         }
     }
 
-    /// Whether this clause goes before another. Not an order in the strict sense, but the one that
-    /// kube-apiserver sorts by.
+    /// Whether this clause precedes another. This is not a strict order, but kube-apiserver sorts by
+    /// it.
     fn before(&self, other: &Clause<'_>) -> bool {
         self.quality > other.quality
             || (self.kind != "*" && other.kind == "*")
@@ -173,7 +173,7 @@ impl Clause<'_> {
 fn parse_accept(header: &str) -> Vec<Clause<'_>> {
     let mut clauses: Vec<Clause<'_>> = Vec::new();
     for clause in header.split(',').take(MAX_CLAUSES).filter_map(parse_clause) {
-        // Sorted by insertion: for so few clauses that is what the server's own sort does.
+        // Insertion sort: for so few clauses, the server's own sort does the same.
         let ahead = clauses.iter().rev().take_while(|other| clause.before(other));
         let place = clauses.len() - ahead.count();
         clauses.insert(place, clause);
@@ -192,7 +192,7 @@ fn parse_clause(text: &str) -> Option<Clause<'_>> {
             (trim(kind) == "*").then_some(("*", "*"))?
         }
     };
-    // A slash too many makes it no type; one at the very end is overlooked.
+    // A second slash is an error, except at the end.
     let (subkind, more) = subkind.split_once('/').unwrap_or((subkind, ""));
     if !more.is_empty() {
         return None;

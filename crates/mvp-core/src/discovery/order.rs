@@ -1,13 +1,13 @@
-//! One order out of many: what stands before something else in one list does so in the result.
+//! The merge of several orders of names into one. Entry item: [`merge_order`].
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use hashbrown::{HashMap, HashSet};
 
-/// Merges lists of names as Kubernetes does, so that every member of a cluster finds one order:
-/// a list that holds every name is the result; else neighbours keep their order, and what no list
-/// orders is alphabetical; lists that contradict one another give the alphabetical order of all.
+/// Merges lists of names as Kubernetes does, so that every member of a cluster has the same order. A
+/// list with all names is the result. Otherwise neighbours keep their order, and names that no list
+/// orders are sorted. If the lists contradict each other, all names are sorted.
 pub fn merge_order<'a>(lists: &[Vec<&'a str>]) -> Vec<&'a str> {
     let names: HashSet<&str> = lists.iter().flatten().copied().collect();
     let complete = |list: &&Vec<&str>| {

@@ -1,5 +1,5 @@
-//! The shape of an aggregated document as it is read: borrowed, in one pass, with every known field
-//! checked for its type.
+//! The shape of an aggregated document for parsing: borrowed, in one pass, with a type check of every
+//! known field.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,8 +18,8 @@ use super::{
 };
 use crate::VerbSet;
 
-/// The shape of a group: what we read of it. Fields that we know but do not need are checked for
-/// their type, so that whoever takes the bytes apart later finds what is expected there.
+/// The shape of a group. Known fields that routing does not need are checked for their type, because
+/// other code parses the same bytes later.
 #[derive(Deserialize)]
 pub(super) struct GroupShape<'a> {
     #[serde(borrow, default)]
@@ -93,7 +93,7 @@ impl GroupShape<'_> {
         &self.metadata.name.0
     }
 
-    /// Names that are missing or come twice, at every level below the group.
+    /// Reports missing and duplicate names at every level below the group.
     pub(super) fn complain(
         &self,
         source: Source<'_>,
@@ -161,7 +161,7 @@ fn check_names<T>(
 ) {
     let mut seen = hashbrown::HashSet::new();
     for (index, entry) in entries.iter().enumerate() {
-        // Whoever reads them stops there.
+        // The caller rejects the document at this point.
         if complaints.len() > MAX_COMPLAINTS {
             return;
         }
@@ -175,7 +175,7 @@ fn check_names<T>(
     }
 }
 
-/// A name, borrowed where it has no escapes; empty where it is `null`.
+/// A name, borrowed if it has no escapes; empty for `null`.
 #[derive(Default)]
 struct Name<'a>(Cow<'a, str>);
 
@@ -205,7 +205,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
     }
 }
 
-/// A string of which only the type matters.
+/// A string whose content does not matter.
 #[derive(Default)]
 struct Text;
 
@@ -227,7 +227,7 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// A structure that is written as an object, and only so: serde would take an array of its fields.
+/// A structure that must be a JSON object. Without this, serde also accepts an array of its fields.
 #[derive(Default)]
 pub(super) struct Mapped<T>(pub(super) T);
 
@@ -265,11 +265,11 @@ impl<T> Deref for Nullable<T> {
     }
 }
 
-/// A verb: a string, and never `null`.
+/// A verb: a string, never `null`.
 #[derive(Deserialize)]
 struct Word<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// A value that Go writes as `null` when it is empty.
+/// A value that Go writes as `null` if it is empty.
 #[derive(Default)]
 struct Nullable<T>(T);
 

@@ -1,4 +1,4 @@
-//! `/openapi/v3` of one member.
+//! The index at `/openapi/v3` of one member. Entry item: [`Index`].
 
 use std::sync::Arc;
 
@@ -8,16 +8,15 @@ use serde::Deserialize;
 use crate::discovery::json::{self, Object};
 use crate::discovery::{DocumentError, Limits, Problem, Source};
 
-/// The documents of version 3 that a member has, by their keys.
+/// The keys of a member's documents of version 3, with their hashes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Index(Vec<(Arc<str>, Option<Arc<str>>)>);
 
-/// Longer ones are no hashes. Kubernetes' have 128 digits.
+/// The maximum length of a hash. Those of Kubernetes have 128 digits.
 const MAX_HASH: usize = 256;
 
 impl Index {
-    /// Reads the index. Where it sends clients is ours to say: of its addresses only the hash is
-    /// taken.
+    /// Parses the index. Of each URL only the hash is kept: this proxy makes the URLs for clients.
     pub fn parse(
         source: Source<'_>,
         document: Bytes,
@@ -46,19 +45,19 @@ impl Index {
         Ok(Index(entries))
     }
 
-    /// The hash of the document of that key.
+    /// The hash of the document with this key.
     pub fn hash(&self, key: &str) -> Option<&str> {
         let place = self.0.binary_search_by(|(known, _)| (**known).cmp(key)).ok()?;
         self.0.get(place)?.1.as_deref()
     }
 
-    /// The keys and hashes, in the order of the keys.
+    /// The keys and hashes, sorted by key.
     pub fn entries(&self) -> impl Iterator<Item = (&Arc<str>, Option<&Arc<str>>)> {
         self.0.iter().map(|(key, hash)| (key, hash.as_ref()))
     }
 }
 
-/// Whether a key can stand in a path as it is.
+/// Whether a key can be used in a path without encoding.
 fn is_key(key: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
     !key.is_empty()
@@ -84,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_is_its_keys_and_hashes() {
+    fn an_index_has_keys_and_hashes() {
         let index = parse(
             r#"{"paths":{"apis/b/v1":{"serverRelativeURL":"/openapi/v3/apis/b/v1?hash=AB12"},
                 "api/v1":{"serverRelativeURL":"/openapi/v3/api/v1"},
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_lead_clients_astray_is_not_taken_over() {
+    fn unsafe_keys_and_hashes_are_ignored() {
         let index = parse(
             r#"{"paths":{"a?b":{"serverRelativeURL":""},"../x":{"serverRelativeURL":""},
                 "a//b":{"serverRelativeURL":""},"k\r\n":{"serverRelativeURL":""},"":{"serverRelativeURL":""},
@@ -110,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_index_is_refused() {
+    fn a_malformed_index_is_rejected() {
         for text in
             ["", "[]", "{}", r#"{"paths":[]}"#, r#"{"paths":{"a":1}}"#, "404 page not found"]
         {

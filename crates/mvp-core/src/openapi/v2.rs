@@ -1,7 +1,7 @@
-//! `/openapi/v2` of all members: paths and definitions united.
+//! The merge of `/openapi/v2` of all members: the union of paths and definitions.
 //!
-//! Where two members give one name another content, the first document counts; whoever calls this
-//! puts the newest member first, so that every gateway has the same. Entry item: [`merge`].
+//! If two documents have different content for a name, the first counts. The caller puts the newest
+//! member first, so that every gateway has the same result. Entry item: [`merge`].
 
 use std::collections::BTreeMap;
 
@@ -12,34 +12,34 @@ use crate::discovery::json::{self, Object};
 use crate::discovery::{Limits, Problem};
 use crate::wire::{self, put_bytes};
 
-/// How a document of version 2 is written down.
+/// The encoding of a document of version 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// As JSON.
+    /// JSON
     Json,
-    /// As protobuf.
+    /// Protobuf
     Protobuf,
 }
 
-/// Something that is no document of version 2.
+/// The error for something that is not a document of version 2.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum V2Error {
-    /// Of JSON.
+    /// Malformed JSON.
     #[error("{0}")]
     Json(Problem),
     /// JSON of something else.
-    #[error("it does not say that it is `swagger: 2.0`")]
+    #[error("the document has no `swagger: \"2.0\"`")]
     NotVersion2,
-    /// Of protobuf.
-    #[error("it is not an OpenAPI document in protobuf")]
+    /// Malformed protobuf, or protobuf of something else.
+    #[error("the document is not OpenAPI v2 in protobuf")]
     Protobuf,
 }
 
-/// The fields whose entries are united.
+/// The fields whose entries are merged by name.
 const UNITED: [&str; 5] =
     ["paths", "definitions", "parameters", "responses", "securityDefinitions"];
 
-/// Checks that a document can be merged with others, and makes it ready for that.
+/// Checks that a document can be merged, and prepares it for [`merge`].
 pub fn prepare(document: Bytes, format: Format, limits: &Limits) -> Result<Bytes, V2Error> {
     match format {
         Format::Json => {
@@ -63,8 +63,7 @@ pub fn prepare(document: Bytes, format: Format, limits: &Limits) -> Result<Bytes
     }
 }
 
-/// One document of many, which were prepared; the first counts where they differ. Nothing where
-/// there is none.
+/// Merges documents from [`prepare`]. Where they differ, the first counts. `None` if there are none.
 pub fn merge(documents: &[Bytes], format: Format) -> Option<Bytes> {
     let documents: Vec<&[u8]> = documents.iter().map(|document| &**document).collect();
     match (documents.as_slice(), format) {
@@ -107,7 +106,7 @@ fn merge_json(documents: &[&[u8]]) -> Result<Vec<u8>, serde_json::Error> {
     Ok(out)
 }
 
-/// One object of many, in the order of its names, as kube-apiserver writes it.
+/// Writes the union of objects, sorted by name as kube-apiserver does.
 fn unite(out: &mut Vec<u8>, objects: &[&str]) -> Result<(), serde_json::Error> {
     let parsed: Vec<Option<Object<'_>>> =
         objects.iter().map(|object| serde_json::from_str(object)).collect::<Result<_, _>>()?;
@@ -125,7 +124,7 @@ fn unite(out: &mut Vec<u8>, objects: &[&str]) -> Result<(), serde_json::Error> {
     Ok(())
 }
 
-/// The fields of a document in protobuf whose entries have names, and the number of the entries.
+/// The protobuf fields whose entries are merged by name, with the field number of the entries.
 const NAMED: [(u64, u64); 5] = [
     // paths: vendor extensions have number 1
     (8, 2),
@@ -140,7 +139,7 @@ fn merge_protobuf(documents: &[&[u8]]) -> Option<Vec<u8>> {
     let mut parsed = Vec::with_capacity(documents.len());
     for document in documents {
         let fields = wire::fields(document)?;
-        // It says first that it is `2.0`.
+        // Field 1 is the version, `2.0`.
         fields.iter().find(|field| field.number == 1).and_then(|field| field.bytes)?;
         parsed.push(fields);
     }
@@ -163,7 +162,7 @@ fn merge_protobuf(documents: &[&[u8]]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Unites messages whose entries of that number have a name; of others, the first one's are taken.
+/// The union of messages whose entries have a name. Other fields come from the first message.
 fn unite_named<'a>(messages: impl Iterator<Item = &'a [u8]>, entry: u64) -> Option<Vec<u8>> {
     let mut named: BTreeMap<&[u8], &[u8]> = BTreeMap::new();
     let mut others: Vec<&[u8]> = Vec::new();
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_any_document_has_is_there_and_the_first_counts_where_they_differ() {
+    fn json_documents_are_united_and_the_first_counts() {
         let newer = document(&json!({
             "swagger": "2.0", "info": {"version": "v1.36"},
             "paths": {"/apis/b": 1, "/version": 1},
@@ -237,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn protobuf_is_united_as_json_is() {
+    fn protobuf_documents_are_united_and_the_first_counts() {
         let newer = protobuf(&[("/b", b"1"), ("/v", b"1")], &[("Pod", b"new")]);
         let older = protobuf(&[("/a", b"2"), ("/v", b"2")], &[("Pod", b"old"), ("Old", b"")]);
         let merged = merge(&[newer.clone(), older], Format::Protobuf).expect("a document");
@@ -248,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_document_is_told() {
+    fn malformed_documents_are_rejected() {
         let limits = Limits { max_bytes: 100, ..Limits::default() };
         let bad = [
             "",

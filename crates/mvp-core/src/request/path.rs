@@ -113,7 +113,7 @@ fn parse_described(method_verb: Verb, path: &str) -> Option<RequestInfo<'_>> {
         return named.then(|| RequestInfo::OpenApi(OpenApiPath::V3Document(key.into())));
     }
 
-    let mut parts = path.strip_prefix('/')?.trim_end_matches('/').split('/');
+    let mut parts = Parts::new(path.strip_prefix('/')?.trim_end_matches('/'), b'/');
     let discovery = match (parts.next()?, parts.next(), parts.next(), parts.next()) {
         ("api", None, None, None) => DiscoveryPath::Api,
         ("api", Some(version), None, None) if !version.is_empty() => {
@@ -139,6 +139,7 @@ fn prefix_verb(part: &str) -> Option<Verb> {
     }
 }
 
+#[inline]
 fn method_verb(method: &str) -> Verb {
     match method {
         "GET" | "HEAD" => Verb::Get,

@@ -1,22 +1,22 @@
-//! What the query of a list says: whether it is a watch, and whether it names one object.
+//! The query of a list: whether it makes the list a watch, and whether it names one object.
 
 use std::borrow::Cow;
 
 use super::text::{Parts, percent_decode};
 
-/// Bytes that make a query more than plain keys and values.
+/// Whether a query with this byte needs decoding.
 pub(super) fn is_special(byte: u8) -> bool {
     (byte == b'%') | (byte == b'+') | (byte == b';')
 }
 
-/// Whether a value of `watch` asks for one.
+/// Whether a value of `watch` asks for a watch.
 pub(super) fn asks_watch(value: &str) -> bool {
     value != "0" && !is_false(value)
 }
 
-/// The one object that the field selector names, if it names one. As in kube-apiserver a list
-/// option that cannot be read makes the selector count for nothing (a malformed label selector
-/// excepted, which is not looked at: the name serves logs, never a decision).
+/// The name of the one object that the field selector selects, if it selects one. As in
+/// kube-apiserver, a malformed list option disables the selector. A malformed label selector does
+/// not, because it is not parsed: the name is for logs only, never for a decision.
 pub(super) fn selected_name(query: &str, odd: bool, selector: &str) -> Option<String> {
     for value in first(query, odd, ["limit", "timeoutSeconds"]).into_iter().flatten() {
         value.parse::<i64>().ok()?;
@@ -38,15 +38,15 @@ pub(super) fn selected_name(query: &str, odd: bool, selector: &str) -> Option<St
     (is_segment && !name.is_empty()).then_some(name)
 }
 
-/// In any case of its letters, by Unicode's rules, as Go compares.
+/// Whether the value is `false` in any case, by Unicode's rules, as Go compares.
 fn is_false(value: &str) -> bool {
     value.eq_ignore_ascii_case("false") || (!value.is_ascii() && value.to_uppercase() == "FALSE")
 }
 
-/// Go passes over a query with more parameters than this.
+/// Go ignores a query with more parameters than this.
 const MAX_PARAMETERS: usize = 10_000;
 
-/// The first value of each key. As in Go, a pair with a `;` or a broken escape is passed over.
+/// The first value of each key. As in Go, a pair with a `;` or a malformed escape is ignored.
 pub(super) fn first<'q, const N: usize>(
     query: &'q str,
     odd: bool,
@@ -85,7 +85,7 @@ fn decoded_value<'q>(pair: &'q str, wanted: &str) -> Option<Cow<'q, str>> {
     percent_decode(value, true)
 }
 
-/// Splits a field selector at the commas that no backslash escapes.
+/// Splits a field selector at its unescaped commas.
 fn split_terms(selector: &str) -> impl Iterator<Item = &str> {
     let mut escaped = false;
     selector.split(move |character| {
@@ -95,8 +95,8 @@ fn split_terms(selector: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Field, whether negated, and value of one term; `Some(None)` for an empty one, `None` for one
-/// that cannot be read.
+/// The field of a term, whether it is negated, and its value; `Some(None)` for an empty term, `None`
+/// for a malformed one.
 fn split_term(term: &str) -> Option<Option<(&str, bool, String)>> {
     if term.is_empty() {
         return Some(None);
@@ -114,7 +114,7 @@ fn split_term(term: &str) -> Option<Option<(&str, bool, String)>> {
     Some(Some((field, negated, unescape(value)?)))
 }
 
-/// Undoes the escapes `\\`, `\,` and `\=`; any other, or a bare `,` or `=`, cannot be read.
+/// Decodes the escapes `\\`, `\,` and `\=`; `None` for any other, and for a bare `,` or `=`.
 fn unescape(value: &str) -> Option<String> {
     let mut plain = String::with_capacity(value.len());
     let mut characters = value.chars();

@@ -1,5 +1,5 @@
-//! Documents, written once for each change of what is served. The merged aggregated one is written
-//! when the snapshot is built; the rarer ones, and rarer encodings, when they are first asked for.
+//! Merged documents, written once for each change of the API surface. The aggregated one is written
+//! when the snapshot is built; rarer documents and encodings are written on the first request.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -12,18 +12,20 @@ use hashbrown::HashMap;
 use serde::Serialize;
 use sha2::{Digest, Sha512};
 
+use super::PerPart;
 use crate::discovery::encode::encode;
 use crate::discovery::merge::merge;
 use crate::discovery::negotiate::{Encoding, Form};
 use crate::discovery::{GroupList, Part, convert};
+use crate::request::DiscoveryPath;
 
-/// A document to answer with.
+/// A document to respond with.
 #[derive(Debug)]
 pub struct Document {
-    /// As JSON.
+    /// The document as JSON.
     pub json: Encoded,
-    /// The entity tag, with its quotes: a SHA-512 of the JSON, as kube-apiserver writes it. It is
-    /// that of every encoding, as there.
+    /// The entity tag with its quotes: the SHA-512 of the JSON, for every encoding, as in
+    /// kube-apiserver.
     pub etag: Box<str>,
     yaml: OnceLock<Option<Encoded>>,
     protobuf: OnceLock<Option<Encoded>>,
@@ -32,12 +34,12 @@ pub struct Document {
 /// A document in one encoding.
 #[derive(Debug)]
 pub struct Encoded {
-    /// Its bytes.
+    /// The bytes, not compressed.
     pub body: Bytes,
     gzipped: OnceLock<Bytes>,
 }
 
-/// What all members serve of one half of the API surface.
+/// One half of the API surface of several members, merged.
 #[derive(Debug)]
 pub(super) struct MergedPart {
     sources: Vec<(Arc<str>, Arc<GroupList>)>,
@@ -48,7 +50,7 @@ pub(super) struct MergedPart {
     legacy: OnceLock<Document>,
 }
 
-/// The older documents of one group.
+/// The legacy documents of one group.
 #[derive(Debug)]
 struct GroupDocuments {
     place: usize,
@@ -57,7 +59,7 @@ struct GroupDocuments {
 }
 
 impl MergedPart {
-    /// Merges what members say; they come in the order of their IDs.
+    /// Merges documents of members, which must be in the order of the members' IDs.
     pub(super) fn build<'a>(
         sources: impl Iterator<Item = (&'a Arc<str>, &'a Arc<GroupList>)>,
     ) -> MergedPart {
@@ -82,7 +84,7 @@ impl MergedPart {
         }
     }
 
-    /// Whether this is the merge of just these documents, by identity.
+    /// Whether this is the merge of exactly these documents, compared by pointer.
     pub(super) fn is_of<'a>(
         &self,
         sources: impl Iterator<Item = (&'a Arc<str>, &'a Arc<GroupList>)>,
@@ -98,7 +100,7 @@ impl MergedPart {
         }
     }
 
-    /// `/api` or `/apis`.
+    /// The document at `/api` or `/apis`.
     pub(super) fn root(&self, part: Part, form: Form) -> &Document {
         match (form, part) {
             (Form::AggregatedV2, _) => {
@@ -116,14 +118,14 @@ impl MergedPart {
         }
     }
 
-    /// `/apis/G`.
+    /// The document at `/apis/G`.
     pub(super) fn group(&self, name: &str) -> Option<&Document> {
         let documents = self.groups.get(name)?;
         let group = self.list.groups.get(documents.place)?;
         Some(documents.group.get_or_init(|| Document::of(&convert::group(group))))
     }
 
-    /// `/apis/G/V` or `/api/V`.
+    /// The document at `/apis/G/V` or `/api/V`.
     pub(super) fn version(&self, group: &str, version: &str) -> Option<&Document> {
         let documents = self.groups.get(group)?;
         let group = self.list.groups.get(documents.place)?;
@@ -132,12 +134,12 @@ impl MergedPart {
         documents.versions.get(place)?.get_or_init(write).as_ref()
     }
 
-    /// Whether a group is there.
+    /// Whether a member serves the group.
     pub(super) fn has_group(&self, name: &str) -> bool {
         self.groups.contains_key(name)
     }
 
-    /// Whether a version of a group is there.
+    /// Whether a member serves the version of the group.
     pub(super) fn has_version(&self, group: &str, version: &str) -> bool {
         self.groups
             .get(group)
@@ -147,23 +149,23 @@ impl MergedPart {
 }
 
 impl Encoded {
-    /// These bytes.
+    /// Wraps bytes that are not compressed.
     pub fn new(body: Bytes) -> Encoded {
         Encoded { body, gzipped: OnceLock::new() }
     }
 
-    /// The body packed, once for all who take it so.
+    /// The body compressed with gzip. It is compressed on the first call.
     pub fn gzipped(&self) -> &Bytes {
         self.gzipped.get_or_init(|| {
-            let mut packer = GzEncoder::new(Vec::new(), Compression::fast());
-            // Packing into memory cannot fail.
-            let _ = packer.write_all(&self.body);
-            packer.finish().unwrap_or_default().into()
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+            // Writing to memory cannot fail.
+            let _ = encoder.write_all(&self.body);
+            encoder.finish().unwrap_or_default().into()
         })
     }
 }
 
-/// The entity tag of a document, with its quotes, as kube-apiserver makes it.
+/// The entity tag of a document with its quotes, computed as in kube-apiserver.
 pub fn etag(body: &[u8]) -> Box<str> {
     let mut etag = String::with_capacity(130);
     etag.push('"');
@@ -176,7 +178,7 @@ pub fn etag(body: &[u8]) -> Box<str> {
 }
 
 impl Document {
-    /// The document in an encoding; nothing where it has no such form.
+    /// The document in an encoding; `None` if it cannot be written in that encoding.
     pub fn encoded(&self, encoding: Encoding) -> Option<&Encoded> {
         let place = match encoding {
             Encoding::Json => return Some(&self.json),
@@ -194,9 +196,26 @@ impl Document {
         Document { json, etag, yaml: OnceLock::new(), protobuf: OnceLock::new() }
     }
 
-    /// A document of ours.
+    /// Writes a document.
     pub(crate) fn of(document: &impl Serialize) -> Document {
-        // Serialising our own documents, whose keys are all strings, cannot fail.
+        // Serializing these documents, whose keys are all strings, cannot fail.
         Document::new(serde_json::to_vec(document).unwrap_or_default().into())
+    }
+}
+
+impl PerPart<Arc<MergedPart>> {
+    pub(super) fn document(&self, path: &DiscoveryPath<'_>, form: Form) -> Option<&Document> {
+        if let Some(form) = path.aggregated() {
+            return Some(self.apis.root(Part::Apis, form));
+        }
+        match path {
+            DiscoveryPath::Api => Some(self.api.root(Part::Api, form)),
+            DiscoveryPath::Apis => Some(self.apis.root(Part::Apis, form)),
+            DiscoveryPath::Group(group) if form == Form::Legacy => self.apis.group(group),
+            DiscoveryPath::GroupVersion(group, version) if form == Form::Legacy => {
+                self.of(Part::of_group(group)).version(group, version)
+            }
+            _ => None,
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! The routing table: group, version and resource → the members that serve it.
+//! The routing table: group, version and resource → the members that serve it. Entry item:
+//! [`Routes`].
 
 use std::cmp::Reverse;
 use std::hash::BuildHasher;
@@ -10,28 +11,28 @@ use crate::VerbSet;
 use crate::discovery::{Part, Resource, Scope};
 use crate::member::Member;
 
-/// Who serves what.
+/// The routing table.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     table: HashTable<Route>,
     hasher: DefaultHashBuilder,
 }
 
-/// A resource, and who serves it.
+/// A resource, and the members that serve it.
 #[derive(Debug)]
 pub(crate) struct Route {
     group: Arc<str>,
     version: Arc<str>,
     resource: Arc<str>,
-    /// Where its objects live.
+    /// The scope of its objects.
     pub(crate) scope: Scope,
-    /// Whether an extension server stands behind it.
+    /// Whether an extension server serves it.
     pub(crate) extension: bool,
-    /// Sorted by subresource, of which the resource itself is the empty one, then newest first.
+    /// Sorted by subresource (empty for the resource itself), then newest release first.
     providers: Vec<(Arc<str>, Provider)>,
 }
 
-/// A member that serves a resource or subresource, by its place in the snapshot.
+/// A member that serves a resource or subresource, by its index in the snapshot.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Provider {
     pub(crate) member: u32,
@@ -39,7 +40,7 @@ pub(crate) struct Provider {
 }
 
 impl Routes {
-    /// Builds the table of members that are in the order of their IDs.
+    /// Builds the table. The members must be in the order of their IDs.
     pub(super) fn build(members: &[Member], extensions: &[(String, String)]) -> Routes {
         let mut routes = Routes::default();
         let whole: Arc<str> = Arc::from("");
@@ -55,7 +56,7 @@ impl Routes {
                 }
             }
         }
-        // Newest first: a write through an older server erases the fields that it does not know.
+        // Newest release first: a write through an older server erases fields that it does not know.
         let age = |provider: &Provider| {
             let member = members.get(provider.member as usize);
             Reverse(member.and_then(|member| member.view.release))
@@ -70,7 +71,7 @@ impl Routes {
         routes
     }
 
-    /// The resource of that group and version, if any member serves it.
+    /// The route of a resource, if any member serves it.
     pub(super) fn find(&self, group: &str, version: &str, resource: &str) -> Option<&Route> {
         let hash = self.hasher.hash_one((group, version, resource));
         self.table.find(hash, |route| route.is(group, version, resource))
@@ -95,9 +96,10 @@ impl Routes {
 }
 
 impl Route {
-    /// The members that serve the resource, or one of its subresources; newest first.
+    /// The members that serve the resource or one of its subresources, newest release first.
+    #[inline]
     pub(crate) fn providers(&self, subresource: &str) -> impl Iterator<Item = Provider> + Clone {
-        // The resource itself, which most requests are for, comes first.
+        // The resource itself, the target of most requests, comes first.
         let before = |(name, _): &(Arc<str>, Provider)| &**name < subresource;
         let start = if subresource.is_empty() { 0 } else { self.providers.partition_point(before) };
         let from = self.providers.get(start..).unwrap_or_default().iter();
@@ -112,7 +114,7 @@ impl Route {
         self.scope = match (self.providers.is_empty(), self.scope == resource.scope) {
             (true, _) => resource.scope,
             (false, true) => self.scope,
-            // Members that disagree leave it open.
+            // The members disagree.
             (false, false) => Scope::Unknown,
         };
         let provider = |name: &Arc<str>, verbs| (Arc::clone(name), Provider { member, verbs });

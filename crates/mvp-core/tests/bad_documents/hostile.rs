@@ -1,5 +1,5 @@
-//! Documents within the limits that are made to cost as much as possible. Nothing is asserted about
-//! time: what grows with the square of their size would not come to an end.
+//! Documents within the limits that are made to cost as much as possible. No test asserts a time: a
+//! quadratic algorithm would not finish.
 
 use mvp_core::discovery::GroupList;
 use mvp_core::discovery::merge::merge;
@@ -12,7 +12,7 @@ fn many(entry: impl Fn(usize) -> String) -> String {
     (0..MANY).map(entry).collect::<Vec<_>>().join(",")
 }
 
-/// What two servers say together that differ in every entry.
+/// The merge of two servers' documents that differ in every entry.
 fn merged(document: impl Fn(&str) -> String) -> GroupList {
     let [first, second] = ["first", "second"].map(|server| {
         let parsed = parse(document(server)).expect("within the limits");
@@ -20,7 +20,7 @@ fn merged(document: impl Fn(&str) -> String) -> GroupList {
         parsed.value
     });
     let merged = merge([&first, &second]);
-    check_cluster("the outcome of a merge", Some(first));
+    check_cluster("a merge", Some(first));
     merged
 }
 
@@ -71,7 +71,7 @@ fn many_verbs_that_differ() {
     assert!(group.contains("\"first49999\"") && group.contains("\"second49999\""));
 }
 
-/// A few faults are mended; so many are not worth the work, and cost the document.
+/// A few faults are repaired. With this many, the document is rejected.
 #[test]
 fn many_faults() {
     let nameless = format!("[{},{GOOD}]", many(|_| "{}".to_owned()));

@@ -1,5 +1,5 @@
-//! Bad documents: each is refused, or mended with a complaint, in words that say whose it is and
-//! where to look; and none of them costs the cluster more than what that one server said.
+//! Bad documents: each is rejected, or repaired and reported. The error names the server and the place
+//! in the document, and the documents of other servers still count.
 
 #![allow(
     missing_docs,
@@ -10,8 +10,8 @@
 )]
 
 mod hostile;
-mod mended;
-mod refused;
+mod rejected;
+mod repaired;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn with_items(items: &str) -> String {
     format!(r#"{{{kind},"items":{items}}}"#)
 }
 
-/// A good group, then one with these fields beside its metadata.
+/// A document with a good group, then one with these fields.
 fn with_group(fields: &str) -> String {
     with_items(&format!(r#"[{GOOD},{{"metadata":{{"name":"bad.io"}},{fields}}}]"#))
 }
@@ -53,7 +53,7 @@ fn with_subresource(fields: &str) -> String {
     with_resource(&format!(r#""subresources":[{{"subresource":"sub",{fields}}}]"#))
 }
 
-/// The text of an error names the server, the document and the place, and says what is wrong.
+/// Checks that the text of an error has the server, the document, the place and the problem.
 fn check_text(name: &str, error: &DocumentError, place: &str, problem: &str) {
     let text = error.to_string();
     let at = if place.is_empty() { String::new() } else { format!(" at {place}") };
@@ -63,9 +63,9 @@ fn check_text(name: &str, error: &DocumentError, place: &str, problem: &str) {
     assert!(text.len() < 1000, "{name}: {} bytes of text", text.len());
 }
 
-/// A cluster in which one member said this, or nothing that can be used: the others still merge
-/// and route.
-fn check_cluster(name: &str, said: Option<GroupList>) {
+/// Checks that a cluster in which one member has this document, or none, still merges and routes the
+/// others.
+fn check_cluster(name: &str, list: Option<GroupList>) {
     let seen = |list: GroupList| Seen { list: Arc::new(list), confirmed: NOW };
     let good = |group: &str| seen(parse(with_items(&format!("[{group}]"))).expect("good").value);
     let member = |id: &str, apis| Member {
@@ -83,7 +83,7 @@ fn check_cluster(name: &str, said: Option<GroupList>) {
         members_known: true,
         members: vec![
             member("apiserver-a", Some(good(&other))),
-            member("apiserver-bad", said.map(seen)),
+            member("apiserver-bad", list.map(seen)),
             member("apiserver-c", Some(good(GOOD))),
         ],
         local: Some("apiserver-a".into()),
@@ -120,10 +120,10 @@ fn check_cluster(name: &str, said: Option<GroupList>) {
     assert!(matches!(local, Action::Local { nopeer: false }), "{name}: {local:?}");
 }
 
-fn check_refused(name: &str, document: impl Into<Bytes>, place: &str, problem: &str) {
+fn check_rejected(name: &str, document: impl Into<Bytes>, place: &str, problem: &str) {
     match parse(document) {
         Err(error) => check_text(name, &error, place, problem),
-        Ok(parsed) => panic!("{name}: read as {:?}", parsed.value),
+        Ok(parsed) => panic!("{name}: parsed as {:?}", parsed.value),
     }
     check_cluster(name, None);
 }

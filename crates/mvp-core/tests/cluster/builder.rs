@@ -1,4 +1,4 @@
-//! A cluster in a few words, and a decision about it in one line.
+//! A short notation for clusters, and decisions as one line of text.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use mvp_core::snapshot::{Inputs, Policy};
 use mvp_core::{RequestInfo, Snapshot, Timestamp};
 use serde_json::{Value, json};
 
-/// Everything below happens around this second; views were confirmed in it.
+/// The current second of all tests. Views were confirmed in it.
 pub(crate) const NOW: u64 = 1000;
 
 pub(crate) fn second(seconds: u64) -> Timestamp {
@@ -19,7 +19,7 @@ pub(crate) fn second(seconds: u64) -> Timestamp {
 }
 
 /// A member that serves these: `batch/v1/jobs`, `batch/v1/jobs/status`, `/v1/pods` (the core group),
-/// with `:get,list` to name verbs (else all), and `!` before what is not namespaced.
+/// with `:get,list` for verbs (default: all) and `!` before a cluster-scoped resource.
 pub(crate) fn member(id: &str, release: &str, served: &[&str]) -> Member {
     let seen = |part| Some(Seen { list: Arc::new(list(part, served)), confirmed: second(NOW) });
     Member {
@@ -39,12 +39,12 @@ pub(crate) fn member(id: &str, release: &str, served: &[&str]) -> Member {
     }
 }
 
-/// As [`member`], but nothing of it was ever seen.
+/// As [`member`], but without a view.
 pub(crate) fn unseen(id: &str) -> Member {
     Member { view: View::default(), joined: second(NOW), ..member(id, "", &[]) }
 }
 
-/// The same member, whose view was last confirmed at another time.
+/// The same member, with its view confirmed at another time.
 pub(crate) fn confirmed_at(mut member: Member, seconds: u64) -> Member {
     for seen in [&mut member.view.api, &mut member.view.apis].into_iter().flatten() {
         seen.confirmed = second(seconds);
@@ -55,14 +55,14 @@ pub(crate) fn confirmed_at(mut member: Member, seconds: u64) -> Member {
 pub(crate) struct Cluster(pub(crate) Inputs);
 
 impl Cluster {
-    /// Members of which the first is local.
+    /// A cluster whose first member is local.
     pub(crate) fn beside<const N: usize>(members: [Member; N]) -> Cluster {
         let mut cluster = Cluster::before(members);
         cluster.0.local = cluster.0.members.first().map(|member| Arc::clone(&member.id));
         cluster
     }
 
-    /// Members of which none is local.
+    /// A cluster without a local member.
     pub(crate) fn before<const N: usize>(members: [Member; N]) -> Cluster {
         Cluster(Inputs {
             members_known: true,
@@ -79,27 +79,27 @@ impl Cluster {
         Snapshot::build(self.0.clone(), None)
     }
 
-    /// What is decided for a client's request such as `GET /apis`.
+    /// The decision for a client's request, such as `GET /apis`.
     pub(crate) fn client(&self, request: &str) -> String {
         self.asked(request, Asked { origin: Origin::Client, ..ready() })
     }
 
-    /// The same for a peer's.
+    /// The decision for a peer's request.
     pub(crate) fn peer(&self, request: &str) -> String {
         self.asked(request, Asked { origin: Origin::Peer, ..ready() })
     }
 
-    /// The same for a client that claims to be a peer.
+    /// The decision for a client that claims to be a peer.
     pub(crate) fn marked(&self, request: &str) -> String {
         self.asked(request, Asked { origin: Origin::Marked, ..ready() })
     }
 
-    /// The same for a client while the local server is in that state.
+    /// The decision for a client while the local server is in this state.
     pub(crate) fn while_local_is(&self, local: LocalHealth, request: &str) -> String {
         self.asked(request, Asked { local, ..ready() })
     }
 
-    /// The same for a client whose request these members denied, half a second after it came.
+    /// The decision for a client whose request these members denied, and whether they list it.
     pub(crate) fn denied(&self, request: &str, by: &[(&str, bool)]) -> String {
         let denials: Vec<Denial<'_>> = by
             .iter()
@@ -119,7 +119,7 @@ impl Cluster {
     }
 }
 
-/// A client's request of this second, with the local server up.
+/// A client's request in this second, with the local server ready.
 pub(crate) fn ready() -> Asked<'static> {
     Asked {
         origin: Origin::Client,
@@ -145,9 +145,9 @@ fn described(decision: &Decision<'_>) -> String {
         Action::Refuse => "refuse".to_owned(),
     };
     let on_not_found = match decision.on_not_found {
-        OnNotFound::PassOn => "",
-        OnNotFound::NextIfRouting => ", next on 404 of routing",
-        OnNotFound::RefreshIfRouting => ", refresh on 404 of routing",
+        OnNotFound::PassThrough => "",
+        OnNotFound::NextIfUnrouted => ", next on unrouted 404",
+        OnNotFound::RefreshIfUnrouted => ", refresh on unrouted 404",
         OnNotFound::Refresh => ", refresh on 404",
     };
     format!("{action}: {}{on_not_found}", decision.reason.as_str())
@@ -199,7 +199,7 @@ fn list(part: Part, served: &[&str]) -> GroupList {
     GroupList::parse(source, part, document, &Limits::default()).expect("a document").value
 }
 
-/// The entry of that name, made where it is missing.
+/// The entry with this name, created if it is missing.
 fn named<'v>(
     entries: &'v mut Value,
     pointer: &str,

@@ -26,7 +26,7 @@ fn cluster() -> Cluster {
 }
 
 #[test]
-fn row_1_clients_get_the_cluster() {
+fn row_1_clients_get_merged_documents() {
     for path in PATHS {
         let request = format!("GET {path}");
         assert_eq!(cluster().client(&request), "answer: discovery-merged", "{path}");
@@ -35,10 +35,10 @@ fn row_1_clients_get_the_cluster() {
 }
 
 #[test]
-fn row_1_a_schema_that_some_member_has_is_there() {
+fn row_1_a_schema_of_any_member_is_served() {
     let request = "GET /openapi/v3/apis/batch/v1";
     assert_eq!(cluster().client(request), "ask-local: unlisted, refresh on 404");
-    // Nobody told of his schemas yet: somebody may have it.
+    // No member has an index yet, so any of them may have the schema.
     let denied = cluster().denied(request, &[("a", false)]);
     assert_eq!(denied, "refuse: unconfirmed");
     let index = r#"{"paths":{"apis/batch/v1":{"serverRelativeURL":"/openapi/v3/apis/batch/v1"}}}"#;
@@ -52,7 +52,7 @@ fn row_1_a_schema_that_some_member_has_is_there() {
 }
 
 #[test]
-fn row_1_what_nobody_serves_local_may_deny() {
+fn row_1_a_404_for_unserved_discovery_passes_once_confirmed() {
     for path in ["/apis/a.io", "/apis/batch/v9", "/api/v9"] {
         let request = format!("GET {path}");
         let ask = "ask-local: unlisted, refresh on 404";
@@ -92,7 +92,7 @@ fn row_8_a_refusal_for_openapi_depends_on_members_of_its_own_half() {
 }
 
 #[test]
-fn row_1_waits_for_every_member_but_not_forever() {
+fn row_1_waits_for_every_member_up_to_30_s() {
     let mut starting = Cluster::beside([member("a", "v1.34.0", &[]), unseen("b")]);
     starting.0.started = second(NOW - 29);
     for path in ["/api", "/apis", "/apis/batch", "/openapi/v3"] {
@@ -103,7 +103,7 @@ fn row_1_waits_for_every_member_but_not_forever() {
     starting.0.started = second(NOW - 30);
     assert_eq!(starting.client("GET /apis"), "answer: discovery-merged");
 
-    // A member that cannot be asked is not waited for.
+    // A member that cannot be asked does not count.
     let mut dead = Cluster::beside([member("a", "v1.34.0", &[]), unseen("b")]);
     dead.0.started = second(NOW);
     dead.0.members[1].heard = second(NOW - 41);
@@ -111,7 +111,7 @@ fn row_1_waits_for_every_member_but_not_forever() {
 }
 
 #[test]
-fn row_1_the_two_documents_wait_for_themselves() {
+fn row_1_each_half_waits_for_its_own_views() {
     let mut half = member("b", "v1.36.0", &[]);
     half.view.api = None;
     half.joined = second(NOW);
@@ -122,7 +122,7 @@ fn row_1_the_two_documents_wait_for_themselves() {
 }
 
 #[test]
-fn row_1_local_speaks_for_itself_while_we_do_not_know_it() {
+fn row_1_local_is_asked_while_it_has_no_view() {
     let mut cluster =
         Cluster::beside([unseen("a"), member("b", "v1.36.0", &["/v1/pods", "batch/v1/jobs"])]);
     cluster.0.started = second(NOW);
@@ -136,7 +136,7 @@ fn row_1_local_speaks_for_itself_while_we_do_not_know_it() {
 }
 
 #[test]
-fn row_2_nopeer_and_peers_get_the_local_server() {
+fn row_2_nopeer_and_peers_get_local_discovery() {
     for path in PATHS {
         let request = format!("GET {path}");
         let nopeer = Asked { nopeer: true, ..ready() };
@@ -157,7 +157,7 @@ fn row_12_without_a_local_server() {
 }
 
 #[test]
-fn row_12_nobody_is_told_of_an_empty_cluster() {
+fn row_12_an_empty_list_is_never_served() {
     let cluster = Cluster::before([unseen("b")]);
     for path in ["/api", "/apis"] {
         let decision = cluster.client(&format!("GET {path}"));

@@ -1,6 +1,6 @@
 //! Merged documents. The scenarios of Kubernetes' own tests are among them: a peer adds nothing, a
 //! resource, a version, a group, a verb, a subresource; groups in another order; no peers; an empty
-//! local server; the same bytes from every standpoint; an ETag that changes with the content.
+//! local server; the same bytes from every member; an ETag that changes only with the content.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use mvp_core::request::DiscoveryPath;
 use mvp_core::snapshot::Document;
 use serde_json::Value;
 
-/// What an aggregated document lists: `group/version/resource/subresource verb…`, in its order.
+/// The entries of an aggregated document in order: `group/version/resource/subresource verb…`.
 fn listed(document: &Document) -> Vec<String> {
     let document: Value = serde_json::from_slice(&document.json.body).expect("JSON");
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -79,13 +79,13 @@ fn a_peer_adds_a_verb_or_a_subresource() {
 #[test]
 fn a_peer_with_its_groups_in_another_order() {
     let (x, y, z) = ("x.io/v1/a:get", "y.io/v1/a:get", "z.io/v1/a:get");
-    // What one list orders stays ordered; what none orders is alphabetical.
+    // Names that a list orders keep their order; the others are sorted.
     let agree = [member("a", "", &[z, x]), member("b", "", &[z, y])];
     assert_eq!(merged(agree), ["z.io/v1/a get", "x.io/v1/a get", "y.io/v1/a get"]);
-    // A list that has them all decides; the first one, where several do.
+    // A list with all names is the result; the first one, if there are several.
     let contradict = [member("a", "", &[z, x, y]), member("b", "", &[x, y, z])];
     assert_eq!(merged(contradict), ["z.io/v1/a get", "x.io/v1/a get", "y.io/v1/a get"]);
-    // Else a contradiction makes all of it alphabetical.
+    // Otherwise, a contradiction sorts all names.
     let cycle = [member("a", "", &[z, y]), member("b", "", &[y, z]), member("c", "", &[x])];
     assert_eq!(merged(cycle), ["x.io/v1/a get", "y.io/v1/a get", "z.io/v1/a get"]);
 }
@@ -102,7 +102,7 @@ fn an_empty_local_server_and_several_peers() {
 }
 
 #[test]
-fn the_same_bytes_and_tags_from_every_standpoint() {
+fn every_member_has_the_same_bytes_and_etags() {
     let members = || {
         [
             member("c", "v1.36.0", &["/v1/pods", "batch/v1/jobs", "apps/v1/deployments/scale"]),
@@ -137,7 +137,7 @@ fn the_same_bytes_and_tags_from_every_standpoint() {
 }
 
 #[test]
-fn the_tag_changes_with_the_content_and_only_then() {
+fn the_etag_changes_only_with_the_content() {
     let first = Cluster::beside([member("a", "", &[GET]), member("b", "", &[])]);
     let snapshot = first.snapshot();
     let tag = apis(&snapshot).etag.clone();
@@ -146,7 +146,7 @@ fn the_tag_changes_with_the_content_and_only_then() {
         tag.trim_matches('"').bytes().all(|b| b.is_ascii_digit() || (b'A'..=b'F').contains(&b))
     );
 
-    // Read anew, another member, another local server, later: the same content, the same tag.
+    // Parsed again, with another member, another local server and later: same content, same ETag.
     let again = Cluster::beside([member("b", "", &[GET]), member("z", "", &[])]);
     assert_eq!(apis(&again.snapshot()).etag, tag);
     let changed = Cluster::beside([member("a", "", &[GET]), member("b", "", &["b.io/v1/x:get"])]);
@@ -154,7 +154,7 @@ fn the_tag_changes_with_the_content_and_only_then() {
 }
 
 #[test]
-fn a_custom_resource_appears_and_is_gone_when_its_last_server_says_so() {
+fn a_custom_resource_is_listed_until_its_last_server_drops_it() {
     let crd = ["apps/v1/deployments:get", "example.com/v1/widgets:get"];
     let nowhere = Cluster::beside([member("a", "", &crd[..1]), member("b", "", &crd[..1])]);
     let somewhere = Cluster::beside([member("a", "", &crd[..1]), member("b", "", &crd)]);
@@ -177,19 +177,19 @@ fn a_member_that_is_down_or_left_keeps_its_apis_listed() {
 }
 
 #[test]
-fn what_did_not_change_is_not_made_again() {
+fn unchanged_parts_are_reused() {
     let cluster =
         Cluster::beside([member("a", "v1.34.0", &["/v1/pods", GET]), member("b", "", &[])]);
     let first = cluster.snapshot();
 
-    // A round in which every member said "not modified".
+    // A round in which every member answers "not modified".
     let mut inputs = cluster.0.clone();
     inputs.now = second(NOW + 1);
     inputs.members = inputs.members.into_iter().map(|m| confirmed_at(m, NOW + 1)).collect();
     let second_round = Snapshot::build(inputs.clone(), Some(&first));
     assert_eq!(apis(&first).json.body.as_ptr(), apis(&second_round).json.body.as_ptr());
 
-    // One member changed one of its documents: the other half is taken over.
+    // One member changed one of its documents: the other half is reused.
     let changed = member("b", "", &["batch/v1/jobs:get"]);
     inputs.members[1].view.apis = changed.view.apis;
     let third_round = Snapshot::build(inputs, Some(&second_round));
@@ -203,13 +203,13 @@ fn what_did_not_change_is_not_made_again() {
 }
 
 #[test]
-fn a_snapshot_tells_how_far_it_can_be_relied_upon() {
+fn a_snapshot_has_the_state_of_each_view() {
     let mut cluster = Cluster::beside([
         member("a", "v1.34.0", &[]),
         confirmed_at(member("b", "v1.36.0", &[]), NOW - 6),
         unseen("c"),
     ]);
-    // Of two entries with one ID the one that was heard of last counts.
+    // Of two entries with the same ID, the one heard from last counts.
     let mut older = member("b", "v1.30.0", &[]);
     older.heard = second(NOW - 9);
     cluster.0.members.insert(0, older);

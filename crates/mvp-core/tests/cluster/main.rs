@@ -1,5 +1,4 @@
-//! Clusters in a few words: what is decided for a request, row by row of the decision table, and
-//! what the merged documents say.
+//! Small clusters: the decision for a request, row by row of the table, and the merged documents.
 
 #![allow(missing_docs, clippy::expect_used, clippy::indexing_slicing)]
 

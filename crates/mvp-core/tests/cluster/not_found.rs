@@ -1,4 +1,4 @@
-//! Rows 7, 8, 10 and 11: is a 404 the truth?
+//! Rows 7, 8, 10 and 11: whether a 404 is true.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use mvp_core::member::{Member, Presence};
 use mvp_core::request::DiscoveryPath;
 
 const THINGS: &str = "GET /apis/a.io/v1/namespaces/x/things";
-const ASK: &str = "ask-local: unlisted, refresh on 404 of routing";
+const ASK: &str = "ask-local: unlisted, refresh on unrouted 404";
 const TRUE_404: &str = "pass-404: confirmed-not-found";
 const RECORDED: &str = "refuse: recorded";
 const UNCONFIRMED: &str = "refuse: unconfirmed";
@@ -20,12 +20,12 @@ fn local() -> Member {
 }
 
 #[test]
-fn row_7_nobody_lists_it_so_local_is_asked_but_not_believed() {
+fn row_7_an_unlisted_request_goes_to_local_and_its_404_is_withheld() {
     let cluster = Cluster::beside([local(), member("b", "v1.36.0", &["/v1/pods"])]);
     assert_eq!(cluster.client(THINGS), ASK);
     assert_eq!(cluster.peer(THINGS), ASK);
     assert_eq!(cluster.marked(THINGS), ASK);
-    // A subresource, a version and the old proxy prefix that nobody lists are no different.
+    // The same for a subresource and a version that no member lists.
     let any = "ask-local: unlisted, refresh on 404";
     assert_eq!(cluster.client("GET /api/v1/namespaces/x/pods/y/nosuch"), any);
     assert_eq!(cluster.client("GET /api/v2/namespaces/x/pods"), ASK);
@@ -39,10 +39,9 @@ fn row_7_the_404_is_true_once_every_member_confirmed() {
     assert_eq!(alone.denied(THINGS, &[("a", false)]), TRUE_404);
 }
 
-/// The one who serves it may not have been named yet; a source that never says anything holds up
-/// no longer than a member that never answers.
+/// A source that never reports blocks 404s no longer than a member that never responds.
 #[test]
-fn row_8_while_it_is_not_known_who_the_members_are_no_404_is_true() {
+fn row_8_a_404_is_refused_while_members_are_unknown() {
     let mut cluster = Cluster::beside([confirmed_at(local(), 290)]);
     cluster.0.members_known = false;
     let denials = [Denial { member: "a", at: second(290), listed: false }];
@@ -58,20 +57,20 @@ fn row_8_while_it_is_not_known_who_the_members_are_no_404_is_true() {
 }
 
 #[test]
-fn row_7_the_refresh_may_find_who_serves_it() {
+fn row_7_a_refresh_may_find_a_member_that_serves_it() {
     let things = ["a.io/v1/things"];
     let peer = Cluster::beside([local(), member("b", "v1.36.0", &things)]);
-    let peers = "peers b: served-by-peer, next on 404 of routing";
+    let peers = "peers b: served-by-peer, next on unrouted 404";
     assert_eq!(peer.denied(THINGS, &[("a", false)]), peers);
-    // Local itself came to serve it: it is asked again, once.
+    // Local began to serve it: it is asked once more.
     let here = Cluster::beside([member("a", "v1.34.0", &things), member("b", "v1.36.0", &things)]);
-    let local = "local: served-locally, refresh on 404 of routing";
+    let local = "local: served-locally, refresh on unrouted 404";
     assert_eq!(here.denied(THINGS, &[("a", false)]), local);
     assert_eq!(here.denied(THINGS, &[("a", false), ("a", true)]), peers);
 }
 
 #[test]
-fn row_8_a_member_that_could_not_confirm_makes_it_503() {
+fn row_8_a_404_is_refused_while_a_member_cannot_confirm() {
     let before = confirmed_at(member("b", "v1.36.0", &[]), NOW - 1);
     let cluster = Cluster::beside([local(), before]);
     assert_eq!(cluster.denied(THINGS, &[("a", false)]), UNCONFIRMED);
@@ -80,7 +79,7 @@ fn row_8_a_member_that_could_not_confirm_makes_it_503() {
 }
 
 #[test]
-fn row_8_the_two_documents_confirm_for_themselves() {
+fn row_8_each_half_is_confirmed_separately() {
     let mut half = member("b", "v1.36.0", &[]);
     half.view.api = None;
     half.joined = second(NOW);
@@ -91,7 +90,7 @@ fn row_8_the_two_documents_confirm_for_themselves() {
 }
 
 #[test]
-fn row_8_only_members_that_are_alive_hold_anything_up() {
+fn row_8_only_live_members_block_404s() {
     let mut silent = unseen("b");
     silent.heard = second(NOW - 41);
     let mut no_address = unseen("b");
@@ -112,7 +111,7 @@ fn row_8_only_members_that_are_alive_hold_anything_up() {
     assert_eq!(cluster.denied(THINGS, &[("a", false)]), UNCONFIRMED);
 }
 
-/// A member that cannot be asked, of which these are recorded: `a.io/v1/things`.
+/// A member that cannot be asked, with recorded resources such as `a.io/v1/things`.
 fn recorded(resources: &[&str]) -> Member {
     let mut member = unseen("c");
     member.address = None;
@@ -125,11 +124,11 @@ fn recorded(resources: &[&str]) -> Member {
 }
 
 #[test]
-fn row_8_what_is_recorded_for_a_member_that_was_never_seen_is_no_404() {
+fn row_8_a_404_is_refused_if_recorded_for_a_member_without_a_view() {
     let things = ["a.io/v1/things", "a.io/v1/others", "/v1/nodes", "b.io/v2/things"];
     let cluster =
         Cluster::beside([local(), member("b", "v1.36.0", &["d.io/v1/x"]), recorded(&things)]);
-    // Local may know better, and is asked as ever.
+    // Local may serve it, so it is asked as usual.
     assert_eq!(cluster.client(THINGS), ASK);
     for (request, expected) in [
         (THINGS, RECORDED),
@@ -149,7 +148,7 @@ fn row_8_what_is_recorded_for_a_member_that_was_never_seen_is_no_404() {
     ] {
         assert_eq!(cluster.denied(request, &[("a", false)]), expected, "{request}");
     }
-    // An answer that cannot be told from a backend's is not asked for.
+    // A 404 that may be a backend's cannot be withheld, so the request is refused at once.
     let proxy = "GET /apis/a.io/v1/namespaces/x/things/y/proxy";
     assert_eq!(cluster.client(proxy), RECORDED);
     assert_eq!(
@@ -158,37 +157,35 @@ fn row_8_what_is_recorded_for_a_member_that_was_never_seen_is_no_404() {
     );
 }
 
-/// Nor does it hold up more than that, nor for good.
 #[test]
-fn row_7_what_is_recorded_gives_way_to_what_was_seen() {
+fn row_7_a_view_overrides_a_record() {
     let recorded = recorded(&["a.io/v1/things", "/v1/pods"]);
-    // Its own word counts, however old.
+    // The member's own view counts, however old.
     let mut seen = confirmed_at(member("c", "v1.36.0", &["a.io/v1/others"]), NOW - 301);
     seen.view.recorded = recorded.view.recorded.clone();
     let cluster = Cluster::beside([local(), seen.clone()]);
     assert_eq!(cluster.denied(THINGS, &[("a", false)]), TRUE_404);
-    // The two halves of it are separate.
+    // Each half counts separately.
     seen.view.apis = None;
     seen.joined = second(NOW - 301);
     let cluster = Cluster::beside([local(), seen]);
     assert_eq!(cluster.denied(THINGS, &[("a", false)]), RECORDED);
-    // Of a resource that is listed it says nothing: neither verbs nor subresources.
+    // A record does not count for a listed resource: it has no verbs and no subresources.
     let cluster = Cluster::beside([local(), recorded.clone()]);
     let nosuch = "GET /api/v1/namespaces/x/pods/y/nosuch";
     assert_eq!(cluster.denied(nosuch, &[("a", false)]), TRUE_404);
-    // Who serves it is asked, and nobody is who is only recorded to.
+    // The request goes to a member that lists it, never to one with only a record.
     let cluster =
         Cluster::beside([local(), member("b", "v1.36.0", &["a.io/v1/things"]), recorded.clone()]);
-    let peers = "peers b: served-by-peer, next on 404 of routing";
+    let peers = "peers b: served-by-peer, next on unrouted 404";
     assert_eq!(cluster.denied(THINGS, &[("a", false)]), peers);
-    // A load balancer knows it, too.
+    // The same without a local server.
     let cluster = Cluster::before([member("b", "v1.36.0", &[]), recorded]);
     assert_eq!(cluster.denied(THINGS, &[("b", false)]), RECORDED);
 }
 
-/// What is not known by its own word is in no document.
 #[test]
-fn what_is_recorded_is_not_listed() {
+fn recorded_resources_are_not_in_documents() {
     let with = Cluster::beside([local(), recorded(&["a.io/v1/things"])]).snapshot();
     let without = Cluster::beside([local()]).snapshot();
     for path in [DiscoveryPath::Api, DiscoveryPath::Apis] {
@@ -201,7 +198,7 @@ fn what_is_recorded_is_not_listed() {
 }
 
 #[test]
-fn row_8_how_long_a_member_holds_things_up_is_a_setting() {
+fn row_8_the_blocking_time_is_configurable() {
     let mut cluster = Cluster::beside([local(), confirmed_at(member("b", "", &[]), NOW - 20)]);
     assert_eq!(cluster.denied(THINGS, &[("a", false)]), UNCONFIRMED);
     cluster.0.policy.blocks_for = Duration::from_secs(10);
@@ -209,21 +206,21 @@ fn row_8_how_long_a_member_holds_things_up_is_a_setting() {
 }
 
 #[test]
-fn row_8_what_local_serves_must_have_been_seen() {
+fn row_8_a_404_is_refused_while_local_has_no_view() {
     let cluster = Cluster::beside([unseen("a"), member("b", "v1.36.0", &["/v1/pods"])]);
-    let ask = "ask-local: local-view-unknown, refresh on 404 of routing";
+    let ask = "ask-local: local-view-unknown, refresh on unrouted 404";
     assert_eq!(cluster.client(THINGS), ask);
-    // Peers are not burdened with what local may well serve itself; they are once it said no.
+    // A peer is asked only after local denied it, because local may serve it.
     let pods = "GET /api/v1/namespaces/x/pods";
     assert_eq!(cluster.client(pods), ask);
-    let peers = "peers b: served-by-peer, next on 404 of routing";
+    let peers = "peers b: served-by-peer, next on unrouted 404";
     assert_eq!(cluster.denied(pods, &[("a", false)]), peers);
     assert_eq!(cluster.denied(THINGS, &[("a", false)]), "refuse: local-view-unknown");
 }
 
 #[test]
-fn row_8_nobody_speaks_for_a_local_server_that_was_not_heard() {
-    // A peer listed it otherwise, denied it, and lists it no more; local was last heard before.
+fn row_8_local_must_confirm_its_own_404() {
+    // A peer denied it and no longer lists it; local was confirmed before the request.
     let quiet = confirmed_at(local(), NOW - 10);
     let cluster = Cluster::beside([quiet, member("b", "v1.36.0", &[])]);
     assert_eq!(cluster.denied(THINGS, &[("b", false)]), ASK);
@@ -231,37 +228,37 @@ fn row_8_nobody_speaks_for_a_local_server_that_was_not_heard() {
 }
 
 #[test]
-fn row_10_a_write_that_local_denies_goes_to_no_older_server() {
+fn row_10_a_write_that_local_denies_goes_to_no_older_peer() {
     let things = ["a.io/v1/things"];
     let patch = "PATCH /apis/a.io/v1/namespaces/x/things/y";
     let older = [member("a", "v1.36.0", &things), member("b", "v1.34.0", &things)];
     assert_eq!(Cluster::beside(older).denied(patch, &[("a", true)]), "refuse: view-suspect");
     let newer = [member("a", "v1.34.0", &things), member("b", "v1.36.0", &things)];
-    let peers = "peers b: served-by-peer, next on 404 of routing";
+    let peers = "peers b: served-by-peer, next on unrouted 404";
     assert_eq!(Cluster::beside(newer).denied(patch, &[("a", true)]), peers);
 }
 
 #[test]
-fn row_10_local_denies_what_it_lists() {
+fn row_10_local_denies_a_listed_request() {
     let things = ["a.io/v1/things"];
     let alone = Cluster::beside([member("a", "v1.34.0", &things)]);
     assert_eq!(alone.denied(THINGS, &[("a", true)]), "refuse: view-suspect");
     let two = Cluster::beside([member("a", "v1.34.0", &things), member("b", "v1.36.0", &things)]);
-    let peers = "peers b: served-by-peer, next on 404 of routing";
+    let peers = "peers b: served-by-peer, next on unrouted 404";
     assert_eq!(two.denied(THINGS, &[("a", true)]), peers);
-    // After the refresh it lists it no more.
+    // After the refresh, local no longer lists it.
     assert_eq!(Cluster::beside([local()]).denied(THINGS, &[("a", true)]), TRUE_404);
 }
 
 #[test]
-fn row_11_a_peer_denies_what_it_lists() {
+fn row_11_a_peer_denies_a_listed_request() {
     let things = ["a.io/v1/things"];
     let cluster = Cluster::beside([
         local(),
         member("b", "v1.36.0", &things),
         member("c", "v1.36.0", &things),
     ]);
-    let next = "peers c: served-by-peer, next on 404 of routing";
+    let next = "peers c: served-by-peer, next on unrouted 404";
     assert_eq!(cluster.denied(THINGS, &[("b", true)]), next);
     assert_eq!(cluster.denied(THINGS, &[("b", true), ("c", true)]), "refuse: view-suspect");
 }
@@ -276,7 +273,7 @@ fn a_confirmation_that_began_before_the_denial_gives_no_second_chance() {
 }
 
 #[test]
-fn answers_of_backends_and_extension_servers_are_never_taken_for_routing() {
+fn not_founds_of_backends_and_extension_servers_pass_through() {
     let pods = ["/v1/pods", "/v1/pods/proxy"];
     let metrics = ["metrics.k8s.io/v1/pods"];
     let here = member("a", "v1.34.0", &[pods[0], pods[1], metrics[0]]);
@@ -284,7 +281,7 @@ fn answers_of_backends_and_extension_servers_are_never_taken_for_routing() {
     let usage = "GET /apis/metrics.k8s.io/v1/namespaces/x/pods";
     let mut cluster = Cluster::beside([here, member("b", "v1.36.0", &[])]);
     assert_eq!(cluster.client(proxy), "local: served-locally");
-    assert_eq!(cluster.client(usage), "local: served-locally, refresh on 404 of routing");
+    assert_eq!(cluster.client(usage), "local: served-locally, refresh on unrouted 404");
     cluster.0.extension_versions = Arc::new([("metrics.k8s.io".into(), "v1".into())]);
     assert_eq!(cluster.client(usage), "local: served-locally");
 
@@ -293,7 +290,7 @@ fn answers_of_backends_and_extension_servers_are_never_taken_for_routing() {
     assert_eq!(there.client(proxy), "peers b: served-by-peer");
     assert_eq!(there.client(usage), "peers b: served-by-peer");
 
-    // Nobody lists it: local's word is taken, unless a member could still turn out to serve it.
+    // No member lists it: local's 404 passes through, unless a member may still turn out to serve it.
     let mut nowhere = Cluster::beside([local(), member("b", "v1.36.0", &[])]);
     nowhere.0.extension_versions = Arc::new([("metrics.k8s.io".into(), "v1".into())]);
     assert_eq!(nowhere.client(usage), "ask-local: unlisted");

@@ -1,4 +1,4 @@
-//! What Kubernetes' own packages say (`tools/oracle` prints it), against what we say.
+//! Comparison with Kubernetes' own packages, whose results `tools/oracle` prints.
 
 #![allow(missing_docs, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
@@ -9,7 +9,7 @@ mod requests;
 
 use serde_json::Value;
 
-/// The lines of a fixture. An empty one would make its test prove nothing.
+/// The lines of a fixture, at least this many: with an empty one, a test would prove nothing.
 fn fixture(name: &str, at_least: usize) -> Vec<Value> {
     let path = format!("{}/tests/fixtures/oracle/{name}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));

@@ -26,29 +26,29 @@ fn documents_merge_as_in_kubernetes() {
         if ours == theirs || differs_on_purpose(name).is_some() {
             continue;
         }
-        // Two differences, on purpose: see `expected`.
+        // Two intended differences: see `expected`.
         if ours == normal(&expected(&line)) {
             differing += 1;
             continue;
         }
-        wrong.push(format!("{name}:\n ours   {ours}\n theirs {theirs}"));
+        wrong.push(format!("{name}:\n mvp        {ours}\n Kubernetes {theirs}"));
     }
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(differing > 0, "the fixture has sets that show our differences");
+    assert!(differing > 0, "the fixture has sets with intended differences");
 }
 
-/// Sets whose documents no Go server writes, and why we treat them otherwise.
+/// Sets with documents that no Go server writes, and the reason for the difference.
 fn differs_on_purpose(name: &str) -> Option<&'static str> {
     match name {
-        "unknown fields are dropped" => Some("we keep what we do not know"),
+        "unknown fields are dropped" => Some("mvp keeps unknown fields"),
         "responseKind empty and partly given, verbs unsorted" => {
-            Some("we compare what is written, Go what it means: verbs come out sorted")
+            Some("mvp compares the text, Go the meaning: verbs are sorted")
         }
         "a group twice in both servers"
         | "a version twice in one server"
-        | "a resource twice in one server" => Some("we unite what one server lists twice"),
+        | "a resource twice in one server" => Some("mvp merges duplicate entries of one server"),
         "the group without a name" | "a resource without a name" => {
-            Some("we leave out what cannot be asked for")
+            Some("mvp ignores entries without a name")
         }
         _ => None,
     }
@@ -65,9 +65,9 @@ fn parse(server: &str, items: &Value) -> GroupList {
     GroupList::parse(source, Part::Apis, document, &Limits::default()).expect("a document").value
 }
 
-/// Kubernetes' outcome with what we do otherwise: `freshness` is Current where any server says so
-/// (theirs is the first server's, or the local one's), and the verbs of a subresource are those of
-/// all servers that list it (theirs are the last one's).
+/// The result of Kubernetes with the intended differences: `freshness` is Current if any server says
+/// so (in Kubernetes it is the first server's, or the local one's), and the verbs of a subresource are
+/// those of all servers (in Kubernetes the last one's).
 fn expected(line: &Value) -> Value {
     let mut merged = line["merged"].clone();
     let mut servers: Vec<&Value> = line["servers"].as_array().into_iter().flatten().collect();
@@ -119,8 +119,8 @@ fn unite_verbs(sub: &mut Value, said: &[&Value], resource: &str, name: &str) {
     }
 }
 
-/// Go leaves out what is empty where we keep what the first server wrote: an empty name of the
-/// core group, and empty lists.
+/// Removes empty values. Go leaves them out, while this crate keeps what the first server wrote: the
+/// empty name of the core group, and empty lists.
 fn normal(value: &Value) -> Value {
     match value {
         Value::Array(elements) => elements.iter().map(normal).collect(),

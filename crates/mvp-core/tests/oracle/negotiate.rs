@@ -1,4 +1,4 @@
-//! `NegotiateMediaTypeOptions`, once for aggregated documents and once for the older ones.
+//! `NegotiateMediaTypeOptions`, for aggregated and for legacy documents.
 
 use mvp_core::discovery::negotiate::{Encoding, Form, Offer, negotiate};
 use serde_json::Value;
@@ -8,12 +8,12 @@ use crate::{fixture, text};
 const ENCODINGS: [Encoding; 3] = [Encoding::Json, Encoding::Yaml, Encoding::Protobuf];
 
 #[test]
-fn accept_headers_are_answered_as_kube_apiserver_1_36_does() {
+fn accept_headers_negotiate_as_in_kube_apiserver_1_36() {
     check("negotiate.jsonl", &[Form::AggregatedV2, Form::Legacy]);
 }
 
 #[test]
-fn accept_headers_are_answered_as_a_server_with_v2beta1_does() {
+fn accept_headers_negotiate_as_in_a_server_with_v2beta1() {
     let forms = [Form::AggregatedV2, Form::AggregatedV2beta1, Form::Legacy];
     check("negotiate-beta.jsonl", &forms);
 }
@@ -30,8 +30,8 @@ fn check(name: &str, forms: &[Form]) {
         if ours == theirs || differs_on_purpose(accept).is_some() {
             continue;
         }
-        // The one difference, on purpose: we take any case where kube-apiserver takes lower case.
-        // So the same header in its usual case must be one that kube-apiserver answers so.
+        // The one intended difference: any case matches where kube-apiserver needs lower case. So
+        // kube-apiserver must give the same result for the header in its usual case.
         let usual = usual_case(accept);
         if usual != accept {
             let again = negotiate(&usual, offer)
@@ -47,7 +47,7 @@ fn check(name: &str, forms: &[Form]) {
     assert!(kinder > 0, "the fixture has headers in unusual case");
 }
 
-/// Headers that we read otherwise than kube-apiserver, and why.
+/// Headers with an intended difference to kube-apiserver, and the reason.
 fn differs_on_purpose(accept: &str) -> Option<&'static str> {
     if accept.split(',').count() > 12 {
         return Some(
@@ -61,13 +61,13 @@ fn differs_on_purpose(accept: &str) -> Option<&'static str> {
             Some("Go's own spellings of numbers are none of the standard's")
         }
         "application/json;profile=nopeer" => {
-            Some("nopeer is heard for the older documents, which Kubernetes does not merge")
+            Some("nopeer counts for legacy documents too, which Kubernetes does not merge")
         }
         _ => None,
     }
 }
 
-/// An aggregated document where that can be had; else the older one; else 406.
+/// An aggregated document if possible; else the legacy one; else 406.
 fn theirs(line: &Value) -> Option<(Form, &str, bool)> {
     let aggregated = match text(line, "/aggregated/v") {
         "v2" => Some(Form::AggregatedV2),

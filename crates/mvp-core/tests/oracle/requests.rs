@@ -1,4 +1,4 @@
-//! `RequestInfoFactory`, by the path and query that a Go server reads off the request line.
+//! `RequestInfoFactory`, with the path and query that a Go server reads from the request line.
 
 use mvp_core::RequestInfo;
 use serde_json::Value;
@@ -6,11 +6,11 @@ use serde_json::Value;
 use crate::{fixture, text};
 
 #[test]
-fn requests_mean_what_kube_apiserver_says_they_mean() {
+fn requests_parse_as_in_kube_apiserver() {
     let (mut wrong, mut checked) = (Vec::new(), 0);
     for line in fixture("requests.jsonl", 500) {
         let (method, target) = (text(&line, "/method"), text(&line, "/target"));
-        // Raw bytes that are not UTF-8 cannot be given to us as text.
+        // Raw bytes that are not UTF-8 cannot be passed as text.
         let raw = line["latin1"] == true && !target.is_ascii();
         if raw || never_reaches_us(method, target) {
             continue;
@@ -18,8 +18,7 @@ fn requests_mean_what_kube_apiserver_says_they_mean() {
         checked += 1;
         let (path, query) = split(target);
         let info = RequestInfo::parse(method, path, query);
-        // Both at once, a list option that cannot be read and a watch that is false only by Unicode's
-        // folding of letters, is more than we care to follow.
+        // Not followed: a malformed list option together with a `false` that needs Unicode folding.
         if target == "/api/v1/pods?watch=fal%C5%BFe&limit=abc" {
             continue;
         }
@@ -31,7 +30,7 @@ fn requests_mean_what_kube_apiserver_says_they_mean() {
     assert!(checked > 1000, "{checked} checked");
 }
 
-/// Request lines that an HTTP library refuses, or takes apart, before there is a path to look at.
+/// Request lines that an HTTP library rejects or splits before there is a path.
 fn never_reaches_us(method: &str, target: &str) -> bool {
     let is_token = method.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let is_plain_absolute = ["http://", "https://"].iter().any(|scheme| {
@@ -65,8 +64,8 @@ fn compare(info: &RequestInfo<'_>, line: &Value, query: &str) -> Result<(), Stri
             Err(format!("{info:?}, expected {}", line["info"]))
         };
     };
-    // The one difference, on purpose: a label selector is not read, so that a broken one does not
-    // take the name away that a field selector gave. The name serves logs, never a decision.
+    // The one intended difference: a label selector is not parsed, so a malformed one does not remove
+    // the name from a field selector. The name is for logs only, never for a decision.
     let name_differs_on_purpose = query.contains("labelSelector=")
         && query.contains("fieldSelector=")
         && text(line, "/info/name").is_empty();
@@ -91,13 +90,14 @@ fn compare(info: &RequestInfo<'_>, line: &Value, query: &str) -> Result<(), Stri
     if is_resource { Ok(()) } else { Err(format!("{info:?}, expected no resource")) }
 }
 
-/// The oracle writes strings that are not UTF-8 with a character for each byte. We have U+FFFD there.
+/// The oracle writes strings that are not UTF-8 with one character for each byte. This crate has
+/// U+FFFD there.
 fn from_latin1(text: &str) -> String {
     let bytes: Vec<u8> = text.chars().filter_map(|c| u8::try_from(u32::from(c)).ok()).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Path and query as an HTTP library hands them over.
+/// The path and query as an HTTP library passes them.
 fn split(target: &str) -> (&str, Option<&str>) {
     let target = match target.split_once("://") {
         Some((scheme, rest)) if !scheme.contains('/') => {

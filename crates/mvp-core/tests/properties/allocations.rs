@@ -1,4 +1,4 @@
-//! Ordinary requests are read and decided without a single allocation.
+//! Ordinary requests are parsed and decided without an allocation.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ fn ordinary_requests_allocate_nothing() {
         }
     }
 
-    // Nor does a 404 that is about to be believed, when records are looked into.
+    // Nor does the last decision before a 404 passes through, which checks records.
     let unseen = &mut cluster.servers.last_mut().expect("a member").member;
     (unseen.view.apis, unseen.address) = (None, None);
     let thing = ["unheard.of", "v1", "things"].map(str::to_owned);
@@ -95,7 +95,7 @@ fn ordinary_requests_allocate_nothing() {
         assert_eq!(measured.count_total, 0, "{path}");
     }
 
-    // The counter counts: a percent-encoded path is decoded into a new string.
+    // The counter works: a percent-encoded path is decoded into a new string.
     let measured = measure(|| {
         std::hint::black_box(RequestInfo::parse("GET", "/api/v1/%70ods", None));
     });

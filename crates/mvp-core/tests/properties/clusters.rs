@@ -1,4 +1,4 @@
-//! Clusters made at random: members in every state, and the snapshots built of them.
+//! Random clusters: members in every state, and their snapshots.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use serde_json::{Value, json};
 
 use crate::documents::{GROUPS, VERSIONS, document, parse};
 
-/// The moment at which every cluster is looked at, in seconds after the start of its clock.
+/// The current time of every cluster, in seconds after the start of the clock.
 pub(crate) const NOW: u64 = 1000;
 
 const IDS: [&str; 5] = ["apiserver-a", "apiserver-b", "apiserver-c", "apiserver-d", "other"];
 
-/// A member, and the documents that its views were read from.
+/// A member, and the documents of its view.
 #[derive(Debug, Clone)]
 pub(crate) struct Server {
     pub(crate) member: Member,
@@ -28,7 +28,7 @@ pub(crate) struct Server {
     apis: Option<Value>,
 }
 
-/// The members of a cluster, seen from one of them, or from none.
+/// The members of a cluster; one of them may be local.
 #[derive(Debug, Clone)]
 pub(crate) struct Cluster {
     pub(crate) servers: Vec<Server>,
@@ -38,7 +38,7 @@ pub(crate) struct Cluster {
     pub(crate) now: u64,
 }
 
-/// A cluster of one to five members in any state. Some say the same as others, as servers of one
+/// A cluster of one to five members in any state. Some have the same documents, as servers of one
 /// release do.
 pub(crate) fn clusters() -> impl Strategy<Value = Cluster> {
     let servers = subsequence(&IDS[..], 1..=IDS.len())
@@ -77,7 +77,7 @@ pub(crate) fn clusters() -> impl Strategy<Value = Cluster> {
     )
 }
 
-/// An index of OpenAPI, of some of the groups and versions, each with one of three documents.
+/// An OpenAPI index for some of the groups and versions, each with one of three documents.
 fn index() -> impl Strategy<Value = Arc<openapi::Index>> {
     let keys: Vec<String> = GROUPS
         .iter()
@@ -100,7 +100,7 @@ fn index() -> impl Strategy<Value = Arc<openapi::Index>> {
 /// Which of the cluster's documents a member sent, and how long ago it was confirmed.
 type Age = (Index, u64);
 
-/// A member, and the documents that it is to have, if any.
+/// A member, and the documents that it gets, if any.
 fn server(id: &'static str) -> impl Strategy<Value = (Member, [Option<Age>; 2])> {
     let kind = select(vec![MemberKind::Mvp, MemberKind::Bare]);
     let presence = prop_oneof![4 => Just(Presence::Present), 1 => Just(Presence::Left)];
@@ -124,7 +124,7 @@ fn server(id: &'static str) -> impl Strategy<Value = (Member, [Option<Age>; 2])>
     )
 }
 
-/// Ages in seconds, on both sides of every limit of the default policy.
+/// Ages in seconds, below and above every limit of the default policy.
 pub(crate) fn ages() -> impl Strategy<Value = u64> {
     prop_oneof![
         2 => 0..4u64,
@@ -136,7 +136,7 @@ pub(crate) fn releases() -> impl Strategy<Value = Option<Release>> {
     option::weighted(0.8, (34..=36u16).prop_map(|minor| Release { major: 1, minor }))
 }
 
-/// The moment so many seconds after the start of the clock.
+/// The time at this many seconds after the start of the clock.
 pub(crate) fn at(seconds: u64) -> Timestamp {
     Timestamp::after_start(Duration::from_secs(seconds))
 }
@@ -149,13 +149,13 @@ impl Server {
         }
     }
 
-    /// Whether it can be sent a request.
+    /// Whether a request can be sent to it.
     pub(crate) fn reachable(&self) -> bool {
         self.member.presence == Presence::Present && self.member.address.is_some()
     }
 
-    /// The member says now, to a fetch begun at `moment`, that its documents are these; where one
-    /// is `None`, that the one it sent before still stands.
+    /// The member responds to a fetch that began at `moment` with these documents; with `None`, that
+    /// the previous one has not changed.
     pub(crate) fn confirm(&mut self, moment: u64, new: [Option<&Value>; 2]) {
         for (part, new) in Part::ALL.into_iter().zip(new) {
             if let Some(document) = new.or(self.document(part)).cloned() {
@@ -176,7 +176,7 @@ impl Server {
 }
 
 impl Cluster {
-    /// A cluster of healthy members with these documents, in which nothing is in doubt.
+    /// A cluster of healthy members with these documents and fresh views.
     pub(crate) fn healthy(lists: &[(Arc<GroupList>, Arc<GroupList>)]) -> Cluster {
         let server = |(id, (api, apis)): (&&str, &(Arc<GroupList>, Arc<GroupList>))| {
             let seen = |list| Some(Seen { list: Arc::clone(list), confirmed: at(NOW) });
@@ -230,8 +230,8 @@ impl Cluster {
         Some(&server.member.id) == self.local.as_ref()
     }
 
-    /// Members without whose word nobody can know that a thing is not served: those that can be
-    /// asked, gave a sign of life lately, and were not silent for too long.
+    /// The members that must confirm before a 404 is true: those that can be asked, had a recent
+    /// heartbeat, and were not silent for too long.
     pub(crate) fn accountable(&self, part: Part) -> impl Iterator<Item = &Server> {
         let policy = Policy::default();
         self.servers.iter().filter(move |server| {

@@ -1,5 +1,4 @@
-//! Coherence: what any document promises is not answered 404 by routing, and OpenAPI names the
-//! documents of all, by a rule that every gateway follows alike.
+//! Coherence: requests that a document lists are routed, and every gateway has the same OpenAPI index.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -21,7 +20,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn what_a_document_promises_is_routed(cluster in clusters()) {
+    fn listed_resources_are_routed(cluster in clusters()) {
         let snapshot = cluster.snapshot();
         let client = Circumstances {
             origin: Origin::Client,
@@ -41,7 +40,7 @@ proptest! {
     }
 
     #[test]
-    fn openapi_names_the_document_of_whoever_serves_most(cluster in clusters()) {
+    fn openapi_prefers_the_member_that_serves_most(cluster in clusters()) {
         let snapshot = cluster.snapshot();
         let keys = |server: &Server| -> Vec<String> {
             let index = server.member.view.openapi.iter().flat_map(|index| index.entries());
@@ -81,7 +80,7 @@ proptest! {
     }
 }
 
-/// Every request that a merged document promises: method, path, query.
+/// Every request that a merged document lists: method, path, query.
 fn promises(snapshot: &Snapshot) -> Vec<(&'static str, String, Option<&'static str>)> {
     let mut promises = Vec::new();
     for part in Part::ALL {
@@ -89,11 +88,11 @@ fn promises(snapshot: &Snapshot) -> Vec<(&'static str, String, Option<&'static s
         let document = snapshot.document(&path, Form::AggregatedV2).expect("a document");
         let document: Value = serde_json::from_slice(&document.json.body).expect("JSON");
         for fact in facts(&document) {
-            // As a server reads it, `namespaces/one/exec` is `exec` in the namespace `one`.
+            // Servers read `namespaces/one/exec` as `exec` in the namespace `one`.
             if fact.get(2).is_some_and(|resource| resource == "namespaces") {
                 continue;
             }
-            // [group, version, resource, "subresource", name, "verb", verb], the middle perhaps not.
+            // [group, version, resource, "subresource", name, "verb", verb], the subresource optional.
             let (subresource, verb) = match &fact[..] {
                 [_, _, _, word, verb] if word == "verb" => ("", verb),
                 [_, _, _, _, subresource, word, verb] if word == "verb" => {
@@ -134,7 +133,7 @@ fn promises(snapshot: &Snapshot) -> Vec<(&'static str, String, Option<&'static s
     promises
 }
 
-/// Of what a document of OpenAPI describes, how many resources, subresources and verbs a member has.
+/// How many of the resources, subresources and verbs that an OpenAPI document describes a member has.
 fn amount(server: &Server, key: &str) -> usize {
     let steps: Vec<&str> = key.split('/').collect();
     let (group, version) = match steps[..] {

@@ -1,15 +1,14 @@
-//! What documents say, read from their JSON by means of our own: the expectation to hold the code
-//! under test against.
+//! The contents of documents, read from their JSON without the code under test: the expectations.
 
 use std::collections::BTreeSet;
 
 use mvp_core::discovery::GroupList;
 use serde_json::Value;
 
-/// A statement of a document: a group, a version of it, a resource of that, and so on downwards.
+/// A fact of a document: a group, a version of it, a resource of that, and so on.
 pub(crate) type Fact = Vec<String>;
 
-/// All that an aggregated document states of groups, versions, resources, subresources and verbs.
+/// All facts of an aggregated document: groups, versions, resources, subresources and verbs.
 pub(crate) fn facts(document: &Value) -> BTreeSet<Fact> {
     let mut facts = BTreeSet::new();
     for group in list(document, "items") {
@@ -33,7 +32,7 @@ pub(crate) fn facts(document: &Value) -> BTreeSet<Fact> {
     facts
 }
 
-/// The same of the parsed model, which knows eight verbs only.
+/// The same for the parsed model, which has only eight verbs.
 pub(crate) fn facts_of_model(list: &GroupList) -> BTreeSet<Fact> {
     let mut facts = BTreeSet::new();
     for group in &list.groups {
@@ -58,7 +57,7 @@ pub(crate) fn facts_of_model(list: &GroupList) -> BTreeSet<Fact> {
     facts
 }
 
-/// Leaves out the verbs that routing does not know.
+/// Removes verbs that routing does not know.
 pub(crate) fn routable(facts: BTreeSet<Fact>) -> BTreeSet<Fact> {
     let routable = |fact: &Fact| {
         !fact.ends_with(&["verb".to_owned(), "frobnicate".to_owned()])
@@ -77,12 +76,12 @@ fn below(path: &[String], steps: &[&str]) -> Fact {
     path.iter().cloned().chain(steps.iter().map(|step| (*step).to_owned())).collect()
 }
 
-/// A list of an object; empty where it is absent or null.
+/// A list field of an object; empty if it is absent or null.
 pub(crate) fn list<'v>(object: &'v Value, key: &str) -> &'v [Value] {
     object.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// A string of an object; empty where it is absent or null.
+/// A string field of an object; empty if it is absent or null.
 pub(crate) fn text<'v>(object: &'v Value, key: &str) -> &'v str {
     object.get(key).and_then(Value::as_str).unwrap_or_default()
 }
@@ -103,7 +102,7 @@ pub(crate) fn find_resource<'v>(
     list(version, "resources").iter().find(|entry| text(entry, "resource") == resource)
 }
 
-/// The entry of a subresource, or of the resource itself where the name is empty.
+/// The entry of a subresource, or of the resource itself if the name is empty.
 pub(crate) fn find_subresource<'v>(resource: &'v Value, name: &str) -> Option<&'v Value> {
     if name.is_empty() {
         return Some(resource);
@@ -111,7 +110,7 @@ pub(crate) fn find_subresource<'v>(resource: &'v Value, name: &str) -> Option<&'
     list(resource, "subresources").iter().find(|entry| text(entry, "subresource") == name)
 }
 
-/// Every entry of a document by its place, the list itself included.
+/// Every entry of a document by its place, including the list itself.
 pub(crate) fn entries(document: &Value) -> Vec<(Fact, &Value)> {
     let mut entries = vec![(Vec::new(), document)];
     for group in list(document, "items") {

@@ -1,4 +1,4 @@
-//! The decision on requests for resources, held against what the members' documents say.
+//! The decision for resources, compared with the members' documents.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn local_gets_only_what_it_lists(cluster in clusters(), cases in resource_cases()) {
+    fn local_gets_only_requests_that_it_lists(cluster in clusters(), cases in resource_cases()) {
         let snapshot = cluster.snapshot();
         for (target, asked) in &cases {
             let (info, denials) = (target.info(), asked.denials());
@@ -46,7 +46,7 @@ proptest! {
     }
 
     #[test]
-    fn not_found_is_passed_on_only_when_it_is_proved(
+    fn a_404_passes_through_only_if_it_is_proved(
         cluster in clusters(), cases in resource_cases()
     ) {
         let snapshot = cluster.snapshot();
@@ -57,13 +57,13 @@ proptest! {
                 let listing = Listing::of(&cluster, &info);
                 prop_assert!(!cluster.servers.iter().any(|server| listing.exactly(server)));
                 prop_assert!(is_proved(&cluster, listing.part(), asked.arrived));
-                prop_assert!(!denials.is_empty(), "a 404 was held back");
+                prop_assert!(!denials.is_empty(), "a 404 was withheld");
             }
         }
     }
 
     #[test]
-    fn candidates_can_be_asked_and_come_newest_first(
+    fn candidates_are_reachable_and_newest_first(
         cluster in clusters(), cases in resource_cases()
     ) {
         let snapshot = cluster.snapshot();
@@ -83,7 +83,7 @@ proptest! {
     }
 
     #[test]
-    fn what_only_peers_list_goes_to_them(cluster in clusters(), cases in resource_cases()) {
+    fn requests_that_only_peers_list_go_to_peers(cluster in clusters(), cases in resource_cases()) {
         let snapshot = cluster.snapshot();
         for (target, asked) in &cases {
             let asked = Circumstances { origin: Origin::Client, ..asked.clone() };
@@ -111,7 +111,7 @@ proptest! {
     }
 
     #[test]
-    fn what_someone_lists_is_never_simply_not_found(
+    fn a_listed_request_never_passes_a_404_through(
         cluster in clusters(), cases in resource_cases()
     ) {
         let snapshot = cluster.snapshot();
@@ -126,17 +126,17 @@ proptest! {
                 prop_assert!(to_local, "{:?}", decision.reason);
                 prop_assert_eq!(decision.reason, Reason::ServedLocally);
             }
-            // No 404 can be the answer, unless nobody can tell whose it is.
+            // No 404 passes through, unless a backend may have written it.
             if cluster.servers.iter().any(|server| listing.exactly(server)) {
                 let refused = matches!(decision.action, Action::Refuse);
-                let passed_on = decision.on_not_found == OnNotFound::PassOn;
+                let passed_on = decision.on_not_found == OnNotFound::PassThrough;
                 prop_assert_eq!(passed_on, refused || listing.is_opaque());
             }
         }
     }
 }
 
-/// Every candidate is a peer that can be asked, lists it, and has not denied it.
+/// Checks that every candidate is a peer that can be asked, lists the request and has not denied it.
 fn check_each(
     chosen: &[&Server],
     listing: &Listing<'_>,
@@ -153,7 +153,7 @@ fn check_each(
     Ok(())
 }
 
-/// Newest first; those of one release in the order of their IDs.
+/// Checks the order: newest release first, then by ID.
 fn check_order(chosen: &[&Server]) -> Result<(), TestCaseError> {
     for pair in chosen.windows(2) {
         let [first, second] = [&pair[0].member, &pair[1].member];
@@ -163,7 +163,7 @@ fn check_order(chosen: &[&Server]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A write that local would take goes to nobody who may lose fields of the object.
+/// Checks that a write that local lists goes to no member that may erase fields of the object.
 fn check_writes(
     chosen: &[&Server],
     listing: &Listing<'_>,
@@ -183,7 +183,7 @@ fn check_writes(
     Ok(())
 }
 
-/// Whether everyone who counts said, after the request came, what is served, and local ever did.
+/// Whether local has a view and every accountable member confirmed its view after the request arrived.
 pub(crate) fn is_proved(cluster: &Cluster, part: Part, arrived: u64) -> bool {
     let confirmed = |server: &Server| {
         server.member.view.part(part).is_some_and(|seen| seen.confirmed >= at(arrived))
@@ -192,9 +192,9 @@ pub(crate) fn is_proved(cluster: &Cluster, part: Part, arrived: u64) -> bool {
     local_seen && cluster.accountable(part).all(confirmed)
 }
 
-/// The properties above would prove nothing of cases that never come up.
+/// The properties above would prove nothing about cases that never occur.
 #[test]
-fn every_reason_and_every_action_comes_up() {
+fn every_reason_and_every_action_occurs() {
     let mut runner = TestRunner::new(config());
     let (clusters, cases) = (clusters(), all_cases());
     let (mut reasons, mut actions) = (HashSet::new(), HashSet::new());

@@ -1,4 +1,4 @@
-//! The decision on requests for discovery, for OpenAPI and for what a server says of itself.
+//! The decision for discovery, OpenAPI and non-resource requests.
 
 use mvp_core::decide::{Action, OnNotFound, Origin, Reason};
 use mvp_core::discovery::Part;
@@ -16,7 +16,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn what_is_answered_is_there(
+    fn an_answer_has_a_document(
         cluster in clusters(), cases in other_cases()
     ) {
         let snapshot = cluster.snapshot();
@@ -54,7 +54,7 @@ proptest! {
     }
 
     #[test]
-    fn peers_are_told_of_the_local_server_alone(
+    fn peers_get_discovery_of_the_local_server_only(
         cluster in clusters(), cases in other_cases()
     ) {
         let snapshot = cluster.snapshot();
@@ -72,7 +72,7 @@ proptest! {
     }
 
     #[test]
-    fn a_servers_own_business_is_answered_by_it_alone(
+    fn non_resource_requests_go_to_the_local_server_only(
         cluster in clusters(), cases in other_cases()
     ) {
         let snapshot = cluster.snapshot();
@@ -87,7 +87,7 @@ proptest! {
                 _ => false,
             };
             prop_assert!(fits, "{:?}", decision.action);
-            prop_assert_eq!(decision.on_not_found, OnNotFound::PassOn);
+            prop_assert_eq!(decision.on_not_found, OnNotFound::PassThrough);
         }
     }
     }

@@ -1,5 +1,5 @@
-//! Aggregated documents made at random. They are made as JSON values, never with the types under
-//! test, and so are the expectations about them.
+//! Random aggregated documents. They and their expectations are JSON values, independent of the types
+//! under test.
 
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ const VERBS: [&str; 10] = [
     "update",
     "watch",
 ];
-/// Names of fields that no version of Kubernetes has; the first and the last sort before and after
-/// those that it has.
+/// Names of fields that no version of Kubernetes has. The first and the last sort before and after
+/// all known ones.
 pub(crate) const UNKNOWN_FIELDS: [&str; 3] = ["aFuture", "rFuture", "zFuture \"quoted\" é"];
 
 /// The document of one half of the API surface.
@@ -52,7 +52,7 @@ pub(crate) fn document(part: Part) -> BoxedStrategy<Value> {
         .boxed()
 }
 
-/// As many documents of one half as a cluster has servers.
+/// Documents of one half, one for each server of a cluster.
 pub(crate) fn document_sets(
     part: Part,
     servers: std::ops::RangeInclusive<usize>,
@@ -130,7 +130,7 @@ fn subresource(name: &'static str) -> BoxedStrategy<Value> {
         .boxed()
 }
 
-/// Some of the pool, each once, in any order.
+/// Some elements of a pool, each once, in any order.
 fn entries(
     pool: &'static [&'static str],
     count: std::ops::RangeInclusive<usize>,
@@ -149,7 +149,7 @@ fn names(pool: &'static [&'static str]) -> impl Strategy<Value = Vec<Value>> {
 }
 
 fn verbs() -> impl Strategy<Value = Vec<Value>> {
-    // Servers sort them, but nothing obliges them to.
+    // Servers sort them, but need not.
     prop_oneof![1 => names(&VERBS[..4]), 3 => names(&VERBS)]
 }
 
@@ -176,7 +176,7 @@ fn unknown() -> impl Strategy<Value = Map<String, Value>> {
     ]
 }
 
-/// How a server writes an empty list.
+/// An empty list as a server writes it.
 #[derive(Debug, Clone, Copy)]
 enum Absence {
     Empty,
@@ -200,7 +200,7 @@ fn fields(object: &mut Value) -> &mut Map<String, Value> {
     object.as_object_mut().expect("an object")
 }
 
-/// The document as the code under test reads it. None of ours has anything to complain about.
+/// The document parsed by the code under test. These documents have no faults.
 pub(crate) fn parse(part: Part, document: &Value) -> Arc<GroupList> {
     parse_text(part, document.to_string())
 }
@@ -213,7 +213,7 @@ pub(crate) fn parse_text(part: Part, text: String) -> Arc<GroupList> {
     Arc::new(parsed.value)
 }
 
-/// The document as it is given away.
+/// The document as the code under test writes it.
 pub(crate) fn written(list: &GroupList) -> Value {
     serde_json::from_slice(&list.to_aggregated_json("v2")).expect("JSON")
 }

@@ -1,4 +1,4 @@
-//! Deciding again after every 404 comes to an end, whatever the members say meanwhile.
+//! Deciding again after every 404 ends, whatever the members report meanwhile.
 
 use std::sync::Arc;
 
@@ -18,19 +18,19 @@ use crate::documents::document;
 use crate::listings::Listing;
 use crate::requests::{Circumstances, Target, circumstances, resource_targets};
 
-/// When views are fetched anew while a request is under way.
+/// The time of refreshes during a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fetches {
     /// Every fetch fails.
     Never,
-    /// When a decision first asks for it: what the data path does.
+    /// When a decision first asks for one, as in the data path.
     WhenAsked,
-    /// After every answer: the control loop's own rounds happen to fall so.
+    /// After every response, as rounds of the control loop may be.
     Always,
 }
 
-/// What a member says when it is fetched: nothing, or the two documents; for each, the new one or
-/// that the old one stands.
+/// The response of a member to a fetch: none, or the two documents; for each, a new one or "not
+/// modified".
 type News = Option<(Option<Value>, Option<Value>)>;
 
 fn news() -> impl Strategy<Value = Vec<News>> {
@@ -38,12 +38,12 @@ fn news() -> impl Strategy<Value = Vec<News>> {
     vec(option::weighted(0.8, documents), 5)
 }
 
-/// How a request came to its end.
+/// The end of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Refused,
     NotFound,
-    /// The first 404 was the answer.
+    /// The first 404 passed through.
     PassedOn,
 }
 
@@ -51,7 +51,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn a_request_that_everyone_denies_comes_to_an_end(
+    fn a_request_that_every_member_denies_ends(
         cluster in clusters(),
         target in resource_targets(),
         asked in circumstances(),
@@ -67,7 +67,7 @@ proptest! {
         prop_assert!(deniers.iter().all(|member| times(member) <= 2), "{:?}", deniers);
         match fetches {
             Fetches::Never => prop_assert_eq!(asked_again, 0, "{:?}", deniers),
-            // Only a member that came to list it since it denied it is asked once more.
+            // Only a member that began to list it after its denial is asked once more.
             Fetches::WhenAsked => prop_assert!(asked_again <= 1, "{:?}", deniers),
             Fetches::Always => {}
         }
@@ -86,10 +86,10 @@ proptest! {
     }
 
     #[test]
-    fn a_request_that_nobody_serves_ends_in_not_found_once_all_confirm(
+    fn an_unserved_request_ends_in_a_404_once_all_members_confirm(
         cluster in clusters(), target in resource_targets()
     ) {
-        // Everyone is well and says so, and nobody lists it.
+        // Every member is healthy and confirms its view, and none lists the request.
         let mut cluster = cluster;
         for server in &mut cluster.servers {
             server.confirm(NOW, [Some(&empty()), Some(&empty())]);
@@ -113,7 +113,7 @@ proptest! {
     }
 }
 
-/// Does what the data path does, with members that answer nothing but 404s of routing.
+/// Follows decisions as the data path does, with members that answer only unrouted 404s.
 fn drive(
     cluster: &mut Cluster,
     target: &Target,
@@ -144,15 +144,15 @@ fn drive(
             }
             Action::Peers(candidates) => candidates.iter().next().map(|member| member.id.clone()),
         };
-        // A load balancer without a member to ask refuses by itself.
+        // Without a member to ask, a load balancer refuses.
         let Some(denier) = denier else { return (End::Refused, deniers(&denials)) };
-        if decision.on_not_found == OnNotFound::PassOn {
+        if decision.on_not_found == OnNotFound::PassThrough {
             return (End::PassedOn, deniers(&denials));
         }
 
         cluster.now += 1;
         denials.push((denier, cluster.now, decision.listed));
-        let wanted = decision.on_not_found != OnNotFound::NextIfRouting;
+        let wanted = decision.on_not_found != OnNotFound::NextIfUnrouted;
         let fetch = match fetches {
             Fetches::Never => false,
             Fetches::WhenAsked => wanted && !fetched,

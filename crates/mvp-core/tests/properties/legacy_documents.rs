@@ -1,4 +1,4 @@
-//! The older documents made at random, and their way through the types and back.
+//! Random legacy documents, and their round trips through the types.
 
 use bytes::Bytes;
 use mvp_core::discovery::convert::{
@@ -32,7 +32,7 @@ fn api_versions_documents() -> impl Strategy<Value = Value> {
     })
 }
 
-/// An `APIGroup`, as a document of its own or as an entry of a list.
+/// An `APIGroup`, as a document or as an entry of a list.
 fn group_documents(name: &'static str, entry: bool) -> BoxedStrategy<Value> {
     let versions = subsequence(vec!["v1", "v1beta1", "v2"], 1..=3).prop_shuffle();
     (versions, any::<prop::sample::Index>(), unknown(), unknown())
@@ -80,7 +80,7 @@ fn resource_list_documents(group_version: String) -> impl Strategy<Value = Value
     })
 }
 
-/// A resource and its subresources; now and then the subresources alone.
+/// A resource and its subresources; sometimes only the subresources.
 fn resource_documents(name: &'static str) -> BoxedStrategy<Vec<Value>> {
     let subresources = subsequence(vec!["scale", "status"], 0..=2).prop_shuffle();
     let whole = (verbs(), text_lists(), option::of(Just("aGFzaA==")), kinds(), unknown());
@@ -130,7 +130,7 @@ fn text_lists() -> impl Strategy<Value = (Vec<Value>, Vec<Value>)> {
     (some(["w", "wd"]), some(["all", "some"]))
 }
 
-/// A kind of another group than the list's; mostly not.
+/// Sometimes a kind of another group than the list's.
 fn kinds() -> impl Strategy<Value = Map<String, Value>> {
     option::weighted(0.3, Just(json!({"group": "autoscaling", "version": "v1"})))
         .prop_map(|kind| kind.map(|kind| kind.as_object().unwrap().clone()).unwrap_or_default())
@@ -148,7 +148,7 @@ fn extended(mut object: Value, fields: Map<String, Value>) -> Value {
     object
 }
 
-/// Sets what Go leaves out when it is empty; a single string stands alone.
+/// Sets a field that Go leaves out if it is empty.
 fn put_list(object: &mut Value, key: &str, mut values: Vec<Value>) {
     if key == "storageVersionHash" {
         if let Some(value) = values.pop() {
@@ -173,7 +173,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn documents_pass_through_unharmed(
+    fn legacy_documents_round_trip(
         versions in api_versions_documents(),
         group in group_documents("apps", false),
         groups in group_list_documents(),
@@ -188,7 +188,7 @@ proptest! {
     }
 
     #[test]
-    fn named_groups_come_back_from_the_aggregated_form(
+    fn named_groups_round_trip_through_the_aggregated_form(
         (groups, resources) in group_list_documents().prop_flat_map(|groups| {
             let versions = list(&groups, "groups").iter().flat_map(|group| list(group, "versions"));
             let resources: Vec<_> = versions
@@ -224,7 +224,7 @@ proptest! {
     }
 
     #[test]
-    fn the_core_group_comes_back_from_the_aggregated_form(
+    fn the_core_group_round_trips_through_the_aggregated_form(
         resources in resource_list_documents("v1".to_owned())
     ) {
         let versions = json!({"kind": "APIVersions", "versions": ["v1"]});
@@ -239,7 +239,7 @@ proptest! {
     }
 }
 
-/// Subresources come after their resource, wherever they stood.
+/// The resources with their subresources after them.
 fn sorted(mut list: ApiResourceList) -> ApiResourceList {
     list.resources.sort_by(|a, b| a.name.cmp(&b.name));
     list

@@ -1,4 +1,4 @@
-//! What the members' documents say of one request, by our own reading of them.
+//! Which members list a request, read from their documents without the code under test.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::clusters::{Cluster, Server};
 use crate::contents::{find_resource, find_subresource, list, text};
 
-/// What the members' documents say of one request, by our own reading of them.
+/// Which members list a request, read from their documents without the code under test.
 pub(crate) struct Listing<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) request: &'a ResourceRequest<'a>,
@@ -32,18 +32,18 @@ impl<'a> Listing<'a> {
         find_resource(document, &request.group, &request.version, &request.resource)
     }
 
-    /// Whether a member lists the resource, whatever the subresource and the verb.
+    /// Whether a member lists the resource, with any subresource and verb.
     pub(crate) fn resource(&self, server: &'a Server) -> bool {
         self.entry(server).is_some()
     }
 
-    /// Whether a member lists the resource, with the subresource if one is asked for.
+    /// Whether a member lists the resource, or the requested subresource.
     pub(crate) fn roughly(&self, server: &'a Server) -> bool {
         let entry = self.entry(server);
         entry.is_some_and(|entry| find_subresource(entry, &self.request.subresource).is_some())
     }
 
-    /// Whether a member lists just what is asked for.
+    /// Whether a member lists the request, verb included.
     pub(crate) fn exactly(&self, server: &'a Server) -> bool {
         let entry = self.entry(server);
         let entry = entry.and_then(|entry| find_subresource(entry, &self.request.subresource));
@@ -54,7 +54,7 @@ impl<'a> Listing<'a> {
         })
     }
 
-    /// Whether a path of this shape leads to the resource, as far as the members agree on its scope.
+    /// Whether the path fits the scope of the resource, if the members agree on the scope.
     fn path_fits(&self) -> bool {
         let scopes: HashSet<&str> = self
             .cluster
@@ -72,7 +72,7 @@ impl<'a> Listing<'a> {
         }
     }
 
-    /// Whether the answers to this request cannot be told from those of some backend.
+    /// Whether a backend or an extension server may write the response.
     pub(crate) fn is_opaque(&self) -> bool {
         let request = self.request;
         let extension = |(group, version): &(String, String)| {

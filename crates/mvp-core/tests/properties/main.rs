@@ -1,7 +1,7 @@
-//! What must hold for every cluster, every document and every request, on ones made at random from
-//! small pools, so that servers overlap, agree and contradict one another.
+//! Properties of every cluster, document and request. They are random, from small pools, so that
+//! servers overlap, agree and contradict each other.
 //!
-//! Runs are repeatable. `PROPTEST_RNG_SEED` and `PROPTEST_CASES` look elsewhere, and further.
+//! Runs are repeatable. Set `PROPTEST_RNG_SEED` and `PROPTEST_CASES` for other and for more cases.
 
 #![allow(
     missing_docs,
@@ -31,7 +31,7 @@ mod round_trips;
 use proptest::prelude::ProptestConfig;
 use proptest::test_runner::RngSeed;
 
-/// The same cases in every run, unless the environment says otherwise; nothing is written to disk.
+/// The same cases in every run, unless the environment sets others; nothing is written to disk.
 fn config() -> ProptestConfig {
     let mut config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     if config.rng_seed == RngSeed::Random {

@@ -1,4 +1,4 @@
-//! The merge: nothing is lost, nothing is invented, and nobody's point of view shows in the bytes.
+//! The merge: it has exactly the entries of its sources, and every member computes the same bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn nothing_is_lost_and_nothing_invented((part, documents) in sets()) {
+    fn a_merge_has_exactly_the_entries_of_its_sources((part, documents) in sets()) {
         let merged = merged(part, &documents);
         let said: BTreeSet<Fact> = documents.iter().flat_map(facts).collect();
         prop_assert_eq!(facts(&written(&merged)), said.clone());
@@ -40,7 +40,7 @@ proptest! {
     }
 
     #[test]
-    fn a_merged_document_can_be_read_again((part, documents) in sets()) {
+    fn a_merged_document_parses((part, documents) in sets()) {
         let merged = merged(part, &documents);
         let again = parse(part, &written(&merged));
         prop_assert_eq!(facts_of_model(&again), facts_of_model(&merged));
@@ -52,7 +52,7 @@ proptest! {
         let merged = merged(part, &documents);
         prop_assert_eq!(&merge([&merged]), &merged);
         prop_assert_eq!(&merge([&merged, &merged]), &merged);
-        // Read anew, so that the two are equal without being the same.
+        // Parsed again, so that the two are equal, but not the same pointer.
         let (first, second) = (parse(part, &documents[0]), parse(part, &documents[0]));
         prop_assert_eq!(&merge([&*first, &*second]), &*first);
     }
@@ -67,7 +67,7 @@ proptest! {
     }
 
     #[test]
-    fn a_version_is_current_where_any_server_says_so((part, documents) in sets()) {
+    fn a_version_is_current_if_any_server_says_so((part, documents) in sets()) {
         let merged = written(&merged(part, &documents));
         let says_current = |place: &Fact| {
             let said = documents.iter().flat_map(entries).filter(|(other, _)| other == place);
@@ -79,13 +79,13 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_arrival_and_the_point_of_view_do_not_show(
+    fn a_merge_does_not_depend_on_arrival_order_or_local_server(
         (cluster, shuffled) in clusters().prop_flat_map(|cluster| {
             let servers = Just(cluster.servers.clone()).prop_shuffle();
             (Just(cluster), servers)
         })
     ) {
-        // Each member in turn comes to be the first of some order, and sees the same.
+        // Each member in turn is the first, and has the same result.
         let mut other = cluster.clone();
         other.local = Some(Arc::clone(&shuffled[0].member.id));
         other.servers = shuffled;
@@ -93,7 +93,7 @@ proptest! {
     }
 
     #[test]
-    fn the_older_documents_say_the_same(cluster in clusters()) {
+    fn legacy_and_aggregated_documents_agree(cluster in clusters()) {
         let snapshot = cluster.snapshot();
         for part in Part::ALL {
             let documents = cluster.servers.iter().filter_map(|server| server.document(part));
@@ -103,8 +103,8 @@ proptest! {
     }
 }
 
-/// The unknown fields that a merge must have, and their values: the first server's that has the
-/// field at that place; of a subresource the last one's, whose entry stands.
+/// The unknown fields that a merge must have, with the value of the first server that has the field at
+/// that place; for a subresource, of the last one.
 fn expected_unknown_fields(documents: &[Value]) -> Vec<(Fact, String, Value)> {
     let mut expected: BTreeMap<(Fact, String), Value> = BTreeMap::new();
     for (place, entry) in documents.iter().flat_map(entries) {
@@ -123,7 +123,7 @@ fn expected_unknown_fields(documents: &[Value]) -> Vec<(Fact, String, Value)> {
     expected.into_iter().map(|((place, key), value)| (place, key, value)).collect()
 }
 
-/// Body and entity tag of every document at every path, in every form.
+/// The body and the entity tag of every document at every path, in every form.
 pub(crate) fn all_documents(snapshot: &Snapshot) -> Vec<(String, Option<(Bytes, String)>)> {
     let mut paths = vec![DiscoveryPath::Api, DiscoveryPath::Apis];
     paths.extend(GROUPS.map(|group| DiscoveryPath::Group(group.into())));
@@ -146,7 +146,7 @@ pub(crate) fn all_documents(snapshot: &Snapshot) -> Vec<(String, Option<(Bytes, 
     documents
 }
 
-/// What the older documents of one half state, by the same measure as [`facts`].
+/// The facts of the legacy documents of one half, as in [`facts`].
 fn legacy_facts(snapshot: &Snapshot, part: Part) -> BTreeSet<Fact> {
     let groups: Vec<(String, Vec<String>)> = match part {
         Part::Api => {
@@ -197,8 +197,8 @@ fn read(snapshot: &Snapshot, path: &DiscoveryPath<'_>) -> Value {
     serde_json::from_slice(&document.json.body).expect("JSON")
 }
 
-/// Groups, versions and verbs. What has no verb cannot be asked for, and whether it is listed is
-/// not looked at here; nor can the older `/api` show a core group without versions.
+/// Groups, versions and verbs. Entries without a verb are not compared; and the legacy `/api` cannot
+/// show a core group without versions.
 fn visible_to_older_clients(facts: BTreeSet<Fact>) -> BTreeSet<Fact> {
     let visible = |fact: &Fact| {
         fact.len() <= 2 && *fact != [""] || fact.iter().rev().nth(1).is_some_and(|s| s == "verb")

@@ -1,4 +1,4 @@
-//! The order of a merge: what servers agree upon is kept.
+//! The order of a merge: an order that servers agree on is kept.
 
 use mvp_core::discovery::merge::merge;
 use mvp_core::discovery::order::merge_order;
@@ -20,7 +20,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn an_order_has_every_name_once_and_no_other(lists in orders()) {
+    fn a_merged_order_has_every_name_once(lists in orders()) {
         let mut merged = merge_order(&lists);
         let mut names: Vec<&str> = lists.iter().flatten().copied().collect();
         names.sort_unstable();
@@ -30,10 +30,10 @@ proptest! {
     }
 
     #[test]
-    fn lists_that_agree_are_all_kept(
+    fn orders_that_agree_are_kept(
         (lists, order) in (orders(), Just(NAMES.to_vec()).prop_shuffle())
     ) {
-        // Any lists, and the same ones made to follow one order.
+        // Random lists, and the same lists sorted by one order.
         let place = |name: &&str| order.iter().position(|other| other == name);
         let agreeing = lists.iter().cloned().map(|mut list| {
             list.sort_by_key(place);
@@ -48,7 +48,7 @@ proptest! {
     }
 
     #[test]
-    fn groups_keep_the_order_that_all_servers_agree_upon(
+    fn groups_keep_an_order_that_all_servers_share(
         documents in document_sets(Part::Apis, 1..=5)
     ) {
         let lists: Vec<_> = documents.iter().map(|document| parse(Part::Apis, document)).collect();
@@ -60,7 +60,7 @@ proptest! {
     }
 
     #[test]
-    fn versions_and_resources_keep_the_order_that_two_servers_agree_upon(
+    fn versions_and_resources_keep_an_order_that_two_servers_share(
         documents in document_sets(Part::Apis, 2..=2)
     ) {
         let lists: Vec<_> = documents.iter().map(|document| parse(Part::Apis, document)).collect();
@@ -100,8 +100,8 @@ fn resources<'l>(list: &'l GroupList, group: &str, version: &str) -> Vec<&'l str
         .collect()
 }
 
-/// Whether no order at all can keep every list: sooner or later each name that is left stands
-/// behind another one that is left.
+/// Whether the lists contradict each other: after removing free names, each name left has another one
+/// before it.
 fn contradict(lists: &[Vec<&str>]) -> bool {
     let mut left: Vec<&str> = lists.iter().flatten().copied().collect();
     loop {
@@ -119,7 +119,7 @@ fn contradict(lists: &[Vec<&str>]) -> bool {
     }
 }
 
-/// Whether the names of a list stand in its own order.
+/// Whether the names of a list are in its order.
 fn keeps(merged: &[&str], list: &[&str]) -> bool {
     let kept: Vec<&str> = merged.iter().copied().filter(|name| list.contains(name)).collect();
     kept == list

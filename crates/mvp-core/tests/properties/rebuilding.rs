@@ -1,4 +1,4 @@
-//! What a snapshot takes over from the one before it does not show.
+//! Reusing parts of the previous snapshot changes nothing.
 
 use mvp_core::decide::{Action, Asked, Decision, LocalHealth, Origin};
 use mvp_core::discovery::Part;
@@ -14,7 +14,7 @@ use crate::config;
 use crate::documents::{GROUPS, RESOURCES, VERSIONS, document};
 use crate::merging::all_documents;
 
-/// What may happen to a cluster between two rounds of the control loop.
+/// A change of a cluster between two rounds of the control loop.
 #[derive(Debug, Clone)]
 enum Change {
     Confirmed(Index),
@@ -41,7 +41,7 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
     vec(change, 0..=3)
 }
 
-/// Documents that nobody sent anew stay the same, by identity.
+/// Documents that were not sent again keep their pointers.
 fn happen(cluster: &mut Cluster, change: &Change) {
     let count = cluster.servers.len();
     match change {
@@ -74,7 +74,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn a_snapshot_is_the_same_with_and_without_the_one_before(
+    fn reusing_the_previous_snapshot_changes_nothing(
         before in clusters(), changes in changes()
     ) {
         let previous = before.snapshot();
@@ -89,14 +89,14 @@ proptest! {
             local: LocalHealth::Ready,
             denials: &[],
         };
-        // Without a local server every request goes to whoever serves it.
+        // Without a local server, every request goes to a member that serves it.
         for local in [after.local.clone(), None] {
             after.local = local;
             let built = Snapshot::build(after.inputs(), Some(&previous));
             let anew = after.snapshot();
             prop_assert_eq!(all_documents(&built), all_documents(&anew));
             for path in all_resources() {
-                // OPTIONS asks for the resource alone: whoever lists it is a candidate.
+                // OPTIONS needs only the resource: every member that lists it is a candidate.
                 let info = RequestInfo::parse("OPTIONS", &path, None);
                 let [one, other] =
                     [&built, &anew].map(|snapshot| said(decide(&info, snapshot, asked)));
@@ -113,7 +113,7 @@ fn all_resources() -> impl Iterator<Item = String> {
     versions.flat_map(|version| RESOURCES.map(|resource| format!("{version}/{resource}")))
 }
 
-/// A decision in words, without the snapshot that it is a view of.
+/// A decision as text, without the borrow of the snapshot.
 fn said(decision: Decision<'_>) -> String {
     let action = match decision.action {
         Action::Peers(candidates) => {

@@ -1,4 +1,4 @@
-//! Requests made at random, and the circumstances in which they come.
+//! Random requests and their circumstances.
 
 use mvp_core::RequestInfo;
 use mvp_core::decide::{Asked, Denial, LocalHealth, Origin};
@@ -10,7 +10,7 @@ use proptest::sample::select;
 use crate::clusters::{NOW, ages, at};
 use crate::documents::{GROUPS, RESOURCES, SUBRESOURCES, VERSIONS};
 
-/// A request as it stands on the wire.
+/// A request as on the wire.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     method: &'static str,
@@ -48,7 +48,7 @@ pub(crate) fn resource_targets() -> impl Strategy<Value = Target> {
     )
 }
 
-/// Requests for discovery, for OpenAPI and for what a server says of itself.
+/// Requests for discovery, OpenAPI and non-resource paths.
 fn other_targets() -> impl Strategy<Value = Target> {
     let fixed = select(vec![
         "/api",
@@ -75,7 +75,7 @@ fn other_targets() -> impl Strategy<Value = Target> {
     (method, path).prop_map(|(method, path)| Target { method, path, query: None })
 }
 
-/// `/api/V` or `/apis/G/V`.
+/// A path `/api/V` or `/apis/G/V`.
 fn group_paths() -> impl Strategy<Value = String> {
     let group = prop_oneof![2 => Just(""), 8 => select(&GROUPS[..]), 1 => Just("nobody.io")];
     let version = prop_oneof![8 => select(&VERSIONS[..]), 1 => Just("v9")];
@@ -92,7 +92,7 @@ fn resources() -> impl Strategy<Value = &'static str> {
     prop_oneof![8 => select(&RESOURCES[..]), 1 => Just("unheardof")]
 }
 
-/// The circumstances of a request; what [`Asked`] borrows is owned here.
+/// The owned form of [`Asked`].
 #[derive(Debug, Clone)]
 pub(crate) struct Circumstances {
     pub(crate) origin: Origin,
@@ -103,7 +103,7 @@ pub(crate) struct Circumstances {
 }
 
 impl Circumstances {
-    /// Gives the circumstances, with the denials borrowed, to whoever decides.
+    /// Calls a function with the borrowed form.
     pub(crate) fn denials(&self) -> Vec<Denial<'_>> {
         let denial = |&(member, moment, listed)| Denial { member, at: at(moment), listed };
         self.denials.iter().map(denial).collect()
@@ -120,7 +120,7 @@ impl Circumstances {
     }
 }
 
-/// Circumstances in which members may have denied the request before.
+/// Circumstances with denials by members.
 pub(crate) fn circumstances() -> impl Strategy<Value = Circumstances> {
     let origin = prop_oneof![
         3 => Just(Origin::Client),
@@ -147,18 +147,18 @@ pub(crate) fn circumstances() -> impl Strategy<Value = Circumstances> {
     )
 }
 
-/// Requests for resources, each in circumstances of its own.
+/// Requests for resources with random circumstances.
 pub(crate) fn resource_cases() -> impl Strategy<Value = Vec<(Target, Circumstances)>> {
     vec((resource_targets(), circumstances()), 1..16)
 }
 
-/// Requests of every kind, each in circumstances of its own.
+/// Requests of every kind with random circumstances.
 pub(crate) fn all_cases() -> impl Strategy<Value = Vec<(Target, Circumstances)>> {
     let target = prop_oneof![3 => resource_targets().boxed(), 1 => other_targets().boxed()];
     vec((target, circumstances()), 1..16)
 }
 
-/// Requests for anything but resources, each in circumstances of its own.
+/// Requests for anything but resources, with random circumstances.
 pub(crate) fn other_cases() -> impl Strategy<Value = Vec<(Target, Circumstances)>> {
     vec((other_targets(), circumstances()), 1..16)
 }

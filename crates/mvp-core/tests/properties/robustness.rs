@@ -1,4 +1,4 @@
-//! Nothing that comes over the wire makes us panic.
+//! No input from the wire causes a panic.
 
 use bytes::Bytes;
 use mvp_core::decide::{Asked, LocalHealth, Origin};
@@ -8,7 +8,7 @@ use mvp_core::discovery::merge::merge;
 use mvp_core::discovery::negotiate::{Encoding, Form, Offer, negotiate};
 use mvp_core::discovery::{GroupList, Limits, Part, Source};
 use mvp_core::member::Release;
-use mvp_core::not_found::is_of_routing;
+use mvp_core::not_found::is_unrouted;
 use mvp_core::{RequestInfo, decide};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ use crate::clusters::{at, clusters};
 use crate::config;
 use crate::documents::{document, parse};
 
-/// Text made of pieces that mean something, and of anything at all.
+/// Text made of meaningful pieces and random ones.
 fn texts(pieces: &[&'static str]) -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         6 => select(pieces.to_vec()).prop_map(str::to_owned),
@@ -119,7 +119,7 @@ fn accepts() -> impl Strategy<Value = String> {
     ])
 }
 
-/// A change to a document's bytes: where, what to do there, and with which byte.
+/// A change of a document's bytes: the place, the kind of change and the byte.
 fn mutations() -> impl Strategy<Value = Vec<(Index, u8, u8)>> {
     let byte = prop_oneof![any::<u8>(), select(b"{}[]\",:\\0-e ntf".to_vec())];
     vec((any::<Index>(), 0..4u8, byte), 1..6)
@@ -142,7 +142,7 @@ fn mutated(text: String, mutations: &[(Index, u8, u8)]) -> Vec<u8> {
     bytes
 }
 
-/// Reads bytes as every document, and does with what was read all that is done with it.
+/// Parses bytes as every document, and uses each result in every way.
 fn read_as_everything(bytes: Vec<u8>, other: &GroupList) {
     let bytes = Bytes::from(bytes);
     let source = Source { server: "apiserver-a", document: "/apis" };
@@ -152,7 +152,7 @@ fn read_as_everything(bytes: Vec<u8>, other: &GroupList) {
         let merged = merge([&parsed.value, other]);
         for list in [&parsed.value, &merged] {
             serde_json::from_slice::<serde::de::IgnoredAny>(&list.to_aggregated_json("v2"))
-                .expect("what we write is JSON");
+                .expect("the output is JSON");
             for group in &list.groups {
                 for version in &group.versions {
                     assert!(resource_list(group, &version.name).is_some(), "{group:?}");
@@ -175,7 +175,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn any_request_can_be_read_and_decided(
+    fn any_request_parses_and_is_decided(
         cluster in clusters(),
         method in prop_oneof![select(vec!["GET", "HEAD", "POST", "OPTIONS"]).prop_map(str::to_owned), any::<String>()],
         requests in vec((paths(), queries()), 16),
@@ -196,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn any_accept_header_can_be_read(headers in vec(accepts(), 16)) {
+    fn any_accept_header_negotiates(headers in vec(accepts(), 16)) {
         let encodings = [Encoding::Json, Encoding::Yaml, Encoding::Protobuf];
         let forms = [Form::AggregatedV2, Form::AggregatedV2beta1, Form::Legacy];
         for header in headers {
@@ -218,18 +218,18 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_can_be_refused(bytes in vec(any::<u8>(), 0..200), text in any::<String>()) {
+    fn any_bytes_parse_without_a_panic(bytes in vec(any::<u8>(), 0..200), text in any::<String>()) {
         for kind in ["text/plain", "application/json", "application/yaml", "", &text] {
-            let _ = is_of_routing(kind, &bytes);
+            let _ = is_unrouted(kind, &bytes);
         }
         let envelope = [b"k8s\0".as_slice(), &bytes].concat();
-        let _ = is_of_routing("application/vnd.kubernetes.protobuf", &envelope);
+        let _ = is_unrouted("application/vnd.kubernetes.protobuf", &envelope);
         read_as_everything(bytes, &GroupList::default());
         read_as_everything(text.into_bytes(), &GroupList::default());
     }
 
     #[test]
-    fn documents_with_changed_bytes_are_read_or_refused(
+    fn mutated_documents_parse_or_are_rejected(
         valid in document(Part::Apis), other in document(Part::Apis), mutations in vec(mutations(), 8)
     ) {
         let other = parse(Part::Apis, &other);
@@ -239,7 +239,7 @@ proptest! {
     }
 
     #[test]
-    fn older_documents_with_changed_bytes_are_read_or_refused(
+    fn mutated_legacy_documents_parse_or_are_rejected(
         mutations in vec(mutations(), 16)
     ) {
         for mutations in &mutations {
@@ -254,7 +254,7 @@ proptest! {
     }
 
     #[test]
-    fn any_release_can_be_read(text in texts(&["v", "1", "36", ".", "-", "+", "99999"])) {
+    fn any_release_parses_without_a_panic(text in texts(&["v", "1", "36", ".", "-", "+", "99999"])) {
         let _ = Release::parse(&text);
     }
 }

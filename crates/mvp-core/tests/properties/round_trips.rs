@@ -1,4 +1,4 @@
-//! Aggregated documents that are read and written again.
+//! Aggregated documents that are parsed and written again.
 
 use mvp_core::discovery::Part;
 use proptest::prelude::*;
@@ -18,14 +18,14 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn nothing_is_lost_on_the_way((part, document) in documents()) {
+    fn aggregated_documents_round_trip((part, document) in documents()) {
         let list = parse(part, &document);
         prop_assert_eq!(&written(&list), &document);
         prop_assert_eq!(facts_of_model(&list), routable(facts(&document)));
     }
 
     #[test]
-    fn white_space_does_not_show((part, document) in documents(), tabs in any::<bool>()) {
+    fn white_space_does_not_matter((part, document) in documents(), tabs in any::<bool>()) {
         let mut spaced = serde_json::to_string_pretty(&document).expect("JSON");
         if tabs {
             spaced = format!("\r\n\t {}\t\n", spaced.replace("\n  ", "\r\n\t"));
@@ -35,7 +35,7 @@ proptest! {
     }
 
     #[test]
-    fn the_two_versions_of_the_api_differ_in_its_name_alone((part, document) in documents()) {
+    fn v2_and_v2beta1_differ_only_in_the_api_version((part, document) in documents()) {
         let list = parse(part, &document);
         let beta: Value = serde_json::from_slice(&list.to_aggregated_json("v2beta1")).expect("JSON");
         prop_assert_eq!(beta["apiVersion"].as_str(), Some("apidiscovery.k8s.io/v2beta1"));
@@ -44,7 +44,7 @@ proptest! {
     }
 
     #[test]
-    fn a_group_is_its_own_bytes((part, document) in documents()) {
+    fn a_group_keeps_its_bytes((part, document) in documents()) {
         let list_of_groups = parse(part, &document);
         for (group, item) in list_of_groups.groups.iter().zip(list(&document, "items")) {
             let raw: Value = serde_json::from_slice(&group.raw).expect("JSON");

@@ -1,9 +1,8 @@
-//! From claims to members. Entry item: [`merge`].
+//! The rules by which claims become members. Entry item: [`merge`].
 //!
-//! Whoever is at an address is a member, whatever it is called, and is asked; so that nobody is lost
-//! to whoever takes its name or its place. Two addresses are one member only where what answers there
-//! says so itself, and lately: the same process, or a gateway that stands before the server which the
-//! other is claimed to be, and by nobody to be anything else.
+//! Every claimed address is a member and is fetched from, whatever its ID: taking the ID or the address
+//! of a member cannot hide it. Two addresses are one member only if recent answers from both prove it:
+//! they come from the same process, or from a gateway and the server behind it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,297 +11,281 @@ use std::time::Duration;
 
 use mvp_core::Timestamp;
 use mvp_core::member::MemberKind;
-use mvp_proxy::control::{MemberRecord, Who};
+use mvp_proxy::control::{MemberName, MemberRecord, Who};
 
 use super::{Answer, Conflict, Own};
 use crate::claim::{Claim, Claims};
-use crate::heartbeat::HEARTBEAT;
+use crate::limits::SILENT_AFTER;
 
-/// Who neither was heard of nor answered for so long may be gone.
-const LAPSES: Duration = Duration::from_secs(3 * HEARTBEAT.as_secs());
-/// So long we are not asked again whether we are still there.
+/// How long an address that led back to this gateway is not tried again.
 const OURS_FOR: Duration = Duration::from_secs(60);
-/// Who says no address cannot be asked: no more of them are kept.
-const MAX_HOMELESS: usize = 128;
+/// The most members without an address that are kept: they cannot be fetched from.
+const MAX_UNADDRESSED: usize = 128;
 
-/// What is known beside the claims.
+/// What is known besides the claims.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Known<'a> {
+pub(super) struct Facts<'a> {
     pub(super) own: &'a Own,
-    pub(super) answered: &'a BTreeMap<Arc<str>, Answer>,
-    pub(super) forgotten: &'a BTreeMap<Arc<str>, Timestamp>,
+    pub(super) answers: &'a BTreeMap<Arc<str>, Answer>,
+    pub(super) forgotten: &'a BTreeMap<MemberName, Timestamp>,
     pub(super) now: Timestamp,
 }
 
-/// What became of all claims.
+/// The members that follow from all claims.
 #[derive(Debug, Default)]
 pub(super) struct Merged {
-    pub(super) members: Vec<Candidate>,
+    /// Members that answered once, or that a source vouches for.
+    pub(super) verified: Vec<MemberRecord>,
+    /// Members that may not exist.
+    pub(super) unverified: Vec<(Seniority, MemberRecord)>,
     pub(super) conflicts: BTreeSet<Conflict>,
 }
 
-/// Somebody who may be a member.
-#[derive(Debug)]
-pub(super) struct Candidate {
-    pub(super) record: MemberRecord,
-    /// Neither did it ever answer, nor does its source vouch for it.
-    pub(super) is_stranger: bool,
-    /// The least is asked first.
-    pub(super) seniority: (usize, Timestamp, Arc<str>),
-}
+/// The order of unverified members: by source, by our own clock, by the source's clock.
+pub(super) type Seniority = (usize, Timestamp, Arc<str>);
+
+/// A claim, with the place of its source: the lower, the more it is trusted.
+type Sourced<'a> = (usize, &'a Claim);
 
 /// Makes members of claims.
-pub(super) fn merge(sources: &[Claims], known: &Known<'_>) -> Merged {
-    let mut places: BTreeMap<&Arc<str>, Vec<Ranked<'_>>> = BTreeMap::new();
-    let mut homeless: BTreeMap<&Arc<str>, Ranked<'_>> = BTreeMap::new();
+pub(super) fn merge(sources: &[Claims], facts: &Facts<'_>) -> Merged {
+    let mut claims: Vec<(usize, Claim)> = Vec::new();
     for (place, source) in sources.iter().enumerate() {
-        for claim in &source.claims {
-            let heard = claim.heard.map(|heard| not_deaf(heard, source.deaf_since, known.now));
-            let alive = heard.is_none_or(|heard| known.now.since(heard) <= LAPSES);
-            let ranked = Ranked { place, claim, heard, alive };
-            match (&claim.address, &claim.id) {
-                _ if known.forgets(claim) || known.is_of_us(claim) => {}
-                (Some(address), _) => places.entry(address).or_default().push(ranked),
-                (None, Some(id)) => {
-                    let first = homeless.entry(id).or_insert(ranked);
-                    if ranked.rank() < first.rank() {
-                        *first = ranked;
-                    }
+        let counts = |claim: &&Claim| !facts.is_forgotten(claim) && !facts.is_ours(claim);
+        let counting = source.claims.iter().filter(counts);
+        claims.extend(counting.map(|claim| (place, source.audible(claim, facts.now))));
+    }
+    let mut by_address: BTreeMap<&Arc<str>, Vec<Sourced<'_>>> = BTreeMap::new();
+    let mut unaddressed: BTreeMap<&Arc<str>, Sourced<'_>> = BTreeMap::new();
+    for (place, claim) in &claims {
+        let sourced = (*place, claim);
+        match (&claim.address, &claim.id) {
+            (Some(address), _) => by_address.entry(address).or_default().push(sourced),
+            (None, Some(id)) => {
+                let first = unaddressed.entry(id).or_insert(sourced);
+                if facts.rank(sourced) < facts.rank(*first) {
+                    *first = sourced;
                 }
-                (None, None) => {}
             }
+            (None, None) => {}
         }
     }
-    let sites =
-        places.into_iter().filter_map(|(address, claims)| Site::new(address, &claims, known));
+    let sites = by_address.into_iter().filter_map(|(at, claims)| Site::new(at, &claims, facts));
     let mut by_id: BTreeMap<&Arc<str>, Vec<Site<'_>>> = BTreeMap::new();
     let mut merged = Merged::default();
-    for site in one_of_each_process(sites) {
-        match &site.first.claim.id {
+    for site in one_of_each_process(sites, facts) {
+        match &site.claim().id {
             Some(id) => by_id.entry(id).or_default().push(site),
-            None => merged.members.push(site.candidate(Arc::clone(site.address))),
+            None => merged.push(&site, MemberName::Id(Arc::clone(site.address))),
         }
     }
-    // A server of which nobody knows where it is, and somebody who says to stand before it, but does
-    // not say so itself.
+    // A server without a known address stays apart from gateways that only claim to be its gateway.
     let is_unproved = |id: &Arc<str>| {
         by_id.get(id).is_none_or(|sites| {
-            sites.iter().all(|site| site.first.claim.kind == MemberKind::Mvp && !site.is_gateway())
+            sites.iter().all(|site| site.claim().kind == MemberKind::Mvp && !site.is_gateway())
         })
     };
-    homeless.retain(|id, _| is_unproved(id));
-    let apart: BTreeSet<&Arc<str>> = homeless.keys().copied().collect();
-    let unsaid = homeless.into_iter();
-    let mut unsaid: Vec<_> = unsaid.map(|(id, ranked)| (ranked.rank(), id, ranked)).collect();
-    unsaid.sort_by(|(a, ..), (b, ..)| a.cmp(b));
-    for (_, id, ranked) in unsaid.into_iter().take(MAX_HOMELESS) {
-        merged.members.push(ranked.candidate(Arc::clone(id), ranked.heard, true));
+    unaddressed.retain(|id, _| is_unproved(id));
+    let mut ordered: Vec<_> = unaddressed.iter().collect();
+    ordered.sort_by_cached_key(|(_, sourced)| facts.rank(**sourced));
+    for (id, (_, claim)) in ordered.into_iter().take(MAX_UNADDRESSED) {
+        let (name, kind) = (MemberName::Id(Arc::clone(id)), claim.kind);
+        let record = MemberRecord { name, address: None, kind, heard: claim.heard };
+        merged.verified.push(record);
     }
     for (id, sites) in by_id {
-        merged.add(id, sites, apart.contains(id), known);
+        merged.add(id, sites, unaddressed.contains_key(id), facts);
     }
     merged
 }
 
-impl Known<'_> {
-    /// Whether a claim is of ourselves, or of the server beside us, wherever that is said to be; or
-    /// is what we left behind.
-    fn is_of_us(&self, claim: &Claim) -> bool {
+impl Facts<'_> {
+    /// Whether a claim is about this gateway or its local server, or a leftover of an earlier address.
+    fn is_ours(&self, claim: &Claim) -> bool {
         let by_id = claim.id.is_some() && claim.id == self.own.id && !claim.announced;
-        by_id || claim.address.as_ref().is_some_and(|address| self.is_ours(address))
+        by_id || claim.address.as_ref().is_some_and(|address| self.leads_to_us(address))
     }
 
-    fn is_ours(&self, address: &Arc<str>) -> bool {
-        let leads_to_us =
+    fn leads_to_us(&self, address: &Arc<str>) -> bool {
+        let led_to_us =
             |answer: &Answer| answer.who == Who::Ourselves && self.now.since(answer.at) <= OURS_FOR;
-        self.own.addresses.contains(address) || self.answered.get(address).is_some_and(leads_to_us)
+        self.own.addresses.contains(address) || self.answers.get(address).is_some_and(led_to_us)
     }
 
-    fn forgets(&self, claim: &Claim) -> bool {
+    /// Whether an operator forgot the member after its last heartbeat.
+    fn is_forgotten(&self, claim: &Claim) -> bool {
         let until =
             self.forgotten.iter().filter(|(name, _)| claim.is_named(name)).map(|(_, at)| at);
         until.max().is_some_and(|until| claim.heard.is_some_and(|heard| heard <= *until))
     }
+
+    fn is_alive(&self, claim: &Claim) -> bool {
+        claim.heard.is_none_or(|heard| self.now.since(heard) <= SILENT_AFTER)
+    }
+
+    /// The order of precedence of claims: alive, from a trusted source, senior.
+    fn rank(&self, (place, claim): Sourced<'_>) -> impl Ord + use<> {
+        (!self.is_alive(claim), place, claim.since, Arc::clone(&claim.seniority))
+    }
 }
 
 impl Merged {
-    /// All who are claimed to go by one ID. One of them has it, unless it is kept `apart` for who says
-    /// no address; the others go by their address, too.
-    fn add(&mut self, id: &Arc<str>, mut sites: Vec<Site<'_>>, apart: bool, known: &Known<'_>) {
-        sites.sort_by_cached_key(Site::rank);
+    /// Adds all who claim one ID. The first holds the ID, unless it is `reserved` for a server without
+    /// a known address. The others are named by ID and address.
+    fn add(&mut self, id: &Arc<str>, mut sites: Vec<Site<'_>>, reserved: bool, facts: &Facts<'_>) {
+        sites.sort_by_cached_key(|site| site.rank(facts));
         let mut sites = sites.into_iter();
-        let is_own = known.own.id.as_ref() == Some(id);
-        let holder = if is_own || apart { None } else { sites.next() };
+        let is_own = facts.own.id.as_ref() == Some(id);
+        let holder = if is_own || reserved { None } else { sites.next() };
         if let Some(holder) = &holder {
-            self.members.push(holder.candidate(Arc::clone(id)));
+            self.push(holder, MemberName::Id(Arc::clone(id)));
         }
         for site in sites {
             let counts = match &holder {
                 None => !site.is_gone(),
                 Some(holder) => {
-                    let moved = site.is_gone() && holder.who.is_some();
-                    !(moved || holder.speaks_for(&site))
+                    let is_superseded = site.is_gone() && holder.who.is_some();
+                    !(is_superseded || holder.speaks_for(&site))
                 }
             };
             if !counts {
                 continue;
             }
-            // Of what two sources say, the one that is believed more counts: that is no conflict.
-            let same_source = |holder: &Site<'_>| holder.first.place == site.first.place;
-            let is_rival = site.first.claim.announced && site.first.alive;
+            // Two sources that differ are no conflict: the first takes precedence.
+            let same_source = |holder: &Site<'_>| holder.first.0 == site.first.0;
+            let is_rival = site.claim().announced && facts.is_alive(site.claim());
             if is_rival && (is_own || holder.as_ref().is_some_and(same_source)) {
                 let has = holder.as_ref().map(|holder| Arc::clone(holder.address));
                 let (id, claims) = (Arc::clone(id), Arc::clone(site.address));
                 self.conflicts.insert(Conflict { id, has, claims });
             }
-            self.members.push(site.candidate(format!("{id}@{}", site.address).into()));
+            let (id, address) = (Arc::clone(id), Arc::clone(site.address));
+            self.push(&site, MemberName::At { id, address });
+        }
+    }
+
+    fn push(&mut self, site: &Site<'_>, name: MemberName) {
+        let (place, claim) = site.first;
+        let address = Some(Arc::clone(site.address));
+        let record = MemberRecord { name, address, kind: site.kind(), heard: site.heard };
+        if site.has_answered || site.heard.is_none() {
+            self.verified.push(record);
+        } else {
+            let seniority = (place, claim.since, Arc::clone(&claim.seniority));
+            self.unverified.push((seniority, record));
         }
     }
 }
 
-/// Of the addresses at which one process answers, the one that is believed most.
+/// Of the addresses at which one process answers, the one with the best claim.
 fn one_of_each_process<'a>(
     sites: impl Iterator<Item = Site<'a>>,
+    facts: &Facts<'_>,
 ) -> impl Iterator<Item = Site<'a>> {
-    let mut known: BTreeMap<(&Arc<str>, &Arc<str>), Site<'a>> = BTreeMap::new();
+    let mut processes: BTreeMap<(&Arc<str>, &Arc<str>), Site<'a>> = BTreeMap::new();
     let mut others = Vec::new();
     for site in sites {
         let Some(Who::Gateway { id, instance }) = site.who else {
             others.push(site);
             continue;
         };
-        match known.get_mut(&(id, instance)) {
-            Some(first) if site.first.rank() < first.first.rank() => *first = site,
+        match processes.get_mut(&(id, instance)) {
+            Some(best) if facts.rank(site.first) < facts.rank(best.first) => *best = site,
             Some(_) => {}
             None => {
-                known.insert((id, instance), site);
+                processes.insert((id, instance), site);
             }
         }
     }
-    known.into_values().chain(others)
+    processes.into_values().chain(others)
 }
 
-/// An address, and what counts of all that is said of it.
+/// An address, and what follows from all claims about it.
 #[derive(Debug)]
 struct Site<'a> {
     address: &'a Arc<str>,
     /// Whether anybody ever answered there.
-    is_known: bool,
-    /// Who answers there, lately.
+    has_answered: bool,
+    /// Who answered there recently.
     who: Option<&'a Who>,
-    /// The claim that gives it its name.
-    first: Ranked<'a>,
-    /// Whether all claims are of a server, and of one ID.
+    /// The claim that decides its ID.
+    first: Sourced<'a>,
+    /// Whether all claims are about a server, with one ID.
     is_one_server: bool,
-    /// When it was last heard of, by whichever claim; nothing where one of them vouches.
+    /// The last heartbeat of any claim. `None` if a source vouches for it.
     heard: Option<Timestamp>,
     is_alive: bool,
 }
 
 impl<'a> Site<'a> {
-    fn new(address: &'a Arc<str>, claims: &[Ranked<'a>], known: &Known<'a>) -> Option<Site<'a>> {
-        let answered = known.answered.get(address);
-        let lapses = LAPSES.max(known.own.interval * 3);
-        let lately = answered.filter(|answer| known.now.since(answer.at) <= lapses);
+    fn new(address: &'a Arc<str>, claims: &[Sourced<'a>], facts: &Facts<'a>) -> Option<Site<'a>> {
+        let answer = facts.answers.get(address);
+        let recent = SILENT_AFTER.max(facts.own.interval * 3);
+        let lately = answer.filter(|answer| facts.now.since(answer.at) <= recent);
         let who = lately.map(|answer| &answer.who);
-        // What it says of itself counts more than what is said of it.
-        let says = |claim: &Claim| match who {
+        // What a gateway says about itself takes precedence.
+        let is_own_word = |claim: &Claim| match who {
             Some(Who::Gateway { id, .. }) => claim.id.as_ref() == Some(id),
             _ => false,
         };
-        let first = claims
-            .iter()
-            .min_by_key(|ranked| (ranked.claim.id.is_none(), !says(ranked.claim), ranked.rank()))?;
-        let same = |ranked: &Ranked<'_>| {
-            ranked.claim.kind == MemberKind::Bare && ranked.claim.id == first.claim.id
-        };
-        let vouched = claims.iter().any(|ranked| ranked.heard.is_none());
-        let heard = claims.iter().filter_map(|ranked| ranked.heard).max();
+        let first = *claims.iter().min_by_key(|sourced| {
+            let (_, claim) = sourced;
+            (claim.id.is_none(), !is_own_word(claim), facts.rank(**sourced))
+        })?;
+        let is_same_server =
+            |(_, claim): &Sourced<'_>| claim.kind == MemberKind::Bare && claim.id == first.1.id;
+        let is_vouched = claims.iter().any(|(_, claim)| claim.heard.is_none());
+        let heard = claims.iter().filter_map(|(_, claim)| claim.heard).max();
         Some(Site {
             address,
-            is_known: answered.is_some(),
+            has_answered: answer.is_some(),
             who,
-            first: *first,
-            is_one_server: claims.iter().all(same),
-            heard: heard.filter(|_| !vouched),
-            is_alive: claims.iter().any(|ranked| ranked.alive),
+            first,
+            is_one_server: claims.iter().all(is_same_server),
+            heard: heard.filter(|_| !is_vouched),
+            is_alive: claims.iter().any(|(_, claim)| facts.is_alive(claim)),
         })
     }
 
-    /// Whether what answers there is what it is claimed to be, as far as can be known.
+    fn claim(&self) -> &'a Claim {
+        self.first.1
+    }
+
+    /// What answers there. Answers take precedence over claims, except over the operator's own list.
+    fn kind(&self) -> MemberKind {
+        match self.who {
+            Some(Who::Gateway { .. }) if self.first.0 > 0 => MemberKind::Mvp,
+            Some(Who::Server) if self.first.0 > 0 => MemberKind::Bare,
+            _ => self.claim().kind,
+        }
+    }
+
+    /// Whether what answers there is what the claim says, as far as can be known.
     fn is_proved(&self) -> bool {
-        match self.first.claim.kind {
+        match self.claim().kind {
             MemberKind::Mvp => self.is_gateway(),
             MemberKind::Bare => self.who.is_some(),
         }
     }
 
-    /// Whether a gateway answers there, and says to stand before the server of the claimed ID.
+    /// Whether the gateway of the server with the claimed ID answers there.
     fn is_gateway(&self) -> bool {
-        let claimed = self.first.claim.id.as_ref();
+        let claimed = self.claim().id.as_ref();
         matches!(self.who, Some(Who::Gateway { id, .. }) if Some(id) == claimed)
     }
 
-    /// Whether it is a gateway before what the other is claimed to be, and nothing else.
+    /// Whether it is the gateway of the server that the other site is claimed to be.
     fn speaks_for(&self, other: &Site<'_>) -> bool {
         self.is_gateway() && other.is_one_server
     }
 
-    /// Whether neither it nor anybody else says that it is there.
+    /// Whether it neither answers nor has a living claim.
     fn is_gone(&self) -> bool {
         !self.is_alive && self.who.is_none()
     }
 
-    /// The least has the ID: proved, alive, of the source that is believed more, senior.
-    fn rank(&self) -> impl Ord + use<> {
-        (Reverse(self.is_proved()), self.first.rank(), Arc::clone(self.address))
-    }
-
-    fn candidate(&self, name: Arc<str>) -> Candidate {
-        let is_known = self.is_known || self.heard.is_none();
-        let mut candidate = self.first.candidate(name, self.heard, is_known);
-        // Where nobody wrote it down, what answers says what it is.
-        match self.who {
-            Some(Who::Gateway { .. }) if self.first.place > 0 => {
-                candidate.record.kind = MemberKind::Mvp;
-            }
-            Some(Who::Server) if self.first.place > 0 => candidate.record.kind = MemberKind::Bare,
-            _ => {}
-        }
-        candidate
-    }
-}
-
-/// A claim, and how far it is believed.
-#[derive(Debug, Clone, Copy)]
-struct Ranked<'a> {
-    place: usize,
-    claim: &'a Claim,
-    heard: Option<Timestamp>,
-    alive: bool,
-}
-
-impl Ranked<'_> {
-    /// The least counts.
-    fn rank(&self) -> impl Ord + use<> {
-        let Claim { since, seniority, .. } = self.claim;
-        (!self.alive, self.place, *since, Arc::clone(seniority))
-    }
-
-    fn candidate(&self, id: Arc<str>, heard: Option<Timestamp>, is_known: bool) -> Candidate {
-        let Claim { address, kind, since, seniority, .. } = self.claim;
-        Candidate {
-            record: MemberRecord { id, address: address.clone(), kind: *kind, heard },
-            is_stranger: !is_known,
-            seniority: (self.place, *since, Arc::clone(seniority)),
-        }
-    }
-}
-
-/// Who was alive when its source went deaf is taken to be so still.
-fn not_deaf(heard: Timestamp, deaf_since: Option<Timestamp>, now: Timestamp) -> Timestamp {
-    match deaf_since {
-        Some(since) => heard.after(now.since(since.max(heard))).min(now),
-        None => heard,
+    /// The order of precedence for an ID: proved, then by the claim.
+    fn rank(&self, facts: &Facts<'_>) -> impl Ord + use<> {
+        (Reverse(self.is_proved()), facts.rank(self.first), Arc::clone(self.address))
     }
 }

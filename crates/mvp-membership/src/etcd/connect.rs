@@ -1,4 +1,4 @@
-//! Connections to etcd: to one of its members at a time, the next when that fails.
+//! Connections to etcd: to one etcd member at a time, and to the next when it fails. Entry item: [`Etcd`].
 
 use std::io;
 use std::pin::Pin;
@@ -20,21 +20,21 @@ use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Request, Status};
 use tower::service_fn;
 
-/// Connecting, and each answer but a watch's.
+/// The time limit for a connection, and for each response except those of a watch.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(3);
 const PING_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The TLS to connect with, which may be replaced; nothing for plain connections.
+/// The current TLS configuration. `None` for connections without TLS.
 pub type Tls = watch::Receiver<Option<Arc<ClientConfig>>>;
 
-/// An etcd, by its members.
+/// An etcd cluster.
 #[derive(Clone)]
 pub struct Etcd {
-    /// `http://HOST:PORT` or `https://HOST:PORT`, each.
+    /// The URLs of its members, as `http://HOST:PORT` or `https://HOST:PORT`.
     servers: Arc<[Uri]>,
     prefix: Arc<str>,
     tls: Tls,
-    /// Which is the one to ask.
+    /// The number of the next connection, which decides its etcd member.
     next: Arc<AtomicUsize>,
 }
 
@@ -45,25 +45,25 @@ impl std::fmt::Debug for Etcd {
 }
 
 impl Etcd {
-    /// These members, and where kube-apiserver keeps its keys (`--etcd-prefix`).
+    /// An etcd cluster with these members, and the prefix of kube-apiserver's keys (`--etcd-prefix`).
     pub fn new(servers: Vec<Uri>, prefix: &str, tls: Tls) -> Etcd {
-        // As kube-apiserver does.
+        // The same normalisation as in kube-apiserver.
         let prefix = format!("/{}", prefix.trim_matches('/')).into();
         Etcd { servers: servers.into(), prefix, tls, next: Arc::default() }
     }
 
-    /// The folder of that name, with a slash at its end.
+    /// The path of a folder, with a slash at its end.
     pub(super) fn folder(&self, name: &str) -> String {
         format!("{}/{name}/", self.prefix.trim_end_matches('/'))
     }
 
-    /// The same by each of its members alone.
+    /// The same cluster through each of its members alone.
     pub(super) fn each(&self) -> impl Iterator<Item = Etcd> {
         let one = |server: &Uri| Etcd { servers: [server.clone()].into(), ..self.clone() };
         self.servers.iter().map(one)
     }
 
-    /// Resolves when what there is to connect with is replaced, from now on.
+    /// Resolves when the TLS configuration is replaced after this call.
     pub(super) fn replaced(&self) -> impl Future<Output = ()> + use<> {
         let mut tls = self.tls.clone();
         tls.mark_unchanged();
@@ -74,11 +74,12 @@ impl Etcd {
         }
     }
 
-    /// A connection to the next member.
+    /// Connects to the next etcd member.
     pub(super) async fn connect(&self, line: &Line) -> Result<Channel, Status> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         let uri = index.checked_rem(self.servers.len()).and_then(|index| self.servers.get(index));
-        let uri = uri.cloned().ok_or_else(|| Status::unavailable("there is no etcd"))?;
+        let uri =
+            uri.cloned().ok_or_else(|| Status::unavailable("no etcd server is configured"))?;
         let tls = self.tls.borrow().clone().filter(|_| uri.scheme_str() == Some("https"));
         let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
         let plain = format!("http://{authority}");
@@ -92,7 +93,7 @@ impl Etcd {
         let line = line.clone();
         let dial = service_fn(move |_: Uri| dial(uri.clone(), tls.clone(), line.clone()));
         let connected = tokio::time::timeout(TIMEOUT, endpoint.connect_with_connector(dial)).await;
-        let late = |_| Status::unavailable(format!("etcd at {authority}: no connection in time"));
+        let late = |_| Status::unavailable(format!("etcd at {authority}: connect timed out"));
         connected.map_err(late)?.map_err(|error| {
             let mut status = Status::unavailable(format!("etcd at {authority}"));
             status.set_source(Arc::new(error));
@@ -101,23 +102,22 @@ impl Etcd {
     }
 }
 
-/// A request whose answer must come soon, of a member that has a leader.
+/// A request with the time limit, for an etcd member that has a leader.
 pub(super) fn soon<T>(message: T) -> Request<T> {
     let mut request = lasting(message);
     request.set_timeout(TIMEOUT);
     request
 }
 
-/// A request whose answer goes on and on, as long as the member has a leader.
+/// A request with a streaming response, for an etcd member that has a leader.
 pub(super) fn lasting<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
     request
 }
 
-/// Remembers what was wrong with the TLS of a connection. Over TLS 1.3 a server refuses a client's
-/// certificate when the client takes the handshake for done; what is left of that in the errors of
-/// requests, if anything is, is text.
+/// Remembers the TLS error of a connection. With TLS 1.3 a server rejects a client certificate after the
+/// client has completed its handshake, and the errors of requests then carry text at best.
 #[derive(Clone, Default)]
 pub(super) struct Line(Arc<OnceLock<rustls::Error>>);
 
@@ -129,7 +129,7 @@ impl Line {
     fn note(&self, error: &io::Error) {
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
         if let Some(error) = inner {
-            // The first is the cause of others.
+            // Later errors follow from the first.
             let _ = self.0.set(error.clone());
         }
     }
@@ -153,7 +153,7 @@ async fn dial(
     Ok(TokioIo::new(Box::new(Noting { stream, line })))
 }
 
-/// A stream that notes why it breaks.
+/// A stream that remembers its TLS error.
 struct Noting {
     stream: TlsStream<TcpStream>,
     line: Line,

@@ -1,4 +1,4 @@
-//! Our own key, under a lease that ends with us. Entry item: [`announce`].
+//! Our own key, under a lease that expires without us. Entry item: [`announce`].
 
 use std::time::Duration;
 
@@ -19,20 +19,15 @@ use super::proto::etcd::{
     LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest, PutRequest, RangeRequest,
 };
 use super::read::{Watching, watch_from};
-use super::stored::Said;
-use super::trouble::{Teller, Trouble};
-use crate::heartbeat::HEARTBEAT;
+use super::stored::GatewayKey;
+use super::trouble::{Reporter, Trouble};
 use crate::leases::Announcement;
+use crate::limits::{ETCD_LEASE, HEARTBEAT, REPAIR_INTERVAL, WITHDRAW_TIMEOUT};
 
-/// As kube-apiserver has it for its own.
-const TTL_SECONDS: i64 = 15;
-const AGAIN: Duration = Duration::from_secs(1);
-/// Whoever deletes our key again and again is not answered more often than this.
-const MEND_INTERVAL: Duration = Duration::from_millis(500);
-/// Leaving must not hold up the end.
-const LEAVES_WITHIN: Duration = Duration::from_secs(2);
+/// The delay after a failure.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Keeps our key until we leave, and takes it back then. Why it cannot goes to `trouble`.
+/// Keeps our key until `leaving` is cancelled, and deletes it then. Failures go to `trouble`.
 pub async fn announce(
     etcd: Etcd,
     announcement: Announcement,
@@ -41,44 +36,44 @@ pub async fn announce(
 ) {
     let Announcement { id, address, instance } = announcement;
     let key = format!("{}{id}@{address}", etcd.folder(OWN));
-    let said = Said { id, address: address.to_string(), instance };
-    let value = serde_json::to_vec(&said).unwrap_or_default();
-    let what = "our key in etcd is not renewed, so that the others may take us for gone";
-    let mut own = Own { key, value, lease: None, teller: Teller::new(what, trouble) };
+    let stored = GatewayKey { id, address: address.to_string(), instance };
+    let value = serde_json::to_vec(&stored).unwrap_or_default();
+    let use_case = "renewing our key in etcd fails, and other members may drop us";
+    let mut own = Own { key, value, lease: None, reporter: Reporter::new(use_case, trouble) };
     while !leaving.is_cancelled() {
         let line = Line::default();
         let replaced = etcd.replaced();
         tokio::select! {
             () = leaving.cancelled() => break,
-            // With the new certificate, at once.
+            // Reconnects with the new certificate at once.
             () = replaced => continue,
             Err(status) = own.keep(&etcd, &line) => {
                 if status.code() == Code::NotFound {
                     own.lease = None;
                 }
-                own.teller.failed(&status, &line);
+                own.reporter.failed(&status, &line);
             }
         }
         tokio::select! {
             () = leaving.cancelled() => {}
-            () = sleep(AGAIN) => {}
+            () = sleep(RETRY_DELAY) => {}
         }
     }
     if let Some(id) = own.lease {
-        match timeout(LEAVES_WITHIN, revoke(&etcd, id)).await {
-            Ok(Ok(_)) => tracing::info!("the other members know by etcd that we leave"),
-            _ => tracing::debug!("our key in etcd ends by itself"),
+        match timeout(WITHDRAW_TIMEOUT, revoke(&etcd, id)).await {
+            Ok(Ok(_)) => tracing::info!(key = own.key, "announcement withdrawn"),
+            _ => tracing::debug!(key = own.key, "announcement not withdrawn; its lease expires"),
         }
     }
 }
 
-/// Asks all members of etcd at once: there is no time to wait for one that hangs.
+/// Revokes the lease through all etcd members at once: there is no time to wait for one that hangs.
 async fn revoke(etcd: &Etcd, id: i64) -> Result<(), Status> {
     let each = etcd.each().map(|member| {
         Box::pin(async move {
             let mut leases = LeaseClient::new(member.connect(&Line::default()).await?);
             match leases.lease_revoke(soon(LeaseRevokeRequest { id })).await {
-                // Another was faster.
+                // Another etcd member was faster.
                 Err(status) if status.code() != Code::NotFound => Err(status),
                 _ => Ok(()),
             }
@@ -89,29 +84,31 @@ async fn revoke(etcd: &Etcd, id: i64) -> Result<(), Status> {
 
 enum Never {}
 
-/// Our key.
+/// Our own key.
 struct Own {
     key: String,
     value: Vec<u8>,
-    /// The lease that it is under, as long as that may live.
+    /// The lease of the key, as long as it may be alive.
     lease: Option<i64>,
-    teller: Teller,
+    reporter: Reporter,
 }
 
 impl Own {
-    /// Takes a lease, writes the key, and renews the one and looks after the other until that fails.
+    /// Writes the key under a lease, renews the lease and repairs the key, until an error.
     async fn keep(&mut self, etcd: &Etcd, line: &Line) -> Result<Never, Status> {
         let channel = etcd.connect(line).await?;
         let mut leases = LeaseClient::new(channel.clone());
         let (lease, revision) = match self.lease {
-            // A lease that lives is renewed through whichever member of etcd there is.
-            Some(lease) => (lease, self.look(&channel, lease).await?),
+            // A lease can be renewed through any etcd member.
+            Some(lease) => (lease, self.ensure(&channel, lease).await?),
             None => {
-                let granted = leases.lease_grant(soon(LeaseGrantRequest { ttl: TTL_SECONDS }));
+                let granted = leases.lease_grant(soon(LeaseGrantRequest {
+                    ttl: ETCD_LEASE.as_secs().cast_signed(),
+                }));
                 let lease = granted.await?.into_inner().id;
                 self.lease = Some(lease);
                 let revision = self.put(&channel, lease).await?;
-                tracing::info!(key = self.key, "announced to the other members by etcd");
+                tracing::info!(key = self.key, "announced");
                 (lease, revision)
             }
         };
@@ -122,11 +119,12 @@ impl Own {
             let renewed = timeout(TIMEOUT, async {
                 leases.lease_keep_alive(lasting(beat)).await?.into_inner().message().await
             });
-            let renewed = renewed.await.map_err(|_| Status::unavailable("etcd does not answer"))?;
+            let renewed =
+                renewed.await.map_err(|_| Status::unavailable("the renewal timed out"))?;
             if renewed?.is_none_or(|renewed| renewed.ttl <= 0) {
-                return Err(Status::not_found("our lease ended"));
+                return Err(Status::not_found("the lease expired"));
             }
-            self.teller.well();
+            self.reporter.recovered();
             let beats = sleep(HEARTBEAT);
             tokio::pin!(beats);
             loop {
@@ -136,26 +134,24 @@ impl Own {
                 };
                 let gone = events.last().is_some_and(|event| event.r#type() == EventType::Delete);
                 if gone {
-                    sleep(MEND_INTERVAL).await;
-                    tracing::warn!(
-                        key = self.key,
-                        "somebody deleted our key in etcd; it is mended"
-                    );
-                    self.look(&channel, lease).await?;
+                    sleep(REPAIR_INTERVAL).await;
+                    let key = &self.key;
+                    tracing::warn!(key, "announcement deleted by somebody else; repairing it");
+                    self.ensure(&channel, lease).await?;
                 }
             }
         }
     }
 
-    /// Writes the key if it is not there. One that another process of ours wrote, which takes over
-    /// from us or from which we do, is left as it is.
-    async fn look(&self, channel: &Channel, lease: i64) -> Result<i64, Status> {
+    /// Writes the key if it is missing. A key of another process, which takes over from us or from which
+    /// we take over, stays.
+    async fn ensure(&self, channel: &Channel, lease: i64) -> Result<i64, Status> {
         let range = RangeRequest { key: self.key.clone().into_bytes(), range_end: Vec::new() };
-        let there = KvClient::new(channel.clone()).range(soon(range)).await?.into_inner();
-        if there.kvs.is_empty() {
+        let found = KvClient::new(channel.clone()).range(soon(range)).await?.into_inner();
+        if found.kvs.is_empty() {
             return self.put(channel, lease).await;
         }
-        Ok(there.header.map_or(0, |header| header.revision))
+        Ok(found.header.map_or(0, |header| header.revision))
     }
 
     async fn put(&self, channel: &Channel, lease: i64) -> Result<i64, Status> {

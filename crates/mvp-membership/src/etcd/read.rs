@@ -1,8 +1,7 @@
-//! The keys of others. Entry item: [`read`].
+//! The keys of other members. Entry item: [`read`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -10,7 +9,7 @@ use mvp_core::Timestamp;
 use mvp_core::member::MemberKind;
 use mvp_proxy::control::Clock;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, timeout};
 use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
@@ -22,17 +21,15 @@ use super::proto::etcd::watch_request::RequestUnion;
 use super::proto::etcd::{
     Event, KeyValue, RangeRequest, WatchCreateRequest, WatchRequest, WatchResponse,
 };
-use super::stored::{self, Said};
-use super::trouble::{Teller, Trouble};
+use super::stored::{self, GatewayKey};
+use super::trouble::{Reporter, Trouble};
 use super::{OWN, SERVERS};
 use crate::claim::{Claim, Claims, publish};
 use crate::leases::{dialable, is_id};
+use crate::limits::Backoff;
 
-const SOON: Duration = Duration::from_millis(250);
-const LATE: Duration = Duration::from_secs(5);
-
-/// Reads who is there, for good: gateways to the one, kube-apiservers with a proxy of their own to
-/// the other. Why it cannot goes to `trouble`.
+/// Reads the keys of members forever: gateways to `gateways`, kube-apiservers with a proxy of their own
+/// to `servers`. Failures go to `trouble`.
 pub async fn read(
     etcd: Etcd,
     clock: Clock,
@@ -45,40 +42,35 @@ pub async fn read(
         Folder::new(etcd.folder(OWN), gateways, move |_, value| gateway(value, one_host)),
         Folder::new(etcd.folder(SERVERS), servers, server),
     ];
-    let what = "etcd is not heard of, and the members that were known last are taken to be there";
-    let mut teller = Teller::new(what, trouble);
-    let mut wait = SOON;
+    let use_case = "reading members from etcd fails, and the last known members stay in use";
+    let mut reporter = Reporter::new(use_case, trouble);
+    let mut backoff = Backoff::default();
     loop {
-        let begun = tokio::time::Instant::now();
+        let begun = Instant::now();
         let line = Line::default();
         let replaced = etcd.replaced();
         let status = tokio::select! {
-            // With the new certificate, at once.
+            // Reconnects with the new certificate at once.
             () = replaced => continue,
-            Err(status) = follow(&etcd, &line, clock, &mut folders, &mut teller) => status,
+            Err(status) = follow(&etcd, &line, clock, &mut folders, &mut reporter) => status,
         };
-        teller.failed(&status, &line);
+        reporter.failed(&status, &line);
         for folder in &folders {
             folder.deaf(clock.now());
         }
-        if begun.elapsed() > LATE {
-            wait = SOON;
-        }
-        sleep(wait).await;
-        wait = (wait * 2).min(LATE);
+        backoff.wait(begun).await;
     }
 }
 
 enum Never {}
 
-/// Reads all and then each change, until something is wrong. What etcd does not remember any more
-/// is read again.
+/// Reads all keys and then each change, until an error. After a compaction all keys are read again.
 async fn follow(
     etcd: &Etcd,
     line: &Line,
     clock: Clock,
     folders: &mut [Folder; 2],
-    teller: &mut Teller,
+    reporter: &mut Reporter,
 ) -> Result<Never, Status> {
     let channel = etcd.connect(line).await?;
     let mut watches = Vec::new();
@@ -91,7 +83,7 @@ async fn follow(
         watches.push(watch_from(key, range_end, revision + 1));
     }
     let mut watching = Watching::start(channel, watches).await?;
-    teller.well();
+    reporter.recovered();
     for folder in folders.iter() {
         folder.publish(None);
     }
@@ -106,10 +98,10 @@ async fn follow(
     }
 }
 
-/// Watches that etcd has taken on, over one stream.
+/// Watches that etcd has accepted, over one stream.
 pub(super) struct Watching {
     answers: Streaming<WatchResponse>,
-    /// What one of them saw before the last was taken on.
+    /// Events that came before the last watch was accepted.
     early: Vec<Event>,
 }
 
@@ -122,7 +114,7 @@ impl Watching {
         let create =
             |create| WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
         let requests: Vec<WatchRequest> = watches.into_iter().map(create).collect();
-        // Kept open.
+        // The stream of requests must stay open.
         let requests = stream::iter(requests).chain(stream::pending());
         let begin = async {
             let answers = WatchClient::new(channel).watch(lasting(requests)).await?.into_inner();
@@ -134,11 +126,11 @@ impl Watching {
             }
             Ok(watching)
         };
-        let late = |_| Err(Status::unavailable("etcd does not begin to watch"));
-        tokio::time::timeout(TIMEOUT, begin).await.unwrap_or_else(late)
+        let late = |_| Err(Status::unavailable("starting the watch timed out"));
+        timeout(TIMEOUT, begin).await.unwrap_or_else(late)
     }
 
-    /// What changed next.
+    /// The next events.
     pub(super) async fn next(&mut self) -> Result<Vec<Event>, Status> {
         if self.early.is_empty() {
             return Ok(self.answer().await?.events);
@@ -167,7 +159,7 @@ pub(super) fn watch_from(
     WatchCreateRequest { key, range_end, start_revision }
 }
 
-/// The first key after all that begin so.
+/// The end of the range of all keys with this prefix.
 fn end(path: &str) -> Vec<u8> {
     let mut end = path.as_bytes().to_vec();
     if let Some(last) = end.last_mut() {
@@ -176,15 +168,16 @@ fn end(path: &str) -> Vec<u8> {
     end
 }
 
+/// The ID, the address and the kind of a member, of the name and the value of its key.
 type Read = Box<dyn Fn(&str, &[u8]) -> Result<(Arc<str>, Arc<str>, MemberKind), String> + Send>;
 
-/// Keys of one kind, and what they say.
+/// A folder of keys, and the claims that follow from them.
 struct Folder {
     path: String,
     claims: watch::Sender<Claims>,
     read: Read,
     known: BTreeMap<String, Claim>,
-    /// Whether all was read once.
+    /// Whether the folder was read once.
     read_once: bool,
 }
 
@@ -242,14 +235,14 @@ impl Folder {
         match (self.read)(&name, &kv.value) {
             Ok((id, address, kind)) => {
                 let seniority = format!("{:020}", kv.create_revision).into();
-                // The key is there as long as its lease is: etcd vouches for it.
+                // The key exists only as long as its lease: etcd vouches for it.
                 let (id, address) = (Some(id), Some(address));
                 let (heard, announced) = (None, kind == MemberKind::Mvp);
                 let since = now;
                 Some((name, Claim { id, address, kind, heard, announced, since, seniority }))
             }
-            Err(what) => {
-                tracing::warn!(key = name, "a key in etcd names no member: {what}");
+            Err(error) => {
+                tracing::warn!(key = name, error, "invalid key ignored");
                 None
             }
         }
@@ -263,12 +256,12 @@ impl Folder {
 }
 
 fn gateway(value: &[u8], one_host: bool) -> Result<(Arc<str>, Arc<str>, MemberKind), String> {
-    let said: Said = serde_json::from_slice(value).map_err(|error| error.to_string())?;
-    let address = dialable(&said.address, one_host)?;
-    Ok((is_id(&said.id)?, address, MemberKind::Mvp))
+    let stored: GatewayKey = serde_json::from_slice(value).map_err(|error| error.to_string())?;
+    let address = dialable(&stored.address, one_host)?;
+    Ok((is_id(&stored.id)?, address, MemberKind::Mvp))
 }
 
 fn server(name: &str, value: &[u8]) -> Result<(Arc<str>, Arc<str>, MemberKind), String> {
-    let address = stored::address(value).ok_or("there is no address in it")?;
+    let address = stored::address(value).ok_or("the address is missing")?;
     Ok((is_id(name)?, dialable(&address, true)?, MemberKind::Bare))
 }

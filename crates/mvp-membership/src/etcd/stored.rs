@@ -1,20 +1,20 @@
-//! What keys hold: of gateways JSON of our own, of kube-apiservers an Endpoints object as it is
-//! stored, protobuf or JSON.
+//! The values of keys: JSON of our own for gateways, an Endpoints object in protobuf or JSON for
+//! kube-apiservers.
 
 use prost::Message;
 use serde::{Deserialize, Serialize};
 
 use super::proto::stored::{Endpoints, Unknown};
 
-/// What stands before an object that is stored as protobuf.
+/// The prefix of an object that is stored as protobuf.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// What a gateway says of itself.
+/// The value of a gateway's key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Said {
+pub(super) struct GatewayKey {
     pub(super) id: String,
     pub(super) address: String,
-    /// Tells processes apart, for people.
+    /// The unique name of the process, for people.
     pub(super) instance: String,
 }
 
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_from_what_kube_apiserver_stores() {
+    fn the_address_of_a_stored_endpoints_object_is_read() {
         let json = br#"{"kind":"Endpoints","apiVersion":"v1","metadata":{"name":"x"},
             "subsets":[{"addresses":[{"ip":"fd00::2"}],"ports":[{"name":"https","port":6443}]}]}"#;
         assert_eq!(address(json).as_deref(), Some("[fd00::2]:6443"));

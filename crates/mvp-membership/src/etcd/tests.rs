@@ -1,4 +1,4 @@
-//! Gateways on an etcd in this process, and on some that give no answer.
+//! Gateways on an etcd in this process, and on etcd members that do not answer.
 
 mod double;
 
@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use mvp_core::member::MemberKind;
 use mvp_proxy::control::Clock;
-use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use testkit::certificates::{Ca, Pair, cn};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -20,7 +22,7 @@ use double::Double;
 
 const FOLDER: &str = "/registry/mixed-version-proxy/";
 
-/// A gateway: its own key, and what it knows of others.
+/// A gateway: its own key, and what it reads.
 struct Gateway {
     source: Source,
     servers: Source,
@@ -48,7 +50,7 @@ impl Gateway {
         Gateway { source, servers, reads, keeps, leaving, keeping, reading }
     }
 
-    /// Waits until it knows these, as `ID ADDRESS`.
+    /// Waits until it has read these members, as `ID ADDRESS`.
     async fn until_it_knows(&mut self, expected: &[&str]) {
         let is = |claims: &Claims| claims.read && known(claims) == expected;
         let waited = tokio::time::timeout(SOON, self.source.claims.wait_for(is)).await.map(drop);
@@ -70,7 +72,7 @@ impl Drop for Gateway {
     }
 }
 
-/// What is waited for comes at once; a machine with other work takes longer.
+/// The deadline of a wait. The event comes at once, except on a busy machine.
 const SOON: Duration = Duration::from_secs(30);
 
 fn known(claims: &Claims) -> Vec<String> {
@@ -85,7 +87,7 @@ fn plain(urls: &[&str]) -> Etcd {
     Etcd::new(servers, "registry", watch::channel(None).1)
 }
 
-/// Takes connections, and says nothing.
+/// Accepts connections, and never responds.
 async fn hangs() -> (String, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -99,16 +101,16 @@ async fn hangs() -> (String, JoinHandle<()>) {
 }
 
 #[tokio::test]
-async fn gateways_know_each_other_and_who_leaves() {
+async fn gateways_find_each_other_and_see_a_shutdown() {
     let double = Double::start().await;
     let etcd = plain(&[&double.url]);
     let mut a = Gateway::start(&etcd, "a", "10.0.0.1:6443");
     let b = Gateway::start(&etcd, "b", "[fd00::2]:6443");
     a.until_it_knows(&["a 10.0.0.1:6443", "b [fd00::2]:6443"]).await;
     b.leave().await;
-    assert_eq!(double.keys(), [format!("{FOLDER}a@10.0.0.1:6443")], "left before it ended");
+    assert_eq!(double.keys(), [format!("{FOLDER}a@10.0.0.1:6443")], "withdrawn before the end");
     a.until_it_knows(&["a 10.0.0.1:6443"]).await;
-    // What kube-apiserver writes.
+    // A key of kube-apiserver.
     let endpoints = r#"{"subsets":[{"addresses":[{"ip":"10.0.0.3"}],"ports":[{"port":6443}]}]}"#;
     double.put("/registry/peerserverleases/apiserver-c", endpoints);
     let is = |claims: &Claims| known(claims) == ["apiserver-c 10.0.0.3:6443"];
@@ -117,7 +119,7 @@ async fn gateways_know_each_other_and_who_leaves() {
 }
 
 #[tokio::test]
-async fn a_key_that_somebody_deletes_is_back() {
+async fn a_key_that_somebody_deletes_is_repaired() {
     let double = Double::start().await;
     let etcd = plain(&[&double.url]);
     let mut a = Gateway::start(&etcd, "a", "10.0.0.1:6443");
@@ -127,11 +129,11 @@ async fn a_key_that_somebody_deletes_is_back() {
     double.delete(&format!("{FOLDER}b@10.0.0.2:6443"));
     a.until_it_knows(&["a 10.0.0.1:6443"]).await;
     a.until_it_knows(&both).await;
-    assert_eq!(double.leases().len(), 2, "under the leases that there were");
+    assert_eq!(double.leases().len(), 2, "under the same leases");
 }
 
 #[tokio::test]
-async fn a_lease_that_ended_is_replaced() {
+async fn an_expired_lease_is_replaced() {
     let double = Double::start().await;
     let mut a = Gateway::start(&plain(&[&double.url]), "a", "10.0.0.1:6443");
     a.until_it_knows(&["a 10.0.0.1:6443"]).await;
@@ -143,7 +145,7 @@ async fn a_lease_that_ended_is_replaced() {
 }
 
 #[tokio::test]
-async fn what_a_compacted_watch_missed_is_read() {
+async fn after_a_compaction_all_keys_are_read_again() {
     let double = Double::start().await;
     let mut a = Gateway::start(&plain(&[&double.url]), "a", "10.0.0.1:6443");
     let x = r#"{"id":"x","address":"10.0.0.9:6443","instance":"1"}"#;
@@ -151,13 +153,13 @@ async fn what_a_compacted_watch_missed_is_read() {
     a.until_it_knows(&["a 10.0.0.1:6443", "x 10.0.0.9:6443"]).await;
     double.delete_and_compact(&format!("{FOLDER}x@10.0.0.9:6443"));
     a.until_it_knows(&["a 10.0.0.1:6443"]).await;
-    // And goes on with what comes after.
+    // Later changes are seen, too.
     double.put(&format!("{FOLDER}x@10.0.0.9:6443"), x);
     a.until_it_knows(&["a 10.0.0.1:6443", "x 10.0.0.9:6443"]).await;
 }
 
 #[tokio::test]
-async fn who_may_not_write_says_so_and_reads_on() {
+async fn a_gateway_that_may_not_write_reports_it_and_still_reads() {
     let double = Double::start().await;
     double.forbid(true);
     let mut a = Gateway::start(&plain(&[&double.url]), "a", "10.0.0.1:6443");
@@ -166,15 +168,15 @@ async fn who_may_not_write_says_so_and_reads_on() {
     assert!(problem.contains("permission denied") && problem.contains("--etcd-certfile"));
     double.put(&format!("{FOLDER}x@y"), r#"{"id":"x","address":"10.0.0.9:1","instance":"1"}"#);
     a.until_it_knows(&["x 10.0.0.9:1"]).await;
-    assert_eq!(*a.reads.borrow(), Trouble::default(), "reading is well");
+    assert_eq!(*a.reads.borrow(), Trouble::default(), "reading works");
     double.forbid(false);
     a.until_it_knows(&["a 10.0.0.1:6443", "x 10.0.0.9:1"]).await;
     a.keeps.wait_for(|trouble| *trouble == Trouble::default()).await.unwrap();
 }
 
-/// Leaving asks all members of etcd, and one that hangs costs no time.
+/// A withdrawal goes to all etcd members, so that one that hangs costs no time.
 #[tokio::test]
-async fn one_member_of_etcd_that_hangs_holds_nothing_up() {
+async fn one_etcd_member_that_hangs_delays_nothing() {
     let (double, (silent, _hangs)) = (Double::start().await, hangs().await);
     let etcd = plain(&[&silent, &double.url, &silent]);
     let mut a = Gateway::start(&etcd, "a", "10.0.0.1:6443");
@@ -183,32 +185,31 @@ async fn one_member_of_etcd_that_hangs_holds_nothing_up() {
     assert_eq!(double.keys(), [""; 0]);
 }
 
-/// Time passes by itself here, as fast as nothing else happens.
+/// On a paused clock.
 #[tokio::test(start_paused = true)]
-async fn what_lasts_is_told() {
+async fn a_failure_that_lasts_is_reported() {
     let (silent, _hangs) = hangs().await;
     let begun = tokio::time::Instant::now();
     let mut a = Gateway::start(&plain(&[&silent]), "a", "10.0.0.1:6443");
     for (troubles, says) in
-        [(&mut a.keeps, "our key in etcd is not renewed"), (&mut a.reads, "etcd is not heard of")]
+        [(&mut a.keeps, "renewing our key"), (&mut a.reads, "reading members from etcd fails")]
     {
         let told = troubles.wait_for(|trouble| trouble.lasting.is_some()).await.unwrap().clone();
-        assert_eq!(told.problem, None, "nobody knows what there is to mend");
+        assert_eq!(told.problem, None, "the cause is unknown");
         let lasting = told.lasting.unwrap();
         assert!(lasting.starts_with(says), "{lasting}");
     }
-    assert!(begun.elapsed() >= Duration::from_secs(15), "what passes is not");
+    assert!(begun.elapsed() >= Duration::from_secs(15), "a short failure is not reported");
     assert!(!a.source.claims.borrow().read);
 }
 
 /// A server over TLS that wants client certificates, and is no etcd.
-async fn wary(ca: &CertifiedIssuer<'static, KeyPair>) -> (String, JoinHandle<()>) {
-    let key = KeyPair::generate().unwrap();
-    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-    let certificate = params.signed_by(&key, ca).unwrap();
+async fn wary(ca: &Ca) -> (String, JoinHandle<()>) {
+    let server = ca.server(&["127.0.0.1"]);
+    let key = PrivateKeyDer::from_pem_slice(server.key.as_bytes()).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut roots = rustls::RootCertStore::empty();
-    roots.add(ca.der().clone()).unwrap();
+    roots.add(CertificateDer::from_pem_slice(ca.pem().as_bytes()).unwrap()).unwrap();
     let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(
         Arc::new(roots),
         Arc::clone(&provider),
@@ -217,36 +218,25 @@ async fn wary(ca: &CertifiedIssuer<'static, KeyPair>) -> (String, JoinHandle<()>
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_client_cert_verifier(verifier.build().unwrap())
-        .with_single_cert(vec![certificate.der().clone()], key.into())
+        .with_single_cert(server.chain(), key)
         .unwrap();
     let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
     let task = tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            // The end of it tells the client why.
+            // The alert tells the client why.
             let _ = acceptor.accept(stream).await;
         }
     });
     (url, task)
 }
 
-fn authority() -> CertifiedIssuer<'static, KeyPair> {
-    let mut params = CertificateParams::default();
-    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-}
-
 #[tokio::test]
-async fn what_is_wrong_with_certificates_is_told_and_mended_by_new_ones() {
-    let (good, other) = (authority(), authority());
-    let pair = |ca: &CertifiedIssuer<'static, KeyPair>| {
-        let key = KeyPair::generate().unwrap();
-        let certificate = CertificateParams::default().signed_by(&key, ca).unwrap();
-        (certificate.pem(), key.serialize_pem())
-    };
-    let tls = |ca: &CertifiedIssuer<'static, KeyPair>, pair: Option<(String, String)>| {
-        let pair = pair.as_ref().map(|(chain, key)| (chain.as_bytes(), key.as_bytes()));
+async fn certificate_errors_are_reported_and_new_certificates_take_effect() {
+    let (good, other) = (Ca::new("good"), Ca::new("other"));
+    let tls = |ca: &Ca, pair: Option<Pair>| {
+        let pair = pair.as_ref().map(Pair::pem);
         let tls = mvp_net::ClientTls::new(ca.pem().as_bytes(), pair).unwrap();
         Some(tls.config(&[b"h2"]))
     };
@@ -256,8 +246,8 @@ async fn what_is_wrong_with_certificates_is_told_and_mended_by_new_ones() {
     let mut a = Gateway::start(&etcd, "a", "10.0.0.1:6443");
     for (new, says) in [
         (tls(&other, None), "etcd's certificate cannot be verified"),
-        (tls(&good, None), "etcd wants a client certificate; give --etcd-certfile"),
-        (tls(&good, Some(pair(&other))), "etcd does not believe our client certificate"),
+        (tls(&good, None), "etcd requires a client certificate; set --etcd-certfile"),
+        (tls(&good, Some(other.client(&[cn("gateway")]))), "etcd rejects the client certificate"),
     ] {
         in_force.send_replace(new);
         for troubles in [&mut a.keeps, &mut a.reads] {
@@ -265,7 +255,7 @@ async fn what_is_wrong_with_certificates_is_told_and_mended_by_new_ones() {
                 trouble.problem.as_ref().is_some_and(|problem| problem.starts_with(says))
             };
             let waited = tokio::time::timeout(SOON, troubles.wait_for(is)).await;
-            drop(waited.unwrap_or_else(|_| panic!("{says}: never told")));
+            drop(waited.unwrap_or_else(|_| panic!("{says}: never reported")));
         }
     }
 }

@@ -1,114 +1,117 @@
-//! Why etcd cannot be used, told to whom it concerns: at once where an operator has to mend it, and
-//! once it lasts where it may pass by itself. Entry item: [`Teller`].
+//! Failures of etcd and their reports: at once where an operator must act, and after a while where the
+//! failure may be transient. Entry item: [`Reporter`].
 
 use std::error::Error;
 use std::fmt::Write as _;
-use std::time::Duration;
 
+use mvp_proxy::control::ReportOnce;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_rustls::rustls;
 use tonic::{Code, Status};
 
 use super::connect::Line;
+use crate::limits::ETCD_LEASE;
 
-/// As long as the others may take us for alive without a renewal.
-const LASTS: Duration = Duration::from_secs(15);
-
-/// Why etcd cannot be used, where it cannot.
+/// The reason why etcd cannot be used, if it cannot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trouble {
-    /// What an operator has to mend.
+    /// A problem that an operator must solve.
     pub problem: Option<String>,
-    /// What may pass by itself, but has lasted.
+    /// A failure that may be transient, but has lasted.
     pub lasting: Option<String>,
 }
 
-/// Tells how it goes with one use of etcd.
-pub(super) struct Teller {
-    /// What does not come about, and what that means.
-    what: &'static str,
+/// Reports the failures of one use of etcd.
+pub(super) struct Reporter {
+    /// What fails, and its consequence.
+    use_case: &'static str,
     since: Option<Instant>,
-    /// When it last failed for a reason that has to be mended.
+    /// When it last failed with a problem that an operator must solve.
     explained: Option<Instant>,
-    told: watch::Sender<Trouble>,
+    lasting: ReportOnce,
+    trouble: watch::Sender<Trouble>,
 }
 
-impl Teller {
-    pub(super) fn new(what: &'static str, told: watch::Sender<Trouble>) -> Teller {
-        Teller { what, since: None, explained: None, told }
+impl Reporter {
+    pub(super) fn new(use_case: &'static str, trouble: watch::Sender<Trouble>) -> Reporter {
+        let lasting = ReportOnce::default();
+        Reporter { use_case, since: None, explained: None, lasting, trouble }
     }
 
-    /// It works.
-    pub(super) fn well(&mut self) {
+    /// An attempt succeeded.
+    pub(super) fn recovered(&mut self) {
         (self.since, self.explained) = (None, None);
-        let was = self.told.send_replace(Trouble::default());
+        self.lasting.clear();
+        let was = self.trouble.send_replace(Trouble::default());
         if was != Trouble::default() {
-            tracing::info!("etcd can be used again");
+            tracing::info!("etcd recovered");
         }
     }
 
-    /// It failed, and is tried again.
+    /// An attempt failed, and is retried.
     pub(super) fn failed(&mut self, status: &Status, line: &Line) {
         let since = *self.since.get_or_insert_with(Instant::now);
-        let mut trouble = self.told.borrow().clone();
+        let use_case = self.use_case;
         let reason = described(status);
         match explained(status, line) {
             Some(problem) => {
-                if trouble.problem.as_ref() != Some(&problem) {
-                    tracing::warn!("{problem}");
+                let is_new = self.trouble.borrow().problem.as_ref() != Some(&problem);
+                if is_new {
+                    tracing::warn!(error = %problem, "etcd failed");
                 }
                 self.explained = Some(Instant::now());
-                trouble = Trouble { problem: Some(problem), lasting: None };
+                self.lasting.clear();
+                self.trouble.send_replace(Trouble { problem: Some(problem), lasting: None });
             }
-            // What passes by itself leaves what does not, for a while: that may have been mended.
-            None if self.explained.unwrap_or(since).elapsed() < LASTS => {
-                tracing::debug!("{}: {reason}", self.what);
+            // A transient failure does not replace a problem at once: the problem may remain.
+            None if self.explained.unwrap_or(since).elapsed() < ETCD_LEASE => {
+                tracing::debug!(error = %reason, "etcd failed: {use_case}");
             }
             None => {
-                let lasting = format!("{}: {reason}", self.what);
-                if trouble.lasting.is_none() {
-                    tracing::warn!("for {} s, {lasting}", since.elapsed().as_secs());
+                if self.lasting.report() {
+                    let seconds = since.elapsed().as_secs();
+                    tracing::warn!(seconds, error = %reason, "etcd failed: {use_case}");
                 }
-                trouble = Trouble { problem: None, lasting: Some(lasting) };
+                let lasting = Some(format!("{use_case}: {reason}"));
+                self.trouble.send_replace(Trouble { problem: None, lasting });
             }
         }
-        self.told.send_replace(trouble);
     }
 }
 
-/// What an operator has to mend, if it is that.
+/// The problem that an operator must solve, if it is one.
 fn explained(status: &Status, line: &Line) -> Option<String> {
     use rustls::{AlertDescription, Error};
-    let said = status.message();
-    // Some of it comes as the reason for which a watch ended, without a code.
+    let message = status.message();
+    // The end of a watch has these words instead of a code.
     let words = ["permission denied", "user name is empty", "user name not found"];
     if matches!(status.code(), Code::PermissionDenied | Code::Unauthenticated)
-        || words.iter().any(|words| said.contains(words))
+        || words.iter().any(|words| message.contains(words))
     {
         return Some(format!(
-            "etcd does not let us in ({said}); see --etcd-certfile, whose common name is the user, and \
-             what that user may do"
+            "etcd denies access ({message}); check --etcd-certfile, whose common name is the user, \
+             and the permissions of that user"
         ));
     }
     let wrong = line.refusal()?;
     Some(match wrong {
         Error::AlertReceived(AlertDescription::CertificateRequired) => {
-            "etcd wants a client certificate; give --etcd-certfile and --etcd-keyfile".to_owned()
+            "etcd requires a client certificate; set --etcd-certfile and --etcd-keyfile".to_owned()
         }
         Error::AlertReceived(_) => format!(
-            "etcd does not believe our client certificate ({wrong}); give one by --etcd-certfile that \
-             etcd's --trusted-ca-file has signed"
+            "etcd rejects the client certificate ({wrong}); set --etcd-certfile to one that is signed \
+             by etcd's --trusted-ca-file"
         ),
         Error::InvalidCertificate(_) => format!(
-            "etcd's certificate cannot be verified ({wrong}); see --etcd-cafile, and whether it is good \
-             for the names in --etcd-servers"
+            "etcd's certificate cannot be verified ({wrong}); check --etcd-cafile, and whether the \
+             certificate is valid for the names in --etcd-servers"
         ),
-        wrong => format!("no TLS with etcd ({wrong}); see --etcd-servers"),
+        wrong => format!("TLS with etcd failed ({wrong}); check --etcd-servers"),
     })
 }
 
-/// What was said, and what is behind it.
+/// The message and its causes.
 fn described(status: &Status) -> String {
     let mut text = status.message().to_owned();
     let mut next = status.source();

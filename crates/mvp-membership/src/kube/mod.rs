@@ -1,10 +1,12 @@
-//! Kubernetes' API as sources need it: a request and its answer, and a collection that is watched.
+//! The Kubernetes API as sources need it: single requests ([`call`]), and collections that are watched
+//! ([`watch`]).
 //!
-//! Requests go over whatever connection the caller has ([`Ask`]), as ourselves; so that TLS,
-//! its reload, and finding out that a server hangs are those of the proxy.
+//! Requests go through an [`Ask`], as the proxy itself. TLS, its reload and the detection of servers that
+//! hang are those of the proxy.
 
 pub(crate) mod watch;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -12,27 +14,26 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use mvp_proxy::Body;
 use mvp_proxy::control::Ask;
-use mvp_proxy::identity::Identity;
+use mvp_proxy::{Body, Identity};
 use serde::Deserialize;
 use tokio::time::timeout;
 
 use crate::lasting::Lasting;
 
-/// An answer takes no longer, or there is none.
+/// The time limit for a response.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Lists of what members are made of are small.
+/// The size limit for a response. Lists of Leases and EndpointSlices are small.
 const MAX_ANSWER: usize = 32 << 20;
 
-/// Why there is no answer of use.
+/// A request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ApiError {
-    /// The server says no, with what it says.
+    /// The server answered with this status and message.
     Refused(StatusCode, String),
-    /// Its answer is larger than any that we read.
+    /// The response is over the size limit.
     TooLarge,
-    /// It gave no answer, or none that can be read.
+    /// There was no response, or one that cannot be parsed.
     Failed(String),
 }
 
@@ -45,60 +46,60 @@ impl ApiError {
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ApiError::Refused(status, said) => write!(f, "{}: {said}", status.as_u16()),
-            ApiError::TooLarge => write!(f, "an answer of more than {MAX_ANSWER} bytes"),
-            ApiError::Failed(problem) => f.write_str(problem),
+            ApiError::Refused(status, message) => write!(f, "{}: {message}", status.as_u16()),
+            ApiError::TooLarge => write!(f, "the response has more than {MAX_ANSWER} bytes"),
+            ApiError::Failed(error) => f.write_str(error),
         }
     }
 }
 
-/// What cannot be done with some objects, for how long, and what is said of it.
+/// A failure to read or write some objects, and its report.
 #[derive(Debug, Default)]
 pub(crate) struct Trouble(Lasting);
 
 impl Trouble {
-    /// It failed again. What an operator has to mend, if it is that and it lasts; whatever lasts is
-    /// logged, once.
-    pub(crate) fn cannot(&mut self, verb: &str, what: &str, error: &ApiError) -> Option<String> {
-        let problem = explained(verb, what, error).filter(|_| self.0.failed());
-        if !self.0.is_news() {
-            tracing::debug!("we cannot {verb} {what}: {error}");
+    /// An attempt failed. Gives the problem that an operator must solve, if it is one and it lasts. A
+    /// failure that lasts is logged once.
+    pub(crate) fn failed(&mut self, verb: &str, objects: &str, error: &ApiError) -> Option<String> {
+        let problem = explained(verb, objects, error).filter(|_| self.0.failed());
+        if !self.0.report() {
+            tracing::debug!(objects, verb, %error, "membership request failed");
         } else if let Some(problem) = &problem {
-            tracing::warn!("{problem}");
+            tracing::warn!(objects, verb, error = %problem, "membership source failed");
         } else {
-            tracing::warn!("we cannot {verb} {what} for a while now, and go on trying: {error}");
+            tracing::warn!(objects, verb, %error, "membership source failed; retrying");
         }
         problem
     }
 
-    /// It works.
-    pub(crate) fn hears(&mut self, what: &str) {
-        if self.0.works() {
-            tracing::info!("{what}: all is well again");
+    /// An attempt succeeded.
+    pub(crate) fn recovered(&mut self, objects: &str) {
+        if self.0.clear() {
+            tracing::info!(objects, "membership source recovered");
         }
     }
 }
 
-/// What an operator has to mend, if it is that.
-fn explained(verb: &str, what: &str, error: &ApiError) -> Option<String> {
-    let ApiError::Refused(status, said) = error else { return None };
+/// The problem that an operator must solve, if it is one.
+fn explained(verb: &str, objects: &str, error: &ApiError) -> Option<String> {
+    let ApiError::Refused(status, message) = error else { return None };
     match *status {
         StatusCode::FORBIDDEN => Some(format!(
-            "the API server does not let us {verb} {what} ({said}); apply deploy/rbac.yaml, or name \
-             the members by --membership=static"
+            "the API server denies permission to {verb} {objects} ({message}); apply deploy/rbac.yaml, or use \
+             --membership=static"
         )),
         StatusCode::UNAUTHORIZED => Some(format!(
-            "the API server does not believe the proxy client certificate ({said}); see its \
+            "the API server rejects the proxy client certificate ({message}); check its \
              --requestheader-client-ca-file and --requestheader-allowed-names"
         )),
         StatusCode::NOT_FOUND => Some(format!(
-            "the API server has no {what} ({said}); name the members by --membership=static"
+            "the API server does not serve {objects} ({message}); use --membership=static"
         )),
         _ => None,
     }
 }
 
-/// Sends a request and reads its answer whole.
+/// Sends a request and parses the response.
 pub(crate) async fn call<T: for<'de> Deserialize<'de>>(
     ask: &impl Ask,
     method: Method,
@@ -115,11 +116,11 @@ pub(crate) async fn call<T: for<'de> Deserialize<'de>>(
         let body = body.to_bytes();
         serde_json::from_slice(&body).map_err(|error| ApiError::Failed(error.to_string()))
     };
-    let late = || ApiError::Failed(format!("no answer within {} s", TIMEOUT.as_secs()));
+    let late = || ApiError::Failed(format!("timed out after {} s", TIMEOUT.as_secs()));
     timeout(TIMEOUT, exchange).await.unwrap_or_else(|_| Err(late()))
 }
 
-/// Sends a request; its answer is a success, and yet to be read.
+/// Sends a request. Gives a successful response with its body yet to be read.
 async fn start(
     ask: &impl Ask,
     method: Method,
@@ -138,17 +139,17 @@ async fn start(
         sent = Body::from(bytes);
     }
     let request = request.body(sent).map_err(|error| ApiError::Failed(error.to_string()))?;
-    let response = ask.ask(request).await.map_err(ApiError::Failed)?;
+    let response = ask.ask(request).await.map_err(|error| ApiError::Failed(error.to_string()))?;
     if response.status().is_success() {
         return Ok(response);
     }
     let status = response.status();
-    let said = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
-    let said = said.map(|body| body.to_bytes()).unwrap_or_default();
-    Err(ApiError::Refused(status, message(&said)))
+    let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
+    let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+    Err(ApiError::Refused(status, message(&body)))
 }
 
-/// What a `Status` says, or the start of whatever else it is.
+/// The message of a `Status`, or the start of any other body.
 fn message(body: &[u8]) -> String {
     #[derive(Deserialize)]
     struct Status {
@@ -160,7 +161,7 @@ fn message(body: &[u8]) -> String {
     }
 }
 
-/// The metadata of an object, as far as it matters here.
+/// The fields of an object's metadata that sources use.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Metadata {
@@ -168,19 +169,19 @@ pub(crate) struct Metadata {
     pub(crate) name: String,
     pub(crate) uid: String,
     pub(crate) resource_version: String,
-    /// Of a list that goes on.
+    /// The token for the next page of a list.
     pub(crate) r#continue: String,
     pub(crate) creation_timestamp: String,
-    pub(crate) annotations: std::collections::BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
 }
 
 /// An object that has metadata.
 pub(crate) trait Object: for<'de> Deserialize<'de> {
-    /// It.
+    /// The object's metadata.
     fn metadata(&self) -> &Metadata;
 }
 
-/// A value for a query.
+/// A value, percent-encoded for a query.
 pub(crate) fn encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,9 +1,9 @@
-//! A collection of objects, listed and then watched, for as long as the process lives. Entry item:
+//! A collection of objects, listed and then watched for as long as the process lives. Entry item:
 //! [`watch`].
 //!
-//! A watch that ends is taken up where it ended. What it missed for longer than the server
-//! remembers (410 Gone) is listed again; so is all after any other refusal. Whatever fails is tried
-//! again, at first soon and then less so. An object that cannot be read is left out, and told.
+//! A watch that ends is resumed where it ended. After 410 Gone, or any other error, the collection is
+//! listed again. Failures are retried with a backoff. An object that cannot be parsed is skipped and
+//! logged.
 
 use std::time::Duration;
 
@@ -14,73 +14,67 @@ use mvp_proxy::Body;
 use mvp_proxy::control::Ask;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::{ApiError, Metadata, Object, call, encoded, start};
+use crate::limits::Backoff;
 
-/// Servers end a watch after this, so that one whose events are lost somewhere is no trouble for long.
-const WATCH_FOR: Duration = Duration::from_secs(240);
-/// One that the server forgot to end.
-const OVERDUE: Duration = Duration::from_secs(270);
-/// The head of the answer comes at once.
-const HEAD: Duration = Duration::from_secs(10);
-const SOON: Duration = Duration::from_millis(250);
-const LATE: Duration = Duration::from_secs(5);
-/// No event of ours comes near this.
+/// The `timeoutSeconds` of a watch: a watch whose events are lost must not last.
+const WATCH_TIMEOUT: Duration = Duration::from_secs(240);
+/// When a watch is ended that the server did not end.
+const WATCH_OVERDUE: Duration = Duration::from_secs(270);
+/// The time limit for the response head of a watch.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// The size limit for an event.
 const MAX_EVENT: usize = 3 << 20;
-/// Lists come in pages of so many, and no more than so many in all.
+/// The objects in a page of a list, and the most objects that are kept.
 const PAGE: usize = 500;
 const MAX_OBJECTS: usize = 10_000;
 
-/// Some objects of a kind.
+/// A collection of objects.
 #[derive(Debug, Clone)]
 pub(crate) struct Collection {
-    /// The path of their list.
+    /// The path of the list.
     pub(crate) path: String,
-    /// A selector of labels or fields, such as `labelSelector=a=b`; empty for all of them.
+    /// A query parameter and its value, such as `labelSelector` and `a=b`. Empty for all objects.
     pub(crate) selector: (&'static str, String),
 }
 
-/// What became of the objects.
+/// A change of a collection.
 #[derive(Debug)]
 pub(crate) enum Change<T> {
-    /// These are there, and whether these are all.
+    /// The objects, and whether these are all.
     Listed(Vec<T>, bool),
-    /// There is this one, now so.
+    /// An object was created or updated.
     Applied(T),
-    /// This one is gone.
+    /// An object was deleted.
     Deleted(T),
-    /// From now on changes are heard of.
-    Hears,
-    /// From now on nothing is heard of, for this reason.
-    Deaf(ApiError),
+    /// The watch works.
+    Connected,
+    /// The collection cannot be read at present.
+    Disconnected(ApiError),
 }
 
-/// Watches for good, and tells all that becomes of the objects.
+/// Watches a collection forever, and passes each change to `tell`.
 pub(crate) async fn watch<T: Object>(
     ask: impl Ask,
     collection: Collection,
     mut tell: impl FnMut(Change<T>),
 ) {
-    let mut wait = SOON;
+    let mut backoff = Backoff::default();
     loop {
         let begun = Instant::now();
         let Err(error) = follow(&ask, &collection, &mut tell).await;
-        // What held for a while was well: it is tried again soon.
-        if begun.elapsed() > LATE {
-            wait = SOON;
-        }
         if !error.is(StatusCode::GONE) {
-            tell(Change::Deaf(error));
+            tell(Change::Disconnected(error));
         }
-        sleep(wait).await;
-        wait = (wait * 2).min(LATE);
+        backoff.wait(begun).await;
     }
 }
 
 enum Never {}
 
-/// Lists once and watches until something is wrong.
+/// Lists once, then watches until an error.
 async fn follow<T: Object>(
     ask: &impl Ask,
     collection: &Collection,
@@ -94,37 +88,35 @@ async fn follow<T: Object>(
     let path = format!("{}?{query}", collection.path);
     let (objects, is_all, mut version) = list(ask, &path).await?;
     tell(Change::Listed(objects, is_all));
-    let mut wait = SOON;
+    let mut backoff = Backoff::default();
     loop {
         let path = format!(
             "{path}&watch=true&allowWatchBookmarks=true&timeoutSeconds={}&resourceVersion={}",
-            WATCH_FOR.as_secs(),
+            WATCH_TIMEOUT.as_secs(),
             encoded(&version)
         );
-        let response = timeout(HEAD, start(ask, Method::GET, &path, None));
-        let response = response
-            .await
-            .map_err(|_| ApiError::Failed("the watch was not answered".to_owned()))??;
-        tell(Change::Hears);
+        let response = timeout(HEAD_TIMEOUT, start(ask, Method::GET, &path, None)).await;
+        let response =
+            response.map_err(|_| ApiError::Failed("the watch timed out".to_owned()))??;
+        tell(Change::Connected);
         let begun = Instant::now();
-        // A watch that ends for whatever reason, but for a word of the server, goes on.
+        // A watch that ends without an error event is resumed.
         let events = events(response.into_body(), &mut version, tell);
-        if let Ok(Err(error)) = timeout(OVERDUE, events).await {
+        if let Ok(Err(error)) = timeout(WATCH_OVERDUE, events).await {
             return Err(error);
         }
-        wait = if begun.elapsed() > LATE { SOON } else { (wait * 2).min(LATE) };
-        sleep(wait).await;
+        backoff.wait(begun).await;
     }
 }
 
-/// The objects, page by page, whether these are all, and the version of which they are.
+/// Lists page by page. Gives the objects, whether these are all, and the resource version.
 async fn list<T: Object>(ask: &impl Ask, path: &str) -> Result<(Vec<T>, bool, String), ApiError> {
     let mut objects = Vec::new();
     let (mut rest, mut limit) = (String::new(), PAGE);
     loop {
         let page = format!("{path}&limit={limit}{rest}");
         let page: List = match call(ask, Method::GET, &page, None).await {
-            // Whoever writes large objects hides no other.
+            // A large object must not hide others.
             Err(ApiError::TooLarge) if limit > 1 => {
                 limit /= 2;
                 continue;
@@ -138,14 +130,14 @@ async fn list<T: Object>(ask: &impl Ask, path: &str) -> Result<(Vec<T>, bool, St
             return Ok((objects, true, resource_version));
         }
         if objects.len() >= MAX_OBJECTS {
-            tracing::warn!("{path} has more than {MAX_OBJECTS} objects; the others are left out");
+            tracing::warn!(path, limit = MAX_OBJECTS, "too many objects; the rest are ignored");
             return Ok((objects, false, resource_version));
         }
         rest = format!("&continue={}", encoded(&r#continue));
     }
 }
 
-/// An object, if it can be read: whoever writes one that cannot hides no other.
+/// Parses an object. One that cannot be parsed must not hide others.
 fn object<T: Object>(raw: &RawValue) -> Option<T> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
@@ -156,12 +148,12 @@ fn object<T: Object>(raw: &RawValue) -> Option<T> {
     let unreadable = |error: &serde_json::Error| {
         let named: Named = serde_json::from_str(raw.get()).unwrap_or_default();
         let Metadata { namespace, name, .. } = named.metadata;
-        tracing::warn!("{namespace}/{name} cannot be read and is left out: {error}");
+        tracing::warn!(namespace, name, %error, "invalid object ignored");
     };
     read.inspect_err(unreadable).ok()
 }
 
-/// Reads events until there are no more.
+/// Reads events until the stream ends.
 async fn events<T: Object>(
     mut body: Body,
     version: &mut String,
@@ -177,7 +169,7 @@ async fn events<T: Object>(
             event(&line, version, tell)?;
         }
         if read.len() > MAX_EVENT {
-            return Err(ApiError::Failed("an event is too large".to_owned()));
+            return Err(ApiError::Failed(format!("an event has more than {MAX_EVENT} bytes")));
         }
     }
     Ok(())
@@ -188,7 +180,7 @@ fn event<T: Object>(
     version: &mut String,
     tell: &mut impl FnMut(Change<T>),
 ) -> Result<(), ApiError> {
-    let unreadable = |error: serde_json::Error| ApiError::Failed(format!("an event: {error}"));
+    let unreadable = |error: serde_json::Error| ApiError::Failed(format!("invalid event: {error}"));
     let event: Event<'_> = serde_json::from_slice(line).map_err(unreadable)?;
     if event.kind == "ERROR" {
         let error: Failure = serde_json::from_str(event.object.get()).map_err(unreadable)?;

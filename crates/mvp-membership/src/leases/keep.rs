@@ -1,5 +1,5 @@
-//! Keeping our own Lease: made, renewed, mended when somebody changes it, and taken back when we
-//! leave. Entry item: [`keep`].
+//! Our own Lease: created, renewed, repaired when somebody changes it, and deleted at shutdown. Entry
+//! item: [`keep`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,25 +7,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use mvp_proxy::control::{Ask, Clock};
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{Board, Lease, OBJECTS, OwnLease, PATH};
-use crate::heartbeat::HEARTBEAT;
 use crate::kube::{ApiError, Metadata, Trouble, call};
+use crate::limits::{HEARTBEAT, REPAIR_INTERVAL, WITHDRAW_TIMEOUT};
 
-/// Whoever changes it again and again is not answered more often than this.
-const MEND_INTERVAL: Duration = Duration::from_millis(500);
-/// Leaving must not hold up the end.
-const LEAVES_WITHIN: Duration = Duration::from_secs(2);
-/// Leases of members that nobody renewed for so long are removed, by whoever comes to it first.
+/// When a Lease that nobody renews is deleted, by whichever gateway comes first.
 const COLLECT_AFTER: Duration = Duration::from_secs(3600);
 const COLLECT_INTERVAL: Duration = Duration::from_secs(600);
 
-/// Keeps our Lease until we leave, and takes it back then. What an operator has to mend goes to
-/// `problem`.
+/// Keeps our Lease until `leaving` is cancelled, and deletes it then. A problem that an operator must
+/// solve goes to `problem`.
 pub async fn keep(
     ask: impl Ask,
     clock: Clock,
@@ -43,15 +40,15 @@ pub async fn keep(
         match apply(&ask, &path, own.renewed(server_version())).await {
             Ok(lease) => {
                 if last.is_none() {
-                    tracing::info!(lease = own.name, "announced to the other members");
+                    tracing::info!(lease = own.name, "announced");
                 }
                 last = Some(lease.metadata);
-                trouble.hears("our Lease");
+                trouble.recovered(OBJECTS);
                 problem.send_replace(None);
             }
             Err(error) => {
-                // What passes by itself leaves what does not.
-                if let Some(new) = trouble.cannot("keep", OBJECTS, &error) {
+                // A transient failure does not replace a problem.
+                if let Some(new) = trouble.failed("write", OBJECTS, &error) {
                     problem.send_replace(Some(new));
                 }
             }
@@ -61,9 +58,9 @@ pub async fn keep(
             collect(&ask, &board, clock).await;
         }
         let again = async {
-            sleep(MEND_INTERVAL).await;
-            // A wait that runs out is as good.
-            let _ = timeout(HEARTBEAT - MEND_INTERVAL, own.touched.notified()).await;
+            sleep(REPAIR_INTERVAL).await;
+            // Either way it is time for the next renewal.
+            let _ = timeout(HEARTBEAT - REPAIR_INTERVAL, own.touched.notified()).await;
         };
         tokio::select! {
             () = leaving.cancelled() => {}
@@ -71,48 +68,48 @@ pub async fn keep(
         }
     }
     if let Some(last) = last {
-        let _ = timeout(LEAVES_WITHIN, leave(&ask, &path, &own, last)).await;
+        let _ = timeout(WITHDRAW_TIMEOUT, withdraw(&ask, &path, &own, last)).await;
     }
 }
 
-/// Makes or renews the Lease, whatever there is now.
+/// Creates or renews the Lease, whatever it says now.
 async fn apply(ask: &impl Ask, path: &str, lease: Value) -> Result<Lease, ApiError> {
     let path = format!("{path}?fieldManager=mvp&force=true");
     let body = ("application/apply-patch+yaml", Bytes::from(lease.to_string()));
     call(ask, Method::PATCH, &path, Some(body)).await
 }
 
-/// Takes the Lease back, unless another process goes on with it.
-async fn leave(ask: &impl Ask, path: &str, own: &OwnLease, last: Metadata) {
+/// Deletes the Lease, unless another process has taken it over.
+async fn withdraw(ask: &impl Ask, path: &str, own: &OwnLease, last: Metadata) {
     if own.is_shared() {
-        tracing::info!(lease = own.name, "another process goes on in our place");
+        tracing::info!(lease = own.name, "announcement handed over");
         return;
     }
     match delete(ask, path, &last.uid, &last.resource_version).await {
-        Ok(_) => tracing::info!(lease = own.name, "the other members know that we leave"),
+        Ok(_) => tracing::info!(lease = own.name, "announcement withdrawn"),
         Err(error) if error.is(StatusCode::CONFLICT) => {
-            tracing::info!(lease = own.name, "another process goes on in our place");
+            tracing::info!(lease = own.name, "announcement handed over");
         }
-        Err(error) => tracing::warn!(lease = own.name, "our Lease is left behind: {error}"),
+        Err(error) => tracing::warn!(lease = own.name, %error, "announcement not withdrawn"),
     }
 }
 
 async fn collect(ask: &impl Ask, board: &Board, clock: Clock) {
-    for (name, uid, version) in board.lapsed(clock.now(), COLLECT_AFTER) {
+    for (name, uid, version) in board.expired(clock.now(), COLLECT_AFTER) {
         match delete(ask, &format!("{PATH}/{name}"), &uid, &version).await {
-            Ok(_) => tracing::info!(lease = name, "a Lease that nobody renews is removed"),
-            Err(error) => tracing::debug!(lease = name, "a Lease is not removed: {error}"),
+            Ok(_) => tracing::info!(lease = name, "expired Lease deleted"),
+            Err(error) => tracing::debug!(lease = name, %error, "expired Lease not deleted"),
         }
     }
 }
 
-/// Deletes a Lease, if it is still as it was seen.
+/// Deletes a Lease, if it has not changed since it was read.
 async fn delete(
     ask: &impl Ask,
     path: &str,
     uid: &str,
     version: &str,
-) -> Result<serde::de::IgnoredAny, ApiError> {
+) -> Result<IgnoredAny, ApiError> {
     let options = json!({
         "apiVersion": "v1", "kind": "DeleteOptions",
         "preconditions": { "uid": uid, "resourceVersion": version },

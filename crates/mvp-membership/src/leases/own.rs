@@ -1,10 +1,11 @@
-//! Our own Lease: what it says of us.
+//! The content of our own Lease. Entry item: [`OwnLease`].
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
+use mvp_core::snapshot::Policy;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
@@ -13,39 +14,37 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::{ADDRESS, ID, LABEL, Lease};
-use crate::heartbeat::HEARTBEAT;
+use crate::limits::SILENT_AFTER;
 
-/// How long others may take us for alive without a renewal: for whoever reads Leases by hand.
-const DURATION_SECONDS: u32 = 40;
-/// Names are DNS labels; what is left of an ID in one is for people to read.
+/// The most characters of an ID in the name of a Lease, which must be a DNS label.
 const READABLE: usize = 40;
 
-/// What we say of ourselves.
+/// What a gateway announces about itself.
 #[derive(Debug, Clone)]
 pub struct Announcement {
-    /// Our ID.
+    /// The ID of its server.
     pub id: String,
-    /// Where peers reach us.
+    /// Its address for peers.
     pub address: SocketAddr,
-    /// Tells this process from others that have the same ID and address before or after it.
+    /// The unique name of its process. Another process may have the same ID and address before or after.
     pub instance: String,
 }
 
-/// Our Lease.
+/// Our own Lease.
 #[derive(Debug)]
 pub struct OwnLease {
     pub(super) name: String,
     announcement: Announcement,
     holder: String,
     begun: String,
-    /// Somebody changed it.
+    /// Wakes the keeper after a change by somebody else.
     pub(super) touched: Notify,
-    /// When another process last kept it: one that takes over from us, or from which we do.
+    /// When another process last renewed it: one that takes over from us, or from which we take over.
     other: Mutex<Option<Instant>>,
 }
 
 impl OwnLease {
-    /// Says this.
+    /// A Lease with this announcement.
     pub fn new(announcement: Announcement) -> OwnLease {
         let Announcement { id, address, instance } = &announcement;
         let mut hash = Sha256::new();
@@ -70,12 +69,12 @@ impl OwnLease {
         }
     }
 
-    /// Whether only this host reaches us, as when all members are on it.
+    /// Whether we advertise a loopback address: then all members are on this host.
     pub(super) fn is_loopback(&self) -> bool {
         self.announcement.address.ip().to_canonical().is_loopback()
     }
 
-    /// Somebody wrote it: we, or another.
+    /// Takes over a write of the Lease, by us or by somebody else.
     pub(super) fn seen(&self, lease: &Lease) {
         let says = |key: &str| lease.metadata.annotations.get(key).map(String::as_str);
         let Announcement { id, address, .. } = &self.announcement;
@@ -84,7 +83,10 @@ impl OwnLease {
         }
         let changed = says(ID) != Some(id) || says(ADDRESS) != Some(&address.to_string());
         if changed {
-            tracing::warn!(lease = self.name, "somebody changed what our Lease says; it is mended");
+            tracing::warn!(
+                lease = self.name,
+                "announcement changed by somebody else; repairing it"
+            );
             self.wake();
         }
     }
@@ -93,13 +95,13 @@ impl OwnLease {
         self.touched.notify_one();
     }
 
-    /// Whether another process keeps it, too.
+    /// Whether another process renews it, too.
     pub(super) fn is_shared(&self) -> bool {
         let other = self.other.lock().unwrap_or_else(PoisonError::into_inner);
-        other.is_some_and(|at| at.elapsed() < HEARTBEAT * 3)
+        other.is_some_and(|at| at.elapsed() < SILENT_AFTER)
     }
 
-    /// The Lease as it is to be, renewed now.
+    /// The Lease to write, renewed now.
     pub(super) fn renewed(&self, server_version: Option<String>) -> Value {
         let Announcement { id, address, .. } = &self.announcement;
         let mut annotations = json!({
@@ -121,7 +123,8 @@ impl OwnLease {
             },
             "spec": {
                 "holderIdentity": self.holder,
-                "leaseDurationSeconds": DURATION_SECONDS,
+                // Only for people: members do not compare clocks.
+                "leaseDurationSeconds": Policy::HEARD_WITHIN.as_secs(),
                 "acquireTime": self.begun,
                 "renewTime": now(),
             },
@@ -129,7 +132,7 @@ impl OwnLease {
     }
 }
 
-/// The time as Leases have it. Nobody compares it with another clock's.
+/// The time in the format of Leases.
 fn now() -> String {
     let format =
         format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:6]Z");

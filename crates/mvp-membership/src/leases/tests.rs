@@ -1,4 +1,4 @@
-//! Leases on an API server in memory, by many gateways, in as much time as the test says.
+//! Leases of several gateways on an API server in memory, on a paused clock.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -8,6 +8,7 @@ use http::{Method, Request, Response};
 use http_body_util::Full;
 use mvp_apiserver::{ApiServer, GroupSpec, ResourceSpec, ServerSpec, Storage};
 use mvp_proxy::Body;
+use mvp_proxy::control::AskError;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::{advance, sleep};
@@ -18,7 +19,7 @@ use super::*;
 use crate::claim::Source;
 use crate::kube::call;
 
-/// The API server, as one gateway reaches it.
+/// The API server and the connection of one gateway to it.
 #[derive(Clone)]
 struct Server {
     api: ApiServer,
@@ -35,8 +36,8 @@ impl Server {
         Server { api, cut: Arc::default(), forbids: Arc::default() }
     }
 
-    /// The same server, reached in another way.
-    fn another_way(&self) -> Server {
+    /// The same server over another connection.
+    fn another_connection(&self) -> Server {
         Server { api: self.api.clone(), cut: Arc::default(), forbids: Arc::default() }
     }
 
@@ -55,9 +56,9 @@ impl Server {
 }
 
 impl Ask for Server {
-    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, String> {
+    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, AskError> {
         if self.cut.load(Ordering::Relaxed) {
-            return Err("the cable is cut".to_owned());
+            return Err(AskError::new("connection refused"));
         }
         if self.forbids.load(Ordering::Relaxed) {
             let status = json!({"kind": "Status", "message": "leases is forbidden"}).to_string();
@@ -71,7 +72,7 @@ impl Ask for Server {
     }
 }
 
-/// A gateway: its own Lease, and what it knows of others.
+/// A gateway: its own Lease, and what it reads.
 struct Gateway {
     own: Arc<OwnLease>,
     source: Source,
@@ -110,7 +111,7 @@ impl Gateway {
         Gateway { own, source, problem, clock, leaving, keeping, reading }
     }
 
-    /// The IDs and addresses that it knows, and how long ago each was heard of.
+    /// The IDs and addresses that it read, and the seconds since the last heartbeat of each.
     fn knows(&self) -> Vec<(String, u64)> {
         let now = self.clock.now();
         let claims = self.source.claims.borrow().clone();
@@ -127,7 +128,7 @@ impl Gateway {
         names
     }
 
-    /// As `kill -9` does.
+    /// Ends it without a shutdown, as `kill -9` does.
     fn kill(self) {
         self.keeping.abort();
         self.reading.abort();
@@ -135,14 +136,14 @@ impl Gateway {
 }
 
 #[tokio::test(start_paused = true)]
-async fn gateways_find_each_other_and_see_who_leaves() {
+async fn gateways_find_each_other_and_see_a_shutdown_at_once() {
     let server = Server::start();
     let a = Gateway::start(&server, "a", "10.0.0.1:6443", "1");
     let b = Gateway::start(&server, "b", "[fd00::2]:6443", "1");
     sleep(Duration::from_secs(1)).await;
     assert_eq!(a.names(), ["b [fd00::2]:6443"]);
     assert_eq!(b.names(), ["a 10.0.0.1:6443"]);
-    // For an hour both are alive, by heartbeats that were seen.
+    // Both have heartbeats for an hour.
     for _ in 0..360 {
         sleep(Duration::from_secs(10)).await;
         let (_, silent) = a.knows().pop().unwrap();
@@ -152,12 +153,12 @@ async fn gateways_find_each_other_and_see_who_leaves() {
     b.leaving.cancel();
     b.keeping.await.unwrap();
     sleep(Duration::from_millis(100)).await;
-    assert_eq!(a.names(), [""; 0], "at once");
+    assert_eq!(a.names(), [""; 0], "without a wait");
     assert_eq!(server.names().await, std::slice::from_ref(&a.own.name));
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_killed_falls_silent_and_comes_back_at_another_address() {
+async fn a_killed_gateway_goes_silent_and_returns_at_another_address() {
     let server = Server::start();
     let a = Gateway::start(&server, "a", "10.0.0.1:6443", "1");
     let b = Gateway::start(&server, "b", "10.0.0.2:6443", "1");
@@ -173,16 +174,16 @@ async fn who_is_killed_falls_silent_and_comes_back_at_another_address() {
         let announced = claims.iter().filter(|claim| claim.announced);
         announced.filter_map(|claim| Some(claim.address.as_ref()?.to_string())).collect()
     };
-    // What it left behind is no rival of its own.
+    // Its own leftover Lease is no rival.
     assert_eq!(announced(&b), ["10.0.0.1:6443"]);
     assert_eq!(a.names(), ["b 10.0.0.2:6443", "b 10.0.0.9:6443"]);
-    // What is left behind is collected, by anybody, when it was silent for an hour.
+    // A leftover Lease is deleted by any gateway after an hour.
     sleep(Duration::from_secs(4500)).await;
     assert_eq!(a.names(), ["b 10.0.0.9:6443"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_somebody_changes_or_removes_is_mended() {
+async fn a_lease_that_somebody_changes_or_deletes_is_repaired() {
     let server = Server::start();
     let a = Gateway::start(&server, "a", "10.0.0.1:6443", "1");
     let b = Gateway::start(&server, "b", "10.0.0.2:6443", "1");
@@ -203,7 +204,7 @@ async fn a_lease_that_somebody_changes_or_removes_is_mended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_hands_over_leaves_the_lease_to_the_next() {
+async fn a_takeover_keeps_the_lease() {
     let server = Server::start();
     let a = Gateway::start(&server, "a", "10.0.0.1:6443", "1");
     let old = Gateway::start(&server, "b", "10.0.0.2:6443", "1");
@@ -216,8 +217,8 @@ async fn who_hands_over_leaves_the_lease_to_the_next() {
     claims.mark_unchanged();
     sleep(Duration::from_secs(30)).await;
     assert_eq!(a.names(), ["b 10.0.0.2:6443"]);
-    assert!(!claims.has_changed().unwrap(), "it was never gone");
-    // The next one is alone by now, and takes it back when it leaves.
+    assert!(!claims.has_changed().unwrap(), "it was never deleted");
+    // The new process is alone by now, and deletes the Lease at its shutdown.
     new.leaving.cancel();
     new.keeping.await.unwrap();
     sleep(Duration::from_secs(1)).await;
@@ -225,38 +226,38 @@ async fn who_hands_over_leaves_the_lease_to_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_gone_for_a_while_silences_nobody() {
+async fn an_unreachable_server_makes_no_member_silent() {
     let server = Server::start();
-    let way = server.another_way();
+    let way = server.another_connection();
     let a = Gateway::start(&way, "a", "10.0.0.1:6443", "1");
     let b = Gateway::start(&server, "b", "10.0.0.2:6443", "1");
     sleep(Duration::from_secs(11)).await;
     way.cut.store(true, Ordering::Relaxed);
-    // Watches end by themselves now and then; this one finds nobody there any more.
+    // The watch ends by itself, and cannot be resumed.
     sleep(Duration::from_secs(400)).await;
     assert!(a.source.claims.borrow().deaf_since.is_some());
-    assert_eq!(a.names(), ["b 10.0.0.2:6443"], "what was known last stays");
-    assert_eq!(a.source.problem(), None, "there is nothing to mend here");
+    assert_eq!(a.names(), ["b 10.0.0.2:6443"], "the last known members stay");
+    assert_eq!(a.source.problem(), None, "an operator has nothing to solve here");
     b.leaving.cancel();
     way.cut.store(false, Ordering::Relaxed);
     sleep(Duration::from_secs(10)).await;
     assert!(a.source.claims.borrow().deaf_since.is_none());
-    assert_eq!(a.names(), [""; 0], "and what was missed is seen");
+    assert_eq!(a.names(), [""; 0], "the missed change is seen");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denial_is_told_with_what_to_grant_until_it_ends() {
+async fn a_denial_is_reported_with_what_to_grant_until_it_ends() {
     let server = Server::start();
     server.forbids.store(true, Ordering::Relaxed);
     let a = Gateway::start(&server, "a", "10.0.0.1:6443", "1");
     sleep(Duration::from_secs(9)).await;
     let problems = (a.source.problem(), a.problem.borrow().clone());
-    assert_eq!(problems, (None, None), "a server that starts forbids it for a moment");
+    assert_eq!(problems, (None, None), "a server that starts forbids everything");
     sleep(Duration::from_secs(16)).await;
     let read = a.source.problem().unwrap();
     let kept = a.problem.borrow().clone().unwrap();
-    for (problem, what) in [(read, "read"), (kept, "keep")] {
-        let start = format!("the API server does not let us {what} Leases in kube-system");
+    for (problem, what) in [(read, "read"), (kept, "write")] {
+        let start = format!("the API server denies permission to {what} Leases in kube-system");
         assert!(problem.starts_with(&start), "{problem}");
         assert!(problem.contains("(leases is forbidden); apply deploy/rbac.yaml"), "{problem}");
     }
@@ -266,7 +267,7 @@ async fn a_denial_is_told_with_what_to_grant_until_it_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn identities_of_servers_are_members_where_they_say_an_address() {
+async fn identity_leases_with_an_address_are_members() {
     let server = Server::start();
     let (claims, source) = Source::new("identities");
     let clock = Clock::start();
@@ -312,7 +313,7 @@ async fn identities_of_servers_are_members_where_they_say_an_address() {
 }
 
 #[test]
-fn names_of_leases_are_no_kube_apiservers_and_one_for_each_id_and_address() {
+fn lease_names_are_unique_for_each_id_and_address_and_differ_from_kube_apiservers() {
     let name = |id: &str, address: &str| {
         let (id, address) = (id.to_owned(), address.parse().unwrap());
         OwnLease::new(Announcement { id, address, instance: "1".to_owned() }).name
@@ -322,7 +323,7 @@ fn names_of_leases_are_no_kube_apiservers_and_one_for_each_id_and_address() {
     for id in ids {
         for address in ["10.0.0.1:6443", "10.0.0.1:6444", "[fd00::1]:6443"] {
             let name = name(id, address);
-            // A DNS label, and so the name of an object.
+            // A DNS label.
             let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
             assert!(name.len() <= 63 && name.chars().all(fits), "{name}");
             assert!(name.starts_with("mvp-") && !name.ends_with('-'), "{name}");
@@ -335,7 +336,7 @@ fn names_of_leases_are_no_kube_apiservers_and_one_for_each_id_and_address() {
 }
 
 #[test]
-fn what_a_lease_says_is_checked() {
+fn the_content_of_a_lease_is_checked() {
     let lease = |id: &str, address: &str| Lease {
         metadata: Metadata {
             annotations: [(ID, id), (ADDRESS, address)]
@@ -363,11 +364,11 @@ fn what_a_lease_says_is_checked() {
         ("a b", "10.0.0.1:6443", false, false),
         ("a@10.0.0.2:6443", "10.0.0.1:6443", false, false),
     ] {
-        let said = said_by_gateway(&lease(id, address), one_host);
-        assert_eq!(said.is_ok(), usable, "{id:?} {address:?}: {said:?}");
+        let entry = gateway_entry(&lease(id, address), one_host);
+        assert_eq!(entry.is_ok(), usable, "{id:?} {address:?}: {entry:?}");
     }
     assert!(
-        said_by_gateway(&Lease { metadata: Metadata::default(), spec: Spec::default() }, true)
+        gateway_entry(&Lease { metadata: Metadata::default(), spec: Spec::default() }, true)
             .is_err()
     );
 }

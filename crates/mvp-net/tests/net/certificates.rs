@@ -5,8 +5,8 @@ use std::sync::Arc;
 use mvp_net::{BadName, Limits};
 use rustls::version::{TLS12, TLS13};
 use rustls::{HandshakeKind, SupportedProtocolVersion};
+use testkit::certificates::{Leaf, Pair, cn, o};
 
-use crate::pki::{Pair, cn, o, of_2020};
 use crate::support::{Authorities, Gateway, H1, get, http1, soon, text};
 
 /// What it is, the certificate, whether it makes a front proxy, and the user's name.
@@ -26,10 +26,11 @@ async fn every_kind_of_certificate_reaches_the_service() {
     let gateway = Gateway::start(Limits::default());
     let Authorities { clients, front_proxies, strangers, .. } = &gateway.authorities;
     let jane = [cn("jane"), o("dev")];
+    let expired = Leaf::new(&jane).for_clients().valid((2020, 1, 1), (2020, 12, 31));
     let cases: [Case; 8] = [
         ("client CA", clients.client(&jane), false, Some(Ok("jane"))),
         ("intermediate", clients.intermediate("i").client(&jane), false, Some(Ok("jane"))),
-        ("expired", clients.client_with(&jane, of_2020), false, None),
+        ("expired", clients.issue(expired), false, None),
         ("padded", clients.client(&[cn("jane ")]), false, Some(Err(BadName::Padded("CN")))),
         ("empty name", clients.client(&[cn(""), o("dev")]), false, None),
         ("allowed proxy", front_proxies.client(&[cn("front-proxy-client")]), true, None),

@@ -9,10 +9,10 @@ use std::time::Duration;
 use mvp_net::{ClientTls, Limits};
 use rlimit::Resource;
 use rustls_pki_types::ServerName;
+use testkit::certificates::SERVER_NAME;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::pki::SERVER_NAME;
 use crate::support::{Gateway, H2, get, http2, soon, text};
 
 const CHILD: &str = "MVP_NET_TEST_DESCRIPTORS";
@@ -30,7 +30,7 @@ async fn child() {
     Resource::NOFILE.set(DESCRIPTORS, hard).unwrap();
     // Only making room can help.
     let gateway = Gateway::start(Limits { handshake_timeout: Duration::MAX, ..Limits::default() });
-    println!("\nlistens {}\n{}", gateway.address, gateway.authorities.servers.pem.trim());
+    println!("\nlistens {}\n{}", gateway.address, gateway.authorities.servers.pem().trim());
     let ended = tokio::task::spawn_blocking(|| {
         std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink())
     });

@@ -1,10 +1,10 @@
 //! HTTP/2 frame by frame, for clients that no library would let one write. Entry: [`RawHttp2`].
 
+use testkit::certificates::Pair;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use crate::pki::Pair;
 use crate::support::{Gateway, H2, soon};
 
 pub const HEADERS: u8 = 1;

@@ -15,7 +15,6 @@ mod drain;
 mod end;
 mod frames;
 mod limits;
-mod pki;
 mod protocols;
 mod reload;
 mod resets;

@@ -13,11 +13,11 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ProtocolVersion, RootCertStore, SupportedProtocolVersion};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use testkit::certificates::Pair;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tower::service_fn;
 use tower::util::BoxCloneService;
 
-use crate::pki::Pair;
 use crate::support::{Authorities, Gateway, H1, H2, get, http1, http2, soon, text};
 
 /// A client that speaks one version of TLS only.
@@ -28,7 +28,9 @@ pub fn only(
     alpn: &[&[u8]],
 ) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(authorities.servers.pem.as_bytes()).unwrap()).unwrap();
+    roots
+        .add(CertificateDer::from_pem_slice(authorities.servers.pem().as_bytes()).unwrap())
+        .unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[version])
@@ -37,9 +39,8 @@ pub fn only(
     let mut config = match identity {
         None => builder.with_no_client_auth(),
         Some(pair) => {
-            let chain = CertificateDer::pem_slice_iter(pair.certificate.as_bytes());
             let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
-            builder.with_client_auth_cert(chain.map(Result::unwrap).collect(), key).unwrap()
+            builder.with_client_auth_cert(pair.chain(), key).unwrap()
         }
     };
     config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();

@@ -1,8 +1,8 @@
 //! Certificates and CAs are replaced while connections live.
 
 use mvp_net::{ClientTrust, Limits, ServerTls};
+use testkit::certificates::{Ca, SERVER_NAME, cn};
 
-use crate::pki::{Ca, cn};
 use crate::support::{Gateway, H2, get, http2, soon, text};
 
 #[tokio::test]
@@ -36,10 +36,10 @@ async fn a_ca_that_was_taken_away_vouches_for_nobody() {
     };
     assert_eq!(user().await.unwrap().unwrap().name, "jane");
 
-    let server = gateway.authorities.servers.server();
+    let server = gateway.authorities.servers.server(&[SERVER_NAME]);
     let replace = |ca: &Ca| {
-        let trust = ClientTrust::new(Some(ca.pem.as_bytes()), None, Vec::new()).unwrap();
-        let tls = ServerTls::new(server.certificate.as_bytes(), server.key.as_bytes(), trust);
+        let trust = ClientTrust::new(Some(ca.pem().as_bytes()), None, Vec::new()).unwrap();
+        let tls = ServerTls::new(server.pem().0, server.pem().1, trust);
         gateway.tls.replace(tls.unwrap());
     };
     replace(&Ca::new("clients"));

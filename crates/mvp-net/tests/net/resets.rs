@@ -1,9 +1,9 @@
 //! Many resets: on a client's own connection they end it, on a front proxy's they do not.
 
 use mvp_net::Limits;
+use testkit::certificates::cn;
 
 use crate::frames::{GET_ROOT, GOAWAY, HEADERS, RST_STREAM, RawHttp2, frame, headers};
-use crate::pki::cn;
 use crate::support::Gateway;
 
 const CANCEL: [u8; 4] = [0, 0, 0, 8];

@@ -1,8 +1,7 @@
 //! What is wrong with certificates and keys is said.
 
 use mvp_net::{ClientTls, ClientTrust, TlsError, server_config};
-
-use crate::pki::Ca;
+use testkit::certificates::Ca;
 
 const DAMAGED: &str = "-----BEGIN CERTIFICATE-----\n%%%\n-----END CERTIFICATE-----\n";
 const NOT_X509: &str = "-----BEGIN CERTIFICATE-----\nAQID\n-----END CERTIFICATE-----\n";
@@ -15,16 +14,16 @@ fn trust() -> ClientTrust {
 /// The same complaint of both directions.
 fn pair(certificate: &str, key: &str) -> TlsError {
     let server = server_config(certificate.as_bytes(), key.as_bytes(), &trust()).unwrap_err();
-    let roots = Ca::new("servers").pem;
+    let roots = Ca::new("servers");
     let identity = Some((certificate.as_bytes(), key.as_bytes()));
-    let client = ClientTls::new(roots.as_bytes(), identity).unwrap_err();
+    let client = ClientTls::new(roots.pem().as_bytes(), identity).unwrap_err();
     assert_eq!(server.to_string(), client.to_string());
     server
 }
 
 #[test]
 fn certificate_and_key() {
-    let (one, other) = (Ca::new("ca").server(), Ca::new("ca").server());
+    let (one, other) = (Ca::new("ca").server(&["localhost"]), Ca::new("ca").server(&["localhost"]));
     assert!(server_config(one.certificate.as_bytes(), one.key.as_bytes(), &trust()).is_ok());
     assert!(matches!(pair(&one.certificate, &other.key), TlsError::KeyMismatch));
     for no_certificate in ["", "garbage", &one.key] {
@@ -40,7 +39,8 @@ fn certificate_and_key() {
 
 #[test]
 fn ca_bundles() {
-    let good = Ca::new("ca").pem;
+    let ca = Ca::new("ca");
+    let good = ca.pem();
     let bundle = |pem: &str| {
         let client = ClientTrust::new(Some(pem.as_bytes()), None, Vec::new()).unwrap_err();
         let front_proxy = ClientTrust::new(None, Some(pem.as_bytes()), Vec::new()).unwrap_err();
@@ -58,7 +58,8 @@ fn ca_bundles() {
 
 #[test]
 fn text_around_the_pem_is_fine() {
-    let good = Ca::new("ca").pem;
+    let ca = Ca::new("ca");
+    let good = ca.pem();
     let pem = format!("# the cluster's CA\n\n{good}\n# end\n");
     assert!(ClientTrust::new(Some(pem.as_bytes()), None, Vec::new()).is_ok());
 }

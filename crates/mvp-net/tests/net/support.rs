@@ -17,6 +17,7 @@ use mvp_net::{
     ClientTls, ClientTrust, ConnectionInfo, Drained, Limits, ReloadableTls, ServerTls, bind, serve,
 };
 use rustls_pki_types::ServerName;
+use testkit::certificates::{Ca, Pair, SERVER_NAME};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
@@ -24,8 +25,6 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tower::service_fn;
 use tower::util::BoxCloneService;
-
-use crate::pki::{Ca, Pair, SERVER_NAME};
 
 pub const H2: &[u8] = b"h2";
 pub const H1: &[u8] = b"http/1.1";
@@ -61,21 +60,21 @@ impl Authorities {
 
     pub fn trust(&self) -> ClientTrust {
         ClientTrust::new(
-            Some(self.clients.pem.as_bytes()),
-            Some(self.front_proxies.pem.as_bytes()),
+            Some(self.clients.pem().as_bytes()),
+            Some(self.front_proxies.pem().as_bytes()),
             vec!["front-proxy-client".into()],
         )
         .unwrap()
     }
 
     pub fn server_tls(&self) -> ServerTls {
-        let pair = self.servers.server();
-        ServerTls::new(pair.certificate.as_bytes(), pair.key.as_bytes(), self.trust()).unwrap()
+        let pair = self.servers.server(&[SERVER_NAME]);
+        let (certificate, key) = pair.pem();
+        ServerTls::new(certificate, key, self.trust()).unwrap()
     }
 
     pub fn client_tls(&self, identity: Option<&Pair>) -> ClientTls {
-        let identity = identity.map(|pair| (pair.certificate.as_bytes(), pair.key.as_bytes()));
-        ClientTls::new(self.servers.pem.as_bytes(), identity).unwrap()
+        ClientTls::new(self.servers.pem().as_bytes(), identity.map(Pair::pem)).unwrap()
     }
 }
 

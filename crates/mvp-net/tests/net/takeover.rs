@@ -14,13 +14,13 @@ use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use mvp_net::{Drained, Limits, ReloadableTls, bind_workers, serve};
 use rustls_pki_types::ServerName;
+use testkit::certificates::SERVER_NAME;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
 use tower::service_fn;
 
-use crate::pki::SERVER_NAME;
 use crate::support::{Authorities, H1, H2, TestBody, get, soon};
 
 const WORKERS: usize = 2;

@@ -5,19 +5,7 @@ use std::time::Duration;
 use mvp_net::{
     BadName, CertificateDer, CertificateUser, ClientTrust, Judgement, TlsError, UnixTime,
 };
-use rcgen::string::BmpString;
-use rcgen::{DnType, DnValue};
-use rustls_pki_types::pem::PemObject;
-use sha2::{Digest, Sha256};
-
-use crate::pki::{
-    Attribute, Ca, Pair, cn, for_servers, o, of_2020, second_cn, second_o, uid,
-    with_a_critical_unknown,
-};
-
-fn chain(pair: &Pair) -> Vec<CertificateDer<'static>> {
-    CertificateDer::pem_slice_iter(pair.certificate.as_bytes()).map(Result::unwrap).collect()
-}
+use testkit::certificates::{Attribute, Ca, Leaf, bmp_cn, cn, o, printable_cn, uid};
 
 fn at(seconds: u64) -> UnixTime {
     UnixTime::since_unix_epoch(Duration::from_secs(seconds))
@@ -30,14 +18,15 @@ fn now() -> UnixTime {
 
 fn trust(client: &Ca, front_proxy: &Ca, names: &[&str]) -> ClientTrust {
     let names = names.iter().map(ToString::to_string).collect();
-    ClientTrust::new(Some(client.pem.as_bytes()), Some(front_proxy.pem.as_bytes()), names).unwrap()
+    ClientTrust::new(Some(client.pem().as_bytes()), Some(front_proxy.pem().as_bytes()), names)
+        .unwrap()
 }
 
 /// The user that the client CA's certificate with `subject` names.
 fn user(subject: &[Attribute]) -> Option<Result<CertificateUser, BadName>> {
     let ca = Ca::new("clients");
-    let trust = ClientTrust::new(Some(ca.pem.as_bytes()), None, Vec::new()).unwrap();
-    trust.judge(&chain(&ca.client(subject)), now()).user
+    let trust = ClientTrust::new(Some(ca.pem().as_bytes()), None, Vec::new()).unwrap();
+    trust.judge(&ca.client(subject).chain(), now()).user
 }
 
 #[test]
@@ -51,10 +40,8 @@ fn no_certificate_proves_nothing() {
 fn a_certificate_of_the_client_ca_names_a_user() {
     let ca = Ca::new("clients");
     let trust = trust(&ca, &Ca::new("proxies"), &["proxy"]);
-    let pair = ca.client(&[cn("jane"), o("system:masters"), second_o("dev team"), uid("u-1")]);
-    let judgement = trust.judge(&chain(&pair), now());
-    let digest = Sha256::digest(&chain(&pair)[0]);
-    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let pair = ca.client(&[cn("jane"), o("system:masters"), o("dev team"), uid("u-1")]);
+    let judgement = trust.judge(&pair.chain(), now());
     assert!(judgement.presented);
     assert!(!judgement.front_proxy);
     assert_eq!(
@@ -63,7 +50,7 @@ fn a_certificate_of_the_client_ca_names_a_user() {
             name: "jane".into(),
             groups: vec!["system:masters".into(), "dev team".into()],
             uid: Some("u-1".into()),
-            credential_id: format!("X509SHA256={hex}"),
+            credential_id: pair.credential_id(),
         }))
     );
 }
@@ -76,26 +63,23 @@ fn groups_and_uid_may_be_absent() {
 
 #[test]
 fn the_last_common_name_counts_as_in_go() {
-    assert_eq!(user(&[cn("first"), second_cn("last")]).unwrap().unwrap().name, "last");
-    assert_eq!(user(&[cn("first"), second_cn("")]), None);
+    assert_eq!(user(&[cn("first"), cn("last")]).unwrap().unwrap().name, "last");
+    assert_eq!(user(&[cn("first"), cn("")]), None);
     let ca = Ca::new("proxies");
     let trust = trust(&Ca::new("clients"), &ca, &["first"]);
-    let pair = ca.client(&[cn("first"), second_cn("last")]);
-    assert!(!trust.judge(&chain(&pair), now()).front_proxy);
+    let pair = ca.client(&[cn("first"), cn("last")]);
+    assert!(!trust.judge(&pair.chain(), now()).front_proxy);
 }
 
 #[test]
 fn a_name_that_a_header_would_change_is_refused() {
-    let printable =
-        |value: &str| (DnType::CommonName, DnValue::PrintableString(value.try_into().unwrap()));
-    let wide = BmpString::try_from("jane").unwrap();
     let cases: &[(&[Attribute], BadName)] = &[
         (&[cn(" jane")], BadName::Padded("CN")),
         (&[cn("jane ")], BadName::Padded("CN")),
         (&[cn(" ")], BadName::Padded("CN")),
-        (&[printable("jane ")], BadName::Padded("CN")),
+        (&[printable_cn("jane ")], BadName::Padded("CN")),
         (&[cn("jane"), o(" system:masters")], BadName::Padded("O")),
-        (&[cn("jane"), o("ok"), second_o("system:masters ")], BadName::Padded("O")),
+        (&[cn("jane"), o("ok"), o("system:masters ")], BadName::Padded("O")),
         (&[cn("jane"), uid("1 ")], BadName::Padded("UID")),
         (&[cn("jane\t")], BadName::Unsafe("CN")),
         (&[cn("jane\r\nX-Remote-User: root")], BadName::Unsafe("CN")),
@@ -105,7 +89,7 @@ fn a_name_that_a_header_would_change_is_refused() {
         (&[cn("jané")], BadName::Unsafe("CN")),
         (&[cn("jane"), o("system:\u{200b}masters")], BadName::Unsafe("O")),
         (&[cn("jane"), uid("1\n")], BadName::Unsafe("UID")),
-        (&[(DnType::CommonName, DnValue::BmpString(wide))], BadName::Unsafe("CN")),
+        (&[bmp_cn("jane")], BadName::Unsafe("CN")),
         (&[cn("jane"), uid("")], BadName::EmptyUid),
     ];
     for (subject, expected) in cases {
@@ -133,7 +117,7 @@ fn a_front_proxy_needs_its_ca_and_its_name() {
     let named = trust(&clients, &proxies, &["front-proxy-client", "peer"]);
     let any = trust(&clients, &proxies, &[]);
     let judge = |trust: &ClientTrust, ca: &Ca, name| {
-        trust.judge(&chain(&ca.client(&[cn(name)])), now()).front_proxy
+        trust.judge(&ca.client(&[cn(name)]).chain(), now()).front_proxy
     };
     assert!(judge(&named, &proxies, "front-proxy-client"));
     assert!(judge(&named, &proxies, "peer"));
@@ -143,7 +127,7 @@ fn a_front_proxy_needs_its_ca_and_its_name() {
     assert!(!judge(&named, &strangers, "peer"), "a CA of the same name is another CA");
     assert!(judge(&any, &proxies, "other"));
     assert!(judge(&any, &proxies, ""));
-    let user = named.judge(&chain(&proxies.client(&[cn("peer")])), now()).user;
+    let user = named.judge(&proxies.client(&[cn("peer")]).chain(), now()).user;
     assert_eq!(user, None, "the request-header CA names no users");
 }
 
@@ -152,7 +136,7 @@ fn an_intermediate_is_followed_only_when_it_is_shown() {
     let root = Ca::new("root");
     let trust = trust(&root, &Ca::new("p"), &[]);
     let pair = root.intermediate("middle").client(&[cn("jane")]);
-    let shown = chain(&pair);
+    let shown = pair.chain();
     assert_eq!(shown.len(), 2);
     assert!(trust.judge(&shown, now()).user.unwrap().is_ok());
     assert_eq!(trust.judge(&shown[..1], now()).user, None);
@@ -162,9 +146,9 @@ fn an_intermediate_is_followed_only_when_it_is_shown() {
 fn what_is_not_for_this_use_proves_nothing() {
     let ca = Ca::new("clients");
     let trust = trust(&ca, &Ca::new("p"), &[]);
-    for change in [for_servers, with_a_critical_unknown] {
-        let pair = ca.client_with(&[cn("jane")], change);
-        let judgement = trust.judge(&chain(&pair), now());
+    let jane = || Leaf::named("jane");
+    for leaf in [jane().for_servers(), jane().for_clients().with_unknown_critical_extension()] {
+        let judgement = trust.judge(&ca.issue(leaf).chain(), now());
         assert!(judgement.presented && judgement.user.is_none());
     }
     let garbage = CertificateDer::from(vec![1, 2, 3]);
@@ -178,7 +162,8 @@ fn time_decides_and_the_judgement_says_until_when() {
     let (first, last) = (1_577_836_800, 1_609_372_800);
     let ca = Ca::new("clients");
     let trust = trust(&ca, &Ca::new("p"), &[]);
-    let chain = chain(&ca.client_with(&[cn("jane")], of_2020));
+    let leaf = Leaf::named("jane").for_clients().valid((2020, 1, 1), (2020, 12, 31));
+    let chain = ca.issue(leaf).chain();
     let judge = |seconds| {
         let judgement = trust.judge(&chain, at(seconds));
         (judgement.user.is_some(), judgement.valid_until.map(|until| until.as_secs()))
@@ -192,16 +177,16 @@ fn time_decides_and_the_judgement_says_until_when() {
 #[test]
 fn a_shared_ca_needs_names() {
     let (ca, other) = (Ca::new("shared"), Ca::new("other"));
-    let bundle = format!("{}{}", other.pem, ca.pem);
+    let bundle = format!("{}{}", other.pem(), ca.pem());
     let new = |names: &[&str]| {
         let names = names.iter().map(ToString::to_string).collect();
-        ClientTrust::new(Some(bundle.as_bytes()), Some(ca.pem.as_bytes()), names)
+        ClientTrust::new(Some(bundle.as_bytes()), Some(ca.pem().as_bytes()), names)
     };
     let error = new(&[]).unwrap_err();
     assert!(matches!(error, TlsError::SharedCa));
     assert!(error.to_string().contains("allowed names"), "{error}");
     let trust = new(&["proxy"]).unwrap();
-    let judge = |name| trust.judge(&chain(&ca.client(&[cn(name)])), now());
+    let judge = |name| trust.judge(&ca.client(&[cn(name)]).chain(), now());
     assert!(judge("proxy").front_proxy);
     assert!(!judge("jane").front_proxy);
     assert!(judge("jane").user.is_some());
@@ -211,9 +196,9 @@ fn a_shared_ca_needs_names() {
 fn a_renewed_ca_is_the_same_ca() {
     let ca = Ca::new("shared");
     let renewed = ca.renewed("shared");
-    assert_ne!(ca.pem, renewed.pem);
+    assert_ne!(ca.pem(), renewed.pem());
     let new = |other: &Ca| {
-        ClientTrust::new(Some(ca.pem.as_bytes()), Some(other.pem.as_bytes()), Vec::new())
+        ClientTrust::new(Some(ca.pem().as_bytes()), Some(other.pem().as_bytes()), Vec::new())
     };
     assert!(matches!(new(&renewed), Err(TlsError::SharedCa)));
     assert!(new(&Ca::new("shared")).is_ok(), "another key is another CA");

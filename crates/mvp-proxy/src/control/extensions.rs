@@ -1,6 +1,6 @@
-//! Which groups and versions stand behind an APIService: a part of the second step of the control
-//! loop. Their answers are an extension server's, who may say anything, a 404 in the shape of one of
-//! routing too. Entry items: [`find`] and [`Extensions`].
+//! The groups and versions behind an APIService: part of the second step of the control loop. Extension
+//! servers may answer anything, even a 404 that looks like an unrouted 404. Entry items: [`find`] and
+//! [`Extensions`].
 
 use std::sync::Arc;
 
@@ -9,29 +9,30 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::time::timeout;
 
-use super::Ask;
+use super::ask::Ask;
 use super::fetch::{MAX_SMALL, SMALL_TIMEOUT, get};
+use super::report_once::ReportOnce;
 
-/// All APIServices but those that the server keeps for what it serves itself, custom resources
-/// too; out of its cache, which costs it next to nothing.
+/// All APIServices except those that the server manages for its own groups and custom resources. Read
+/// from the server's cache, which is cheap.
 const PATH: &str = "/apis/apiregistration.k8s.io/v1/apiservices\
 ?labelSelector=%21kube-aggregator.kubernetes.io%2Fautomanaged&resourceVersion=0";
 
-/// What a server said when it was asked for its extensions.
-#[derive(Debug)]
+/// A server's APIServices.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// It was not asked, or did not say.
+    /// They were not fetched, or the fetch failed.
     Nothing,
-    /// We may not know.
+    /// The proxy may not list them.
     Forbidden,
-    /// Groups and versions.
+    /// The groups and versions that extension servers serve.
     Versions(Vec<(String, String)>),
 }
 
-/// Asks a server what it hands to extension servers.
+/// Fetches which groups and versions a server hands to extension servers.
 pub(super) async fn find(ask: &impl Ask) -> Found {
-    let asked = timeout(SMALL_TIMEOUT, get(ask, PATH, "application/json", None, MAX_SMALL));
-    let Ok(Ok(answer)) = asked.await else { return Found::Nothing };
+    let fetched = timeout(SMALL_TIMEOUT, get(ask, PATH, "application/json", None, MAX_SMALL));
+    let Ok(Ok(answer)) = fetched.await else { return Found::Nothing };
     if answer.status == StatusCode::FORBIDDEN {
         return Found::Forbidden;
     }
@@ -39,11 +40,11 @@ pub(super) async fn find(ask: &impl Ask) -> Found {
     list.map_or(Found::Nothing, |list| Found::Versions(list.extension_versions()))
 }
 
-/// What is known of extensions: what was last said.
+/// The groups and versions behind an APIService, as last fetched.
 #[derive(Debug, Default)]
 pub(super) struct Extensions {
     versions: Arc<[(String, String)]>,
-    forbidden: bool,
+    forbidden: ReportOnce,
 }
 
 impl Extensions {
@@ -51,23 +52,25 @@ impl Extensions {
         Arc::clone(&self.versions)
     }
 
-    /// Takes over what a server said, if it said something. While it starts it forbids all, so that
-    /// it counts only beside documents of the same round.
-    pub(super) fn apply(&mut self, found: Found, beside_documents: bool) {
+    /// Takes a result over. A server that starts forbids everything, so that a denial counts only if
+    /// the same fetch got the discovery documents.
+    pub(super) fn apply(&mut self, found: Found, has_documents: bool) {
         match found {
             Found::Versions(versions) => {
-                self.forbidden = false;
+                self.forbidden.clear();
                 if *self.versions != *versions {
-                    tracing::info!(?versions, "what extension servers serve changed");
+                    tracing::info!(?versions, "extension APIs changed");
                     self.versions = versions.into();
                 }
             }
-            Found::Forbidden if beside_documents && !self.forbidden => {
-                self.forbidden = true;
-                tracing::warn!(
-                    "APIServices cannot be listed: a 404 of an extension server may become a 503; \
-                     let user system:apiserver list apiservices.apiregistration.k8s.io (deploy/rbac.yaml)"
-                );
+            Found::Forbidden if has_documents => {
+                if self.forbidden.report() {
+                    tracing::warn!(
+                        "listing APIServices is forbidden; a 404 of an extension server may become a \
+                         503; allow user system:apiserver to list \
+                         apiservices.apiregistration.k8s.io (deploy/rbac.yaml)"
+                    );
+                }
             }
             Found::Forbidden | Found::Nothing => {}
         }
@@ -90,7 +93,7 @@ struct Spec {
     group: String,
     #[serde(default)]
     version: String,
-    /// Without one, the server itself is behind it.
+    /// Absent for an APIService that the server itself serves.
     service: Option<IgnoredAny>,
 }
 

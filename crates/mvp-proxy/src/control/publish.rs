@@ -1,4 +1,5 @@
-//! The one place where the two pipelines meet: one writer publishes snapshots, readers pin them.
+//! The last step of the control loop: one writer publishes snapshots, and readers load them. The two
+//! pipelines meet only here. Entry item: [`channel`].
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,9 +10,9 @@ use mvp_core::{Snapshot, Timestamp};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
-use crate::upstream::Schemas;
+use super::schemas::Schemas;
 
-/// A writer and a first reader of snapshots.
+/// A writer of snapshots and its first reader.
 pub fn channel(clock: Clock, first: Snapshot) -> (SnapshotWriter, SnapshotReader) {
     let first = Arc::new(first);
     let (published, _) = watch::channel(Arc::clone(&first));
@@ -34,19 +35,19 @@ struct Shared {
     current: ArcSwap<Snapshot>,
     published: watch::Sender<Arc<Snapshot>>,
     wanted: Notify,
-    /// Why members could not be asked when they last were; for people, nothing is decided by it.
+    /// Why the last fetch from a member failed. For operators only: no decision depends on it.
     trouble: Mutex<BTreeMap<Arc<str>, String>>,
-    /// Members that somebody wants to be forgotten.
+    /// Members that an operator wants forgotten.
     to_forget: Mutex<Vec<Arc<str>>>,
-    /// What was asked for of OpenAPI, for every worker.
+    /// The OpenAPI documents that requests asked for, shared by all workers.
     schemas: Schemas,
 }
 
-/// Publishes snapshots. There is one.
+/// Publishes snapshots. There is one writer: it cannot be cloned.
 #[derive(Debug)]
 pub struct SnapshotWriter {
     shared: Arc<Shared>,
-    /// Those that were replaced while a request had them.
+    /// Snapshots that were replaced while a request used them.
     replaced: Vec<Arc<Snapshot>>,
 }
 
@@ -56,8 +57,8 @@ impl SnapshotWriter {
         let snapshot = Arc::new(snapshot);
         self.replaced.push(self.shared.current.swap(Arc::clone(&snapshot)));
         self.shared.published.send_replace(snapshot);
-        // Thousands of routes and documents are freed here, and not by the request that happens to
-        // be the last to have them. Nobody can get hold of one that was replaced any more.
+        // Thousands of routes and documents are freed here, and not by the request that happens to use
+        // them last. A replaced snapshot gets no new readers, so the count cannot grow again.
         self.replaced.retain(|replaced| Arc::strong_count(replaced) > 1);
     }
 
@@ -66,12 +67,12 @@ impl SnapshotWriter {
         self.shared.current.load_full()
     }
 
-    /// The clock of every timestamp in it.
+    /// The clock of every timestamp in a snapshot.
     pub fn clock(&self) -> Clock {
         self.shared.clock
     }
 
-    /// Notes why a member could not be asked, or that it could.
+    /// Stores why the last fetch from a member failed, or that it did not.
     pub(crate) fn note(&self, id: Arc<str>, trouble: Option<String>) {
         let mut troubles = self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         match trouble {
@@ -80,12 +81,12 @@ impl SnapshotWriter {
         };
     }
 
-    /// Members that are to be forgotten.
+    /// Takes the members that an operator wants forgotten.
     pub(crate) fn to_forget(&self) -> Vec<Arc<str>> {
         std::mem::take(&mut *self.shared.to_forget.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ends when a reader wants the views to be refreshed.
+    /// Resolves when a reader wants fresh views.
     pub async fn wanted(&self) {
         self.shared.wanted.notified().await;
     }
@@ -101,17 +102,17 @@ impl SnapshotReader {
         self.0.current.load_full()
     }
 
-    /// What is kept of OpenAPI.
+    /// The OpenAPI documents that are kept.
     pub(crate) fn schemas(&self) -> &Schemas {
         &self.0.schemas
     }
 
-    /// Why a member could not be asked when it last was.
+    /// Why the last fetch from a member failed.
     pub fn trouble(&self, id: &str) -> Option<String> {
         self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
     }
 
-    /// Has a member forgotten that left. One that a source still names stays.
+    /// Forgets a member that left. A member that a source still names stays.
     pub fn forget(&self, id: &str) {
         self.0.to_forget.lock().unwrap_or_else(PoisonError::into_inner).push(id.into());
         self.0.wanted.notify_one();
@@ -122,13 +123,13 @@ impl SnapshotReader {
         self.0.clock
     }
 
-    /// The time, on the clock of every timestamp in a snapshot.
+    /// The present time on that clock.
     pub fn now(&self) -> Timestamp {
         self.0.clock.now()
     }
 
-    /// Has the views refreshed, and waits until a snapshot settles the matter, but not for longer
-    /// than `wait`.
+    /// Asks for fresh views, and waits until a snapshot satisfies `settled`, up to the time limit `wait`.
+    /// Gives the current snapshot either way.
     pub async fn refresh(
         &self,
         wait: Duration,
@@ -143,35 +144,35 @@ impl SnapshotReader {
                 }
             }
         };
-        // A wait that runs out is an answer too: the decision then says that it is not settled.
+        // After a timeout the decision finds out by itself that nothing is settled.
         let _ = timeout(wait, settle).await;
         self.load()
     }
 
-    /// Waits for a snapshot with this property.
+    /// Waits for a snapshot with a property.
     pub async fn wait_for(&self, property: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
         let mut published = self.0.published.subscribe();
         let found = published.wait_for(|snapshot| property(snapshot)).await;
         let found = found.map(|snapshot| Arc::clone(&snapshot));
         match found {
             Ok(snapshot) => snapshot,
-            // The writer is gone: nothing changes any more.
+            // The writer is gone: there are no more snapshots.
             Err(_) => std::future::pending().await,
         }
     }
 }
 
-/// A monotonic clock; paused in tests where tokio's is.
+/// A monotonic clock. It is paused together with tokio's in tests.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock(Instant);
 
 impl Clock {
-    /// A clock that starts now.
+    /// Starts a clock.
     pub fn start() -> Clock {
         Clock(Instant::now())
     }
 
-    /// The time.
+    /// The time since the start.
     pub fn now(&self) -> Timestamp {
         Timestamp::after_start(self.0.elapsed())
     }
@@ -183,7 +184,7 @@ mod tests {
     use crate::control::{ControlSettings, first_snapshot};
 
     #[tokio::test(start_paused = true)]
-    async fn a_snapshot_is_never_freed_by_whoever_reads_it() {
+    async fn a_reader_never_frees_a_snapshot() {
         let clock = Clock::start();
         let snapshot = || first_snapshot(&ControlSettings::default(), clock);
         let (mut writer, reader) = channel(clock, snapshot());
@@ -193,7 +194,7 @@ mod tests {
         drop(pinned);
         writer.publish(snapshot());
         drop(other);
-        assert!(freed.upgrade().is_some(), "its last reader is done with it");
+        assert!(freed.upgrade().is_some(), "its last reader dropped it");
         writer.publish(snapshot());
         assert!(freed.upgrade().is_none());
         assert!(writer.replaced.is_empty());

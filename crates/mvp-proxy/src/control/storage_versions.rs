@@ -1,52 +1,52 @@
-//! Which resources servers are recorded to serve, by the cluster's `StorageVersion` objects: a
-//! witness for members whose discovery was never seen, and asked for only while there are any. Beside
-//! the second step of the control loop, which never waits for it. Entry item: [`StorageVersions`].
+//! The resources that servers are recorded to serve, by the cluster's `StorageVersion` objects. They
+//! stand in for the discovery of members that was never seen, and are fetched only while there are such
+//! members. Runs beside the second step of the control loop, which never waits for it. Entry item:
+//! [`StorageVersions`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use mvp_core::discovery::Part;
-use mvp_core::member::Member;
+use mvp_core::member::{Member, Presence};
 use mvp_core::recorded::Recorded;
 use mvp_core::{Snapshot, Timestamp};
 use serde::Deserialize;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::ask::{Ask, Reach};
 use super::fetch::get;
-use super::table::Table;
-use super::{Ask, MemberRecord, Reach};
+use super::roster::{RosterState, is_unseen};
 
 const GROUP: &str = "internal.apiserver.k8s.io";
 const VERSION: &str = "v1alpha1";
 const RESOURCE: &str = "storageversions";
-/// Out of the server's cache, which costs it little.
+/// Read from the server's cache, which is cheap.
 const PATH: &str = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions?resourceVersion=0";
-/// Servers write them when they start.
+/// Servers write StorageVersions only when they start.
 const INTERVAL: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Two servers have 80 KB of them.
+/// Two servers have 80 KB of StorageVersions.
 const MAX_BYTES: usize = 8 << 20;
-/// A server that starts forbids everything, for a second or so.
-const FORBIDDEN_FOR_GOOD: u32 = 2;
+/// Denials in a row that count as final. A server that starts forbids everything for about a second.
+const FINAL_DENIALS: u32 = 2;
 
-/// What is known of them: what was last said, by whichever member serves them.
+/// The StorageVersions as last fetched, from whichever member serves them.
 #[derive(Debug, Default)]
 pub(super) struct StorageVersions {
-    by_server: BTreeMap<String, Arc<Recorded>>,
-    asked: JoinSet<Result<Found, String>>,
+    by_server: Arc<BTreeMap<String, Arc<Recorded>>>,
+    fetch: JoinSet<Result<Found, String>>,
     due: Timestamp,
-    /// How often in a row we were told nothing: the next one is asked another member.
-    failed: usize,
-    /// How often in a row we were not to know.
-    forbidden: u32,
-    /// Whether it was ever told, or refused for good.
+    /// Failures in a row: each one moves on to the next member.
+    failures: usize,
+    /// Denials in a row.
+    denials: u32,
+    /// Whether they were fetched once, or finally denied.
     settled: bool,
 }
 
-/// What a server said.
+/// The result of a fetch.
 #[derive(Debug)]
 enum Found {
     Forbidden,
@@ -54,18 +54,14 @@ enum Found {
 }
 
 impl StorageVersions {
-    /// Has a member asked for them, where that can matter. Gives when it is to be called again.
+    /// Starts a fetch if one is due and can matter. Gives when to call again.
     pub(super) fn ask<R: Reach>(
         &mut self,
         snapshot: &Snapshot,
         reach: &R,
-        records: &[MemberRecord],
         now: Timestamp,
     ) -> Option<Timestamp> {
-        if !snapshot.members().any(is_unseen) {
-            return None;
-        }
-        if !self.asked.is_empty() {
+        if !snapshot.members().any(is_unseen) || !self.fetch.is_empty() {
             return None;
         }
         if self.due > now {
@@ -73,82 +69,73 @@ impl StorageVersions {
         }
         let mut serving: Vec<&Member> = snapshot.listing(GROUP, VERSION, RESOURCE).collect();
         if serving.is_empty() {
-            // Nobody keeps them up to date, and nobody could delete one.
-            self.by_server.clear();
+            // No server keeps them up to date, so they prove nothing.
+            self.by_server = Arc::default();
             return None;
         }
         self.due = now.after(INTERVAL);
         let local = snapshot.local().map(|local| &local.id);
         serving.sort_by_key(|member| Some(&member.id) != local);
-        let asks = serving.iter().filter_map(|member| {
-            let record = records.iter().find(|record| record.id == member.id);
-            reach.reach(&member.id, record)
-        });
-        let mut asks: Vec<R::Ask> = asks.collect();
-        if let Some(place) = self.failed.checked_rem(asks.len()) {
-            self.asked.spawn(find(asks.swap_remove(place)));
+        let present = serving.into_iter().filter(|member| member.presence == Presence::Present);
+        let mut asks: Vec<R::Ask> = present.filter_map(|member| reach.reach(member)).collect();
+        if let Some(place) = self.failures.checked_rem(asks.len()) {
+            self.fetch.spawn(find(asks.swap_remove(place)));
         }
         Some(self.due)
     }
 
-    /// Whether they were never heard although they can matter: then it is not known yet who serves what.
-    pub(super) fn are_awaited(&self, table: &Table) -> bool {
+    /// Whether they can matter and were not fetched yet: then it is unknown what some members serve.
+    pub(super) fn are_awaited(&self, roster: &RosterState) -> bool {
         let lists = |member: &Member| {
             let list = member.view.apis.as_ref().map(|seen| &seen.list);
             let groups = list.into_iter().flat_map(|list| &list.groups);
             let mut groups = groups.filter(|group| &*group.name == GROUP);
             groups.any(|group| group.versions.iter().any(|version| &*version.name == VERSION))
         };
-        let members = || table.present();
+        let is_present = |member: &&Member| member.presence == Presence::Present;
+        let members = || roster.members().filter(is_present);
         !self.settled && members().any(is_unseen) && members().any(lists)
     }
 
-    /// Ends when a member said something, or that it does not.
+    /// Resolves when a fetch ends.
     pub(super) async fn heard(&mut self) {
-        let Some(found) = self.asked.join_next().await else {
+        let Some(found) = self.fetch.join_next().await else {
             return std::future::pending().await;
         };
-        // A panic of an embedder's server is no answer.
+        // A panic of an embedder's server is a failed fetch.
         match found.unwrap_or_else(|error| Err(error.to_string())) {
             Ok(Found::Servers(by_server)) => {
-                self.by_server = by_server;
-                (self.failed, self.forbidden, self.settled) = (0, 0, true);
+                self.by_server = Arc::new(by_server);
+                (self.failures, self.denials, self.settled) = (0, 0, true);
             }
             Ok(Found::Forbidden) => {
-                self.failed = self.failed.wrapping_add(1);
-                self.forbidden = self.forbidden.saturating_add(1);
-                if self.forbidden == FORBIDDEN_FOR_GOOD {
+                self.failures = self.failures.wrapping_add(1);
+                self.denials = self.denials.saturating_add(1);
+                if self.denials == FINAL_DENIALS {
                     self.settled = true;
                     tracing::warn!(
-                        "StorageVersions cannot be listed: what only a server has that could never be \
-                         asked is 404, not 503; let user system:apiserver list \
-                         storageversions.internal.apiserver.k8s.io (deploy/rbac.yaml)"
+                        "listing StorageVersions is forbidden; APIs that only a server serves whose \
+                         discovery was never seen are 404, not 503; allow user system:apiserver to \
+                         list storageversions.internal.apiserver.k8s.io (deploy/rbac.yaml)"
                     );
                 }
             }
-            Err(problem) => {
-                self.failed = self.failed.wrapping_add(1);
-                tracing::debug!("StorageVersions cannot be had, what is known stays: {problem}");
+            Err(error) => {
+                self.failures = self.failures.wrapping_add(1);
+                tracing::debug!(error, "StorageVersions failed; the last known ones stay in use");
             }
         }
     }
 
-    /// Writes down what is recorded of members whose discovery was never seen.
-    pub(super) fn witness(&self, table: &mut Table) {
-        for row in table.rows() {
-            let recorded = self.by_server.get(&*row.member.id);
-            row.member.view.recorded = recorded.filter(|_| is_unseen(&row.member)).cloned();
-        }
+    /// What each server is recorded to serve.
+    pub(super) fn by_server(&self) -> Arc<BTreeMap<String, Arc<Recorded>>> {
+        Arc::clone(&self.by_server)
     }
 }
 
-fn is_unseen(member: &Member) -> bool {
-    Part::ALL.into_iter().any(|part| member.view.part(part).is_none())
-}
-
 async fn find(ask: impl Ask) -> Result<Found, String> {
-    let asked = timeout(TIMEOUT, get(&ask, PATH, "application/json", None, MAX_BYTES)).await;
-    let answer = asked.map_err(|_| format!("{PATH}: no answer within {TIMEOUT:?}"))??;
+    let fetched = timeout(TIMEOUT, get(&ask, PATH, "application/json", None, MAX_BYTES)).await;
+    let answer = fetched.map_err(|_| format!("{PATH}: timed out after {TIMEOUT:?}"))??;
     if answer.status == StatusCode::FORBIDDEN {
         return Ok(Found::Forbidden);
     }
@@ -185,7 +172,8 @@ struct Status {
 struct ServerVersions {
     #[serde(rename = "apiServerID")]
     server: String,
-    /// As `apiVersion` has them. Older servers do not say; what they can decode is more.
+    /// In the format of `apiVersion`. Older servers leave it out; `decodableVersions` lists more than
+    /// they serve.
     #[serde(rename = "servedVersions")]
     served: Vec<String>,
 }

@@ -1,4 +1,5 @@
-//! Answering discovery and OpenAPI ourselves, in the name of the local server's authorization.
+//! Responses with discovery and OpenAPI documents of the whole cluster, and the probes that ask a
+//! server whether the caller is authorized. Entry items: [`accepted`], [`probe`], [`respond`].
 
 use bytes::Bytes;
 use http::header::{
@@ -18,17 +19,18 @@ use mvp_core::snapshot::{Document, Encoded};
 use crate::body::Body;
 use crate::status;
 
-/// From this size on documents are sent packed to whoever takes that, as kube-apiserver does.
-const MIN_PACKED: usize = 128 << 10;
+/// The smallest document that is compressed, as with kube-apiserver.
+const MIN_COMPRESSED: usize = 128 << 10;
 const FORMS: [Form; 3] = [Form::AggregatedV2, Form::AggregatedV2beta1, Form::Legacy];
-/// Of the local server alone; what is asked of it to learn whether the caller may have discovery.
+/// The `Accept` of a probe for discovery: only the server's own document.
 const PROBE_ACCEPT: HeaderValue = HeaderValue::from_static(
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,application/json",
 );
-/// As a server offers them, the default first.
+/// The encodings on offer, the default first.
 const ENCODINGS: [Encoding; 3] = [Encoding::Json, Encoding::Yaml, Encoding::Protobuf];
 
-/// What a client accepts of a discovery path; nothing where only the local server can say.
+/// The negotiated form of a discovery document; `None` if it is not on offer here. The local server
+/// may have more forms.
 pub(super) fn accepted(headers: &HeaderMap, path: &DiscoveryPath<'_>) -> Option<Negotiated> {
     let root = matches!(path, DiscoveryPath::Api | DiscoveryPath::Apis);
     let forms = if root { &FORMS[..] } else { &[Form::Legacy] };
@@ -37,13 +39,12 @@ pub(super) fn accepted(headers: &HeaderMap, path: &DiscoveryPath<'_>) -> Option<
     Some(Negotiated { form, ..negotiated })
 }
 
-/// What a client accepts.
+/// The `Accept` header.
 pub(super) fn accept(headers: &HeaderMap) -> &str {
     headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default()
 }
 
-/// The request by which a server, mostly the local one, says whether the caller may have a
-/// discovery document: his own, in a form that costs least.
+/// A probe for a discovery document: a conditional request in the form that costs the server least.
 pub(super) fn discovery_probe(
     parts: &Parts,
     path: &DiscoveryPath<'_>,
@@ -57,7 +58,7 @@ pub(super) fn discovery_probe(
     };
     let accept = match encoding {
         Encoding::Json | Encoding::Yaml => PROBE_ACCEPT,
-        // Not every server has these.
+        // Not every server has these encodings.
         other => HeaderValue::from_static(other.media_type()),
     };
     let seen = part.and_then(|part| server.view.part(part));
@@ -65,7 +66,8 @@ pub(super) fn discovery_probe(
     probe(parts, accept, etag)
 }
 
-/// The request by which a server says whether the caller may have what he asks for.
+/// A probe: the caller's own request, by whose status a server tells whether the caller is
+/// authorized.
 pub(super) fn probe(
     parts: &Parts,
     accept: HeaderValue,
@@ -76,7 +78,7 @@ pub(super) fn probe(
     *request.uri_mut() = parts.uri.clone();
     *request.headers_mut() = parts.headers.clone();
     *request.extensions_mut() = parts.extensions.clone();
-    // The client's connection is not the probe's to take over.
+    // A probe must never take over the client's connection.
     request.extensions_mut().remove::<OnUpgrade>();
     let headers = request.headers_mut();
     headers.remove(ACCEPT_ENCODING);
@@ -93,8 +95,8 @@ pub(super) fn probe(
     request
 }
 
-/// Whether the local server's answer to a probe is consent. It checks the caller before it looks
-/// whether it has the path, so that its 404 of a peer's group is consent too.
+/// Whether the response to a probe means that the caller is authorized. A server authorizes before
+/// it routes, so a 404 for a group that only a peer serves means it too.
 pub(super) fn consents(status: StatusCode, path: &DiscoveryPath<'_>) -> bool {
     let root = matches!(path, DiscoveryPath::Api | DiscoveryPath::Apis);
     status == StatusCode::OK
@@ -102,7 +104,7 @@ pub(super) fn consents(status: StatusCode, path: &DiscoveryPath<'_>) -> bool {
         || (!root && status == StatusCode::NOT_FOUND)
 }
 
-/// A discovery document as a response; nothing where it has no such encoding.
+/// A response with a discovery document; `None` if the document has no such encoding.
 pub(super) fn answer(
     parts: &Parts,
     document: &Document,
@@ -110,46 +112,46 @@ pub(super) fn answer(
     encoding: Encoding,
 ) -> Option<Response<Body>> {
     let encoded = document.encoded(encoding)?;
-    let kept = match form {
-        Form::Legacy => Kept::Not,
-        _ => Kept::ByTag { etag: &document.etag, control: "public" },
+    let caching = match form {
+        Form::Legacy => Caching::Off,
+        _ => Caching::ByTag { etag: &document.etag, control: "public" },
     };
-    Some(respond(parts, encoded, kept, content_type(form, encoding)))
+    Some(respond(parts, encoded, caching, content_type(form, encoding)))
 }
 
-/// A 406 that names what is offered of discovery.
+/// A 406 that names the media types of discovery on offer.
 pub(super) fn not_acceptable() -> Response<Body> {
     let offered = ENCODINGS.map(Encoding::media_type).to_vec();
     status::not_acceptable(&NotAcceptable { offered })
 }
 
-/// How clients may keep what they are given.
-pub(super) enum Kept<'a> {
+/// How clients may cache a response.
+pub(super) enum Caching<'a> {
     /// Not at all.
-    Not,
-    /// They may ask whether it still stands.
+    Off,
+    /// With revalidation by `If-None-Match`.
     ByTag {
-        /// With its quotes.
+        /// The value of `ETag`, with quotes. If it is empty, there is no `ETag`.
         etag: &'a str,
-        /// What `Cache-Control` says.
+        /// The value of `Cache-Control`.
         control: &'static str,
     },
 }
 
-/// Bytes as a response, packed for whoever takes that.
+/// A response with a document, compressed if the client accepts gzip. A 304 if the client has it.
 pub(super) fn respond(
     parts: &Parts,
     encoded: &Encoded,
-    kept: Kept<'_>,
+    caching: Caching<'_>,
     content_type: HeaderValue,
 ) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     let headers = response.headers_mut();
-    match kept {
-        Kept::Not => {
+    match caching {
+        Caching::Off => {
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         }
-        Kept::ByTag { etag, control } => {
+        Caching::ByTag { etag, control } => {
             headers.insert(VARY, HeaderValue::from_static("Accept"));
             headers.insert(CACHE_CONTROL, HeaderValue::from_static(control));
             if let Ok(value) = HeaderValue::try_from(etag)
@@ -165,9 +167,9 @@ pub(super) fn respond(
     }
     headers.insert(CONTENT_TYPE, content_type);
 
-    let packed = encoded.body.len() >= MIN_PACKED && takes_gzip(&parts.headers);
-    let body: &Bytes = if packed { encoded.gzipped() } else { &encoded.body };
-    if packed {
+    let compressed = encoded.body.len() >= MIN_COMPRESSED && accepts_gzip(&parts.headers);
+    let body: &Bytes = if compressed { encoded.gzipped() } else { &encoded.body };
+    if compressed {
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
     }
@@ -178,7 +180,7 @@ pub(super) fn respond(
     response
 }
 
-/// Whether the client has what that tag names.
+/// Whether `If-None-Match` names this tag.
 fn has_tag(headers: &HeaderMap, etag: &str) -> bool {
     let names = |value: &HeaderValue| {
         value.to_str().is_ok_and(|tags| {
@@ -201,8 +203,8 @@ fn content_type(form: Form, encoding: Encoding) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(media_type))
 }
 
-fn takes_gzip(headers: &HeaderMap) -> bool {
-    let takes = |value: &HeaderValue| {
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let accepts = |value: &HeaderValue| {
         let text = value.to_str().unwrap_or_default();
         text.split(',').any(|coding| {
             let mut pieces = coding.split(';');
@@ -211,10 +213,11 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
             named && !refused
         })
     };
-    headers.get_all(ACCEPT_ENCODING).iter().any(takes)
+    headers.get_all(ACCEPT_ENCODING).iter().any(accepts)
 }
 
-/// Asks the local server for itself alone, wherever the client accepts aggregated documents.
+/// Adds `profile=nopeer` to the aggregated forms in `Accept`, so that a server answers for itself
+/// alone.
 pub(super) fn add_nopeer(headers: &mut HeaderMap) {
     let Some(accept) = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()) else { return };
     let clauses: Vec<String> = accept

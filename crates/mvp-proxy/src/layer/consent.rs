@@ -68,7 +68,7 @@ impl Exchange<'_> {
         match self.peers.ask_any(snapshot, probe).await {
             Ok((_, response)) => Some(response),
             Err(failed) => {
-                *tried = failed.tried;
+                *tried = failed.tried();
                 None
             }
         }

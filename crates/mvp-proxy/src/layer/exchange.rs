@@ -17,13 +17,14 @@ use super::denied::Denied;
 use super::progress::{Attempt, Mark, Next, Outcome, Progress, Served, body_gone};
 use super::refuse::refuse;
 use crate::body::Body;
-use crate::control::{LocalState, SnapshotReader};
+use crate::control::SnapshotReader;
 use crate::error::{SendError, Stage};
 use crate::gateway::{INSISTS, mark_lost, mark_refused};
 use crate::identity::Identity;
 use crate::local::{Local, LocalSlot};
 use crate::metrics::{Metrics, Record, ServedBy};
-use crate::peers::Peers;
+use crate::peers::{Peers, Unanswered};
+use crate::probe::LocalState;
 use crate::status;
 use crate::upstream::{Delivery, Inspected, Lasting, Outgoing, Replay, inspect_not_found};
 
@@ -133,14 +134,14 @@ impl Exchange<'_> {
                     Err(_) if unready && delivery.may_send() => {
                         self.ask_local(round, ServedBy::Local, false, local).await
                     }
-                    Err(failed) => Attempt::Unanswered { tried: failed.tried },
+                    Err(failed) => failed.into(),
                 }
             }
             Action::AskAny => match self.peers.send_any(snapshot, outgoing, delivery).await {
                 Ok((member, response)) => {
                     self.doubt(decision, ServedBy::AnyMember, Some(member), response).await
                 }
-                Err(failed) => Attempt::Unanswered { tried: failed.tried },
+                Err(failed) => failed.into(),
             },
             Action::Answer => {
                 // In a box: it would make the future of every request larger.
@@ -188,7 +189,7 @@ impl Exchange<'_> {
             return Attempt::Answered { by, member, response };
         }
         let always = match decision.on_not_found {
-            OnNotFound::PassOn => return Attempt::Answered { by, member, response },
+            OnNotFound::PassThrough => return Attempt::Answered { by, member, response },
             OnNotFound::Refresh => true,
             // There is no body to tell by: the view must.
             _ => self.request.parts.method == Method::HEAD && !decision.listed,
@@ -287,6 +288,15 @@ impl Exchange<'_> {
             }
         }
         response
+    }
+}
+
+impl From<Unanswered> for Attempt {
+    fn from(unanswered: Unanswered) -> Attempt {
+        match unanswered {
+            Unanswered::Tried(tried) => Attempt::Unanswered { tried },
+            Unanswered::BodyGone => Attempt::BodyGone,
+        }
     }
 }
 

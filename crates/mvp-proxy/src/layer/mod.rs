@@ -1,9 +1,9 @@
-//! The layer: a tower service in front of an API server. [`exchange`] is the data path; the other
+//! The layer: a tower service in front of an API server. `exchange` is the data path; the other
 //! modules are its parts.
 //!
-//! - [`progress`]: all state of one request, without I/O
-//! - [`consent`], [`discovery`], [`openapi`]: documents that are answered for the whole cluster
-//! - [`answer`], [`refuse`]: responses of our own
+//! - `progress`: all state of one request, without I/O
+//! - `consent`, `discovery`, `openapi`: documents that are answered for the whole cluster
+//! - `answer`, `refuse`: responses of our own
 
 mod answer;
 mod consent;
@@ -28,12 +28,13 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::body::{Body, BodyError};
-use crate::control::{LocalState, SnapshotReader};
+use crate::control::SnapshotReader;
 use crate::gateway::{INSTANCE, Instance};
 use crate::identity::{Identity, Screened};
 use crate::local::{Local, LocalSlot};
 use crate::metrics::Metrics;
 use crate::peers::Peers;
+use crate::probe::LocalState;
 use crate::status;
 use crate::upstream::{Forwarder, Remote, Replay, Target};
 use exchange::{Arrived, Shared};
@@ -54,37 +55,27 @@ pub struct MixedVersionLayer {
 }
 
 impl MixedVersionLayer {
-    /// A layer that decides by these snapshots and sends to these peers. Without peers, every
-    /// request goes to the local server.
-    pub fn new(
+    /// A layer that decides by the snapshots of `reader`. Without peers, every request goes to the
+    /// local server; without a state, that server counts as ready.
+    pub(crate) fn new(
         reader: SnapshotReader,
         peers: Option<Peers>,
         slot: LocalSlot,
         metrics: Arc<Metrics>,
+        local_state: Option<LocalState>,
+        instance: Option<&Instance>,
     ) -> MixedVersionLayer {
-        let (local_state, instance) = (None, None);
+        let instance = instance.map(Instance::header);
         let shared = Shared { reader, peers, slot, local_state, instance, metrics };
         MixedVersionLayer { shared: Arc::new(shared) }
     }
 
-    /// Tells peers which process this is, so that a member that reaches itself notices.
-    #[must_use]
-    pub fn with_instance(self, instance: &Instance) -> MixedVersionLayer {
-        let shared =
-            Shared { instance: Some(instance.header()), ..Arc::unwrap_or_clone(self.shared) };
-        MixedVersionLayer { shared: Arc::new(shared) }
-    }
-
-    /// Uses the health of the local server. Without it the server counts as ready, as one in the
-    /// same process is.
-    #[must_use]
-    pub fn with_local_state(self, state: LocalState) -> MixedVersionLayer {
-        let shared = Shared { local_state: Some(state), ..Arc::unwrap_or_clone(self.shared) };
-        MixedVersionLayer { shared: Arc::new(shared) }
-    }
-
     /// The layer in front of a server behind a connection, as a gateway has it.
-    pub fn in_front_of(&self, forwarder: Arc<Forwarder>, target: Arc<Target>) -> MixedVersion {
+    pub(crate) fn in_front_of(
+        &self,
+        forwarder: Arc<Forwarder>,
+        target: Arc<Target>,
+    ) -> MixedVersion {
         self.before(Local::new(Remote::new(forwarder, target)))
     }
 

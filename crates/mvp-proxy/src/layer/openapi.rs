@@ -1,5 +1,5 @@
-//! Row 1 for OpenAPI: the index of all members, the document of the member that has it, and the one
-//! large document of version 2 put together of all. Entry item: [`Exchange::answer_openapi`].
+//! Row 1 for OpenAPI: the merged index, the documents of the members that have them, and the merged
+//! document of version 2. Entry item: [`Exchange::answer_openapi`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,23 +17,24 @@ use mvp_core::request::OpenApiPath;
 use mvp_core::snapshot::Encoded;
 use tokio::time::timeout;
 
-use super::answer::{self, Kept};
+use super::answer::{self, Caching};
 use super::exchange::{Exchange, no_response};
 use super::refuse::refuse;
 use crate::body::Body;
+use crate::control::{Reachable, Schema, v2_media_type};
 use crate::local::Local;
-use crate::peers::Reachable;
 use crate::status;
-use crate::upstream::{Schema, v2_media_type};
 
-/// The document of one group and version. Kubernetes' largest has 1 MB.
+/// The largest document of a group and version. Kubernetes' largest has 1 MB.
 const MAX_DOCUMENT: usize = 32 << 20;
-/// No member is waited for any longer.
-const WAIT: Duration = Duration::from_secs(10);
-/// Whoever asked by a hash need not ask for it again.
+/// The time limit for a member's document.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
+/// The `Cache-Control` of a document requested by its hash.
 const IMMUTABLE: &str = "public, immutable";
+const NO_CACHE: &str = "no-cache, private";
 
 impl Exchange<'_> {
+    /// Answers a request for OpenAPI for the whole cluster.
     pub(super) async fn answer_openapi(
         &self,
         path: &OpenApiPath<'_>,
@@ -52,7 +53,7 @@ impl Exchange<'_> {
 
     /// `/openapi/v3`
     async fn openapi_index(&self, snapshot: &Snapshot, local: &mut Local) -> Response<Body> {
-        // Where nobody has an index, the local server says so best.
+        // If no member has an index, the local server's own response is the best one.
         let Some(index) = snapshot.openapi().index() else {
             return self.pass_to_local(local).await;
         };
@@ -60,14 +61,15 @@ impl Exchange<'_> {
         let probe = |_: &Member| answer::probe(&self.request.parts, json.clone(), None);
         match self.consent(snapshot, local, probe, consents).await {
             Ok(()) => {
-                let kept = Kept::ByTag { etag: &index.etag, control: "no-cache, private" };
-                answer::respond(&self.request.parts, &index.json, kept, json.clone())
+                let caching = Caching::ByTag { etag: &index.etag, control: NO_CACHE };
+                answer::respond(&self.request.parts, &index.json, caching, json.clone())
             }
             Err(response) => response,
         }
     }
 
-    /// `/openapi/v3/KEY`: of the member whose document counts. What a peer gave is kept by its hash.
+    /// `/openapi/v3/KEY`: the document of the member that the index names. Documents of peers are
+    /// cached by their hash.
     async fn openapi_document(
         &self,
         key: &str,
@@ -80,7 +82,8 @@ impl Exchange<'_> {
         let own = entry.holders().iter().find(is_local);
         if own.is_some_and(|own| own.same) && self.local_health() == LocalHealth::Ready {
             let sent = self.try_local(local).await;
-            // Rows 9 and 10: it may be down, or serve less than it did; others have the document.
+            // Rows 9 and 10: the local server may be down, or no longer serve the group. Peers may
+            // have the document.
             let elsewhere = entry.holders().len() > 1 && self.may_ask_peers();
             let lacks = match &sent {
                 Ok(response) => response.status() == StatusCode::NOT_FOUND,
@@ -95,7 +98,8 @@ impl Exchange<'_> {
             return status::not_acceptable(&NotAcceptable { offered });
         };
         let accept = HeaderValue::from_static(v3_media_type(format));
-        // The local server may have another document by that name, and says so with least effort.
+        // The local server may have another document under this key. With that document's hash the
+        // probe costs it least.
         let probe = |member: &Member| {
             let index = member.view.openapi.as_ref();
             let hash = index.and_then(|index| index.hash(key));
@@ -108,18 +112,18 @@ impl Exchange<'_> {
         let Some(hash) = entry.hash() else {
             let fetched = self.fetch(key, entry, format, snapshot, local).await;
             return match fetched {
-                Ok((schema, _)) => self.give(&schema, "no-cache, private"),
-                Err(tried) => self.nobody_has_it(&tried),
+                Ok((schema, _)) => self.respond(&schema, NO_CACHE),
+                Err(tried) => self.unavailable(&tried),
             };
         };
-        // As kube-apiserver does: whoever has an old hash is sent to the new one.
-        let asked = asked_hash(self.request.parts.uri.query());
-        if asked.is_some_and(|asked| asked != hash) {
-            return moved(&entry.url(key));
+        // An old hash is redirected to the new one, as with kube-apiserver.
+        let requested = requested_hash(self.request.parts.uri.query());
+        if requested.is_some_and(|requested| requested != hash) {
+            return redirect(&entry.url(key));
         }
         let schemas = self.shared.reader.schemas();
-        let kept = schemas.kept(key, hash, format);
-        let (schema, same) = match kept {
+        let cached = schemas.kept(key, hash, format);
+        let (schema, same) = match cached {
             Some(schema) => (schema, true),
             None => match self.fetch(key, entry, format, snapshot, local).await {
                 Ok((schema, same)) => {
@@ -128,16 +132,17 @@ impl Exchange<'_> {
                     }
                     (schema, same)
                 }
-                Err(tried) => return self.nobody_has_it(&tried),
+                Err(tried) => return self.unavailable(&tried),
             },
         };
-        // Another document than the one of that hash must not be kept in its place.
-        let immutable = same && asked.is_some();
-        self.give(&schema, if immutable { IMMUTABLE } else { "no-cache, private" })
+        // A client must not cache another document under the requested hash.
+        let immutable = same && requested.is_some();
+        self.respond(&schema, if immutable { IMMUTABLE } else { NO_CACHE })
     }
 
-    /// Has the document from whoever has it: the one of that hash, failing that another for the
-    /// same key. Gives whether it is the one.
+    /// Fetches a document from a member that has it: the one with the hash of the index, else
+    /// another one for the same key. Returns whether it is the former, or the IDs of the members
+    /// tried.
     async fn fetch(
         &self,
         key: &str,
@@ -149,16 +154,16 @@ impl Exchange<'_> {
         let accept = HeaderValue::from_static(v3_media_type(format));
         let hash = entry.hash();
         let mut tried = Vec::new();
-        let mut another = None;
+        let mut fallback = None;
         for holder in entry.holders() {
             let Some(member) = snapshot.member_by_id(&holder.member) else { continue };
-            // One that is not the one is good for when there is no better.
-            if !holder.same && another.is_some() {
+            // One document with another hash is enough as a fallback.
+            if !holder.same && fallback.is_some() {
                 break;
             }
             let request = |_: &Member| {
                 let mut request = answer::probe(&self.request.parts, accept.clone(), None);
-                // Asked by a hash, a server may send us elsewhere.
+                // Without the hash in the query, a server does not redirect.
                 if let Ok(uri) = format!("/openapi/v3/{key}").parse() {
                     *request.uri_mut() = uri;
                 }
@@ -175,7 +180,7 @@ impl Exchange<'_> {
                 };
                 read(response?).await
             };
-            let read = timeout(WAIT, asked).await.ok().flatten();
+            let read = timeout(FETCH_TIMEOUT, asked).await.ok().flatten();
             match read {
                 Some(schema) => {
                     let tag = schema.etag.trim_matches('"');
@@ -189,12 +194,12 @@ impl Exchange<'_> {
                     if same || hash.is_none() {
                         return Ok((schema, same));
                     }
-                    another = another.or(Some(schema));
+                    fallback = fallback.or(Some(schema));
                 }
                 None => tried.push(member.id.to_string()),
             }
         }
-        another.map(|schema| (schema, false)).ok_or(tried)
+        fallback.map(|schema| (schema, false)).ok_or(tried)
     }
 
     /// `/openapi/v2`
@@ -215,22 +220,24 @@ impl Exchange<'_> {
         let reach = |member: &Member| reach.reach_member(member);
         let metrics = &self.shared.metrics;
         match schemas.v2(format, snapshot, || reader.now(), reach, metrics).await {
-            Some(schema) => self.give(&schema, "no-cache, private"),
+            Some(schema) => self.respond(&schema, NO_CACHE),
             None => self.pass_to_local(local).await,
         }
     }
 
-    fn give(&self, schema: &Schema, control: &'static str) -> Response<Body> {
-        let kept = Kept::ByTag { etag: &schema.etag, control };
-        answer::respond(&self.request.parts, &schema.encoded, kept, schema.content_type.clone())
+    fn respond(&self, schema: &Schema, control: &'static str) -> Response<Body> {
+        let caching = Caching::ByTag { etag: &schema.etag, control };
+        answer::respond(&self.request.parts, &schema.encoded, caching, schema.content_type.clone())
     }
 
-    fn nobody_has_it(&self, tried: &[String]) -> Response<Body> {
+    /// A 503: no member that has the document could be reached.
+    fn unavailable(&self, tried: &[String]) -> Response<Body> {
         refuse(&self.info, Reason::NobodyReachable, tried, &self.request.identity)
     }
 }
 
-/// What a server says to whom it lets have a document, be it its own or not.
+/// Whether the response to a probe means that the caller is authorized. The server need not have
+/// the document itself.
 fn consents(status: StatusCode) -> bool {
     matches!(
         status,
@@ -242,7 +249,7 @@ fn consents(status: StatusCode) -> bool {
     )
 }
 
-/// A whole document; nothing where it is none.
+/// Reads a document; `None` if the response has none.
 async fn read(response: Response<Body>) -> Option<Schema> {
     let (parts, body) = response.into_parts();
     if parts.status != StatusCode::OK {
@@ -254,17 +261,18 @@ async fn read(response: Response<Body>) -> Option<Schema> {
     Some(Schema { content_type, etag: etag.into(), encoded: Encoded::new(body) })
 }
 
-fn moved(to: &str) -> Response<Body> {
+fn redirect(to: &str) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
     if let Ok(location) = HeaderValue::try_from(to) {
         response.headers_mut().insert(LOCATION, location);
     }
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(NO_CACHE));
     response
 }
 
-fn asked_hash(query: Option<&str>) -> Option<&str> {
+/// The hash in the query, if there is one.
+fn requested_hash(query: Option<&str>) -> Option<&str> {
     let mut pairs = query.unwrap_or_default().split('&');
     pairs.find_map(|pair| pair.strip_prefix("hash=")).filter(|hash| !hash.is_empty())
 }
@@ -276,7 +284,7 @@ fn v3_media_type(format: Format) -> &'static str {
     }
 }
 
-/// How a client wants a document of OpenAPI; nothing where it wants none that there is.
+/// The format of OpenAPI documents that a client accepts; `None` if it accepts neither.
 fn format(accept: &str) -> Option<Format> {
     if accept.is_empty() {
         return Some(Format::Json);

@@ -144,7 +144,7 @@ impl<'a> Progress<'a> {
                 self.withheld = Some(response);
                 self.delivery.not_found(unrouted);
                 self.denied.push(member, now, decision.listed);
-                let refresh = decision.on_not_found != OnNotFound::NextIfRouting;
+                let refresh = decision.on_not_found != OnNotFound::NextIfUnrouted;
                 if refresh && !std::mem::replace(&mut self.refreshed, true) {
                     return Next::Refresh;
                 }
@@ -210,3 +210,6 @@ impl Served {
 pub(super) fn body_gone() -> Response<Body> {
     status::unavailable("the request cannot be retried: its body is too large to keep")
 }
+
+#[cfg(test)]
+mod tests;

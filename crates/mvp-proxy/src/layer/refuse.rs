@@ -1,4 +1,4 @@
-//! Refusals: a 503 that says what cannot be served now, why, and which members were tried.
+//! Refusals: a 503 that names the resource, the reason, and the members that were tried.
 
 use http::Response;
 use mvp_core::RequestInfo;
@@ -8,7 +8,8 @@ use crate::body::Body;
 use crate::identity::Identity;
 use crate::status;
 
-/// A refusal. Members are named by ID, never by address, and not to anonymous callers.
+/// A 503 that refuses a request. It names members by ID, never by address, and not to anonymous
+/// callers.
 pub(super) fn refuse(
     info: &RequestInfo<'_>,
     reason: Reason,

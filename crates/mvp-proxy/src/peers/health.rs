@@ -1,5 +1,8 @@
-//! What is known of how members do, from the requests that they got: shared by all workers, read and
-//! written without a lock. Entry items: [`Health`] and [`MemberHealth`].
+//! The health of members, learned from the requests sent to them. All workers share it and use it
+//! without a lock. Entry items: [`Health`] and [`MemberHealth`].
+//!
+//! A member that fails is ejected: it is chosen only if no healthy member is left. When the
+//! ejection expires, one request at a time tries it, and a response readmits it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,22 +16,23 @@ use crate::control::Clock;
 use crate::error::Stage;
 use crate::metrics::Metrics;
 
-/// So many exchanges in a row without an answer, and a member comes last.
+/// The number of lost requests in a row after which a member is ejected.
 const MAX_FAILURES: u32 = 3;
-/// For so long the first time, twice that the next, and so on.
+/// The length of the first ejection. Each further one is twice as long.
 const FIRST_EJECTION: Duration = Duration::from_secs(1);
 const MAX_EJECTION: Duration = Duration::from_secs(30);
-/// A member that says that it would rather not comes last for so long.
-const RELUCTANCE: Duration = Duration::from_secs(1);
-/// How long a request that tries a member is waited for before another does: as long as it takes to
-/// find out that it hangs.
+/// How long a member that reports itself unready is chosen last.
+const UNREADY: Duration = Duration::from_secs(1);
+/// How long a trial of an ejected member may take before another request may try it: the time after
+/// which a hang is detected.
 const TRIAL: Duration = Duration::from_secs(3);
-/// Over so long times to the head are averaged; what is older counts for less and less.
+/// The window over which latencies are averaged. Older ones count less and less.
 const LATENCY_WINDOW: Duration = Duration::from_secs(10);
-/// More members than any cluster has: beyond it what is known is dropped, and found out anew.
+/// The number of members above which all health is dropped and learned again. No cluster has so
+/// many.
 const MAX_MEMBERS: usize = 1024;
 
-/// How members do. Clones are the same.
+/// The health of all members. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Health(Arc<Shared>);
 
@@ -40,7 +44,7 @@ struct Shared {
 }
 
 impl Health {
-    /// Nothing is known yet.
+    /// The health of members before any request.
     pub fn new(clock: Clock, metrics: Arc<Metrics>) -> Health {
         Health(Arc::new(Shared { clock, metrics, members: ArcSwap::default() }))
     }
@@ -49,7 +53,7 @@ impl Health {
         self.0.clock.now()
     }
 
-    /// How this member does.
+    /// The health of a member.
     pub(crate) fn of(&self, id: &Arc<str>) -> Arc<MemberHealth> {
         if let Some(known) = self.0.members.load().get(id) {
             return Arc::clone(known);
@@ -62,11 +66,11 @@ impl Health {
             members
         };
         self.0.members.rcu(added);
-        // Another worker may have been quicker.
+        // Another worker may have added it first.
         self.0.members.load().get(id).map_or(new, Arc::clone)
     }
 
-    /// Nothing is known of this member any more.
+    /// Drops the health of a former member.
     pub(crate) fn forget(&self, id: &str) {
         if self.0.members.load().contains_key(id) {
             self.0.members.rcu(|members| {
@@ -77,95 +81,96 @@ impl Health {
         }
     }
 
-    /// A member answered a request, or was asked by the control loop and answered.
+    /// Notes that a member responded.
     pub(crate) fn answered(&self, id: &str, member: &MemberHealth, how: Answered) {
         if member.answered(how) {
             self.0.metrics.ejected(id, false);
-            tracing::info!(member = id, "a member is taken for well again");
+            tracing::info!(member = id, "peer readmitted");
         }
     }
 
-    /// A member says that it is not ready.
+    /// Notes that a member reports itself unready.
     pub(crate) fn unready(&self, id: &Arc<str>) {
-        self.of(id).is_reluctant(self.now());
+        self.of(id).mark_unready(self.now());
     }
 
-    /// A member gave no answer.
+    /// Notes that a member did not respond.
     pub(crate) fn failed(&self, id: &str, member: &MemberHealth, stage: Stage) {
-        if let Some(wait) = member.failed(stage, self.now()) {
+        if let Some(backoff) = member.failed(stage, self.now()) {
             self.0.metrics.ejected(id, true);
-            let seconds = wait.as_secs();
-            tracing::warn!(member = id, %stage, seconds, "a member comes last for a while");
+            let backoff_seconds = backoff.as_secs();
+            tracing::warn!(member = id, reason = %stage, backoff_seconds, "peer ejected");
         }
     }
 }
 
-/// What an answer was to.
+/// What a member responded to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answered {
-    /// A request of a client.
+    /// A client's request.
     Request,
-    /// The control loop: it proves that the member can be reached, not that it does its work.
+    /// A probe. It proves that the member can be reached, not that it serves requests.
     Probe,
 }
 
-/// The place of a member among the others, best first.
+/// How a member ranks among the others, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Standing {
-    /// Somebody has to find out whether it is well again, and this request does.
+    /// Its ejection has expired, and this request tries it.
     Trial,
-    /// Nothing speaks against it.
-    Well,
-    /// It gave no answer.
+    /// It is healthy.
+    Healthy,
+    /// It is ejected or unready.
     Last,
 }
 
-/// How one member does.
+/// The health of one member.
 #[derive(Debug, Default)]
 pub(crate) struct MemberHealth {
     requests: AtomicUsize,
     watches: AtomicUsize,
-    /// Failures since the last answer.
+    /// Failures since the last response.
     failures: AtomicU32,
-    /// It comes last until then, in nanoseconds of the clock, and after that until it answers; 0: it
-    /// does not.
+    /// When the ejection expires, in nanoseconds of the clock. The member stays ejected until it
+    /// responds. 0 if it is not ejected.
     ejected_until: AtomicU64,
-    /// Until then a request that tries it is waited for.
-    tried_until: AtomicU64,
-    /// Until then it comes last because its server is not ready. That is no failure: it answers, and
-    /// where nobody else serves something, it does.
-    reluctant_until: AtomicU64,
-    /// How often it was ejected since it last answered a request.
+    /// When the current trial expires.
+    trial_until: AtomicU64,
+    /// Until when it is chosen last because it reported itself unready. That is no failure: it
+    /// responds, and serves what no other member does.
+    unready_until: AtomicU64,
+    /// Ejections since it last responded to a client's request.
     ejections: AtomicU32,
-    /// Whether it was ejected because there was no way to it: then one that is there mends it.
+    /// Whether it was ejected because it could not be reached. Then a probe readmits it.
     unreachable: AtomicBool,
-    /// The average time to the head, in nanoseconds, and when it was last taken; 0: never.
+    /// The average time to the response head, in nanoseconds, and when it was last measured; 0 for
+    /// never.
     latency: AtomicU64,
     measured: AtomicU64,
 }
 
 impl MemberHealth {
-    /// A request is under way until what is returned is dropped.
+    /// Counts a request as in flight until the guard is dropped.
     pub(crate) fn begin(self: &Arc<Self>, watch: bool) -> InFlight {
         self.counter(watch).fetch_add(1, Ordering::Relaxed);
         InFlight { member: Arc::clone(self), watch }
     }
 
-    /// Its place among the others. When its time is over, one request at a time tries it, if that
-    /// may go on to another; it comes last for all else until it answers.
+    /// How it ranks for a request. After its ejection expires, one request at a time tries it, if
+    /// `may_try` says that this request may be retried elsewhere.
     pub(crate) fn standing(&self, may_try: impl FnOnce() -> bool, now: Timestamp) -> Standing {
         let until = self.ejected_until.load(Ordering::Relaxed);
         if until == 0 {
-            let reluctant = self.reluctant_until.load(Ordering::Relaxed) > nanos(now);
-            return if reluctant { Standing::Last } else { Standing::Well };
+            let unready = self.unready_until.load(Ordering::Relaxed) > nanos(now);
+            return if unready { Standing::Last } else { Standing::Healthy };
         }
-        let tried_until = self.tried_until.load(Ordering::Relaxed);
-        if until > nanos(now) || tried_until > nanos(now) || !may_try() {
+        let trial_until = self.trial_until.load(Ordering::Relaxed);
+        if until > nanos(now) || trial_until > nanos(now) || !may_try() {
             return Standing::Last;
         }
         let next = nanos(now.after(TRIAL));
-        let won = self.tried_until.compare_exchange(
-            tried_until,
+        let won = self.trial_until.compare_exchange(
+            trial_until,
             next,
             Ordering::Relaxed,
             Ordering::Relaxed,
@@ -173,45 +178,45 @@ impl MemberHealth {
         if won.is_ok() { Standing::Trial } else { Standing::Last }
     }
 
-    /// It refused a request because its server is not ready.
-    pub(crate) fn is_reluctant(&self, now: Timestamp) {
-        self.reluctant_until.store(nanos(now.after(RELUCTANCE)), Ordering::Relaxed);
+    /// Notes that it refused a request because its server is unready.
+    pub(crate) fn mark_unready(&self, now: Timestamp) {
+        self.unready_until.store(nanos(now.after(UNREADY)), Ordering::Relaxed);
     }
 
-    /// What a request more would cost it: watches go where there are few, all else where few
-    /// requests are under way and answers come soon. Times that are about the same count as the same.
+    /// The cost of one more request. For watches it is their number. For other requests it is the
+    /// number in flight times the latency, where similar latencies count as equal.
     pub(crate) fn cost(&self, watch: bool, now: Timestamp) -> u64 {
-        let under_way = 1 + self.counter(watch).load(Ordering::Relaxed) as u64;
+        let in_flight = 1 + self.counter(watch).load(Ordering::Relaxed) as u64;
         if watch {
-            return under_way;
+            return in_flight;
         }
         let latency = self.latency(now).max(1 << 10).checked_next_power_of_two();
-        under_way.saturating_mul(latency.unwrap_or(u64::MAX))
+        in_flight.saturating_mul(latency.unwrap_or(u64::MAX))
     }
 
-    /// The average time to the head, the less the longer nobody looked: a member that was slow once
-    /// is tried again.
+    /// The average time to the response head. It decays while nothing is measured, so that a slow
+    /// member is tried again.
     fn latency(&self, now: Timestamp) -> u64 {
         let measured = self.measured.load(Ordering::Relaxed);
         let weight = weight(nanos(now).saturating_sub(measured));
         (self.latency.load(Ordering::Relaxed) as f64 * weight) as u64
     }
 
-    /// Notes the time to the head of an ordinary read. Two at once may lose one of them.
+    /// Notes the time to the response head of a read. Of two at the same time, one may be lost.
     pub(crate) fn measure(&self, took: Duration, now: Timestamp) {
         let (took, now) = (as_nanos(took), nanos(now));
         let last = self.measured.swap(now, Ordering::Relaxed);
         let old = self.latency.load(Ordering::Relaxed);
         let weight = if last == 0 { 0.0 } else { weight(now.saturating_sub(last)) };
-        // However many there are in the window, each counts for something.
+        // Each measurement counts, however many there are in the window.
         let weight = weight.min(0.9);
         let average = old as f64 * weight + took as f64 * (1.0 - weight);
         self.latency.store(average as u64, Ordering::Relaxed);
     }
 
-    /// Whether that ended an ejection.
+    /// Notes a response. Returns whether it ended an ejection.
     fn answered(&self, how: Answered) -> bool {
-        // Mostly nothing is to be done, and nothing is written.
+        // Usually there is nothing to do, and this writes nothing.
         if self.failures.load(Ordering::Relaxed) == 0 && self.ejections.load(Ordering::Relaxed) == 0
         {
             return false;
@@ -226,29 +231,28 @@ impl MemberHealth {
         self.ejected_until.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// How long it comes last from now on, if that begins now.
+    /// Notes a failure. Returns the length of the ejection if one begins now.
     fn failed(&self, stage: Stage, now: Timestamp) -> Option<Duration> {
         let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        // A peer that says that its server is down says when it is back, as one does to which there
-        // is a way again.
+        // A peer whose server is down reports when it is up again, so a probe readmits it, too.
         let unreachable = matches!(stage, Stage::Connect | Stage::Refused);
         if unreachable {
             self.unreachable.store(true, Ordering::Relaxed);
         }
         let until = self.ejected_until.load(Ordering::Relaxed);
-        let tried = until != 0;
-        if until > nanos(now) || !(unreachable || tried || failures >= MAX_FAILURES) {
+        let on_trial = until != 0;
+        if until > nanos(now) || !(unreachable || on_trial || failures >= MAX_FAILURES) {
             return None;
         }
         let before = self.ejections.load(Ordering::Relaxed);
-        let wait = FIRST_EJECTION.saturating_mul(1 << before.min(10)).min(MAX_EJECTION);
-        let new = nanos(now.after(wait));
-        // Of all that fail at once, one ejects.
+        let backoff = FIRST_EJECTION.saturating_mul(1 << before.min(10)).min(MAX_EJECTION);
+        let new = nanos(now.after(backoff));
+        // Of several requests that fail at the same time, one ejects.
         let won =
             self.ejected_until.compare_exchange(until, new, Ordering::Relaxed, Ordering::Relaxed);
         won.ok()?;
         self.ejections.store(before.saturating_add(1), Ordering::Relaxed);
-        Some(wait)
+        Some(backoff)
     }
 
     fn counter(&self, watch: bool) -> &AtomicUsize {
@@ -256,7 +260,7 @@ impl MemberHealth {
     }
 }
 
-/// A request that is under way at a member.
+/// A guard that counts a request as in flight until it is dropped.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     member: Arc<MemberHealth>,
@@ -269,12 +273,12 @@ impl Drop for InFlight {
     }
 }
 
-/// What is left of a measurement after so long.
-fn weight(nanos: u64) -> f64 {
-    (-(nanos as f64) / as_nanos(LATENCY_WINDOW) as f64).exp()
+/// The weight of a measurement of this age.
+fn weight(age: u64) -> f64 {
+    (-(age as f64) / as_nanos(LATENCY_WINDOW) as f64).exp()
 }
 
-/// Never 0, which stands for never.
+/// A time in nanoseconds. Never 0, which stands for never.
 fn nanos(time: Timestamp) -> u64 {
     as_nanos(time.since(Timestamp::default())).max(1)
 }
@@ -284,116 +288,4 @@ fn as_nanos(duration: Duration) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(milliseconds: u64) -> Timestamp {
-        Timestamp::after_start(Duration::from_millis(milliseconds))
-    }
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    #[test]
-    fn a_member_without_a_way_to_it_comes_last_at_once_and_a_probe_mends_it() {
-        let member = MemberHealth::default();
-        assert_eq!(member.standing(|| true, at(0)), Standing::Well);
-        assert_eq!(member.failed(Stage::Connect, at(0)), Some(SECOND));
-        assert_eq!(member.standing(|| true, at(999)), Standing::Last);
-        assert!(member.answered(Answered::Probe));
-        assert_eq!(member.standing(|| true, at(1)), Standing::Well);
-        assert!(!member.answered(Answered::Probe), "it is told once");
-    }
-
-    #[test]
-    fn one_request_at_a_time_tries_a_member_whose_time_is_over() {
-        let member = MemberHealth::default();
-        member.failed(Stage::Connect, at(0));
-        assert_eq!(member.standing(|| false, at(1000)), Standing::Last, "no write does");
-        assert_eq!(member.standing(|| true, at(1000)), Standing::Trial);
-        assert_eq!(member.standing(|| true, at(3999)), Standing::Last);
-        assert_eq!(member.standing(|| true, at(4000)), Standing::Trial);
-        // It fails, and its time is longer.
-        assert_eq!(member.failed(Stage::Exchange, at(5000)), Some(2 * SECOND));
-        assert_eq!(member.standing(|| true, at(6999)), Standing::Last);
-        assert_eq!(member.standing(|| true, at(7000)), Standing::Trial);
-        assert!(member.answered(Answered::Request));
-        assert_eq!(member.standing(|| false, at(7001)), Standing::Well);
-    }
-
-    #[test]
-    fn lost_exchanges_count_when_they_come_in_a_row_and_only_an_answer_mends_them() {
-        let member = MemberHealth::default();
-        for stage in [Stage::Exchange, Stage::NotSent] {
-            assert_eq!(member.failed(stage, at(0)), None);
-        }
-        assert!(!member.answered(Answered::Request));
-        for _ in 1..MAX_FAILURES {
-            assert_eq!(member.failed(Stage::Exchange, at(0)), None);
-        }
-        assert_eq!(member.failed(Stage::Exchange, at(0)), Some(SECOND));
-        assert!(!member.answered(Answered::Probe), "that it can be reached was not in doubt");
-        assert_eq!(member.standing(|| true, at(999)), Standing::Last);
-        assert!(member.answered(Answered::Request));
-        assert_eq!(member.standing(|| true, at(1)), Standing::Well);
-    }
-
-    #[test]
-    fn it_comes_last_for_longer_each_time_up_to_a_bound_until_it_answers_a_request() {
-        let member = MemberHealth::default();
-        let mut now = 0;
-        for seconds in [1, 2, 4, 8, 16, 30, 30] {
-            let wait = Duration::from_secs(seconds);
-            assert_eq!(member.failed(Stage::Connect, at(now)), Some(wait));
-            // Those that fail meanwhile change nothing.
-            assert_eq!(member.failed(Stage::Connect, at(now + 1)), None);
-            now += 1000 * seconds;
-        }
-        member.answered(Answered::Probe);
-        assert_eq!(member.failed(Stage::Connect, at(now)), Some(Duration::from_secs(30)));
-        member.answered(Answered::Probe);
-        member.answered(Answered::Request);
-        assert_eq!(member.failed(Stage::Connect, at(now)), Some(SECOND));
-    }
-
-    #[test]
-    fn what_is_under_way_costs_and_watches_are_counted_by_themselves() {
-        let member = Arc::new(MemberHealth::default());
-        let idle = member.cost(false, at(0));
-        let watch = member.begin(true);
-        assert_eq!(member.cost(false, at(0)), idle);
-        assert_eq!(member.cost(true, at(0)), 2);
-        let requests = [member.begin(false), member.begin(false)];
-        assert_eq!(member.cost(false, at(0)), 3 * idle);
-        drop((watch, requests));
-        assert_eq!((member.cost(true, at(0)), member.cost(false, at(0))), (1, idle));
-    }
-
-    #[test]
-    fn slow_members_cost_more_until_nobody_looked_for_long() {
-        let (slow, quick) = (MemberHealth::default(), MemberHealth::default());
-        for round in 0..100 {
-            slow.measure(Duration::from_millis(80), at(round * 10));
-            quick.measure(Duration::from_millis(2), at(round * 10));
-        }
-        let ratio = slow.cost(false, at(1000)) / quick.cost(false, at(1000));
-        assert!((16..=64).contains(&ratio), "{ratio}");
-        // One that is slow once is not slow.
-        quick.measure(Duration::from_millis(20), at(1010));
-        assert!(slow.cost(false, at(1010)) > quick.cost(false, at(1010)));
-        // The slow one rests, the quick one goes on: after a while the slow one is tried again.
-        quick.measure(Duration::from_millis(2), at(100_000));
-        assert!(slow.cost(false, at(100_000)) <= quick.cost(false, at(100_000)));
-    }
-
-    #[test]
-    fn what_is_known_is_shared_and_bounded() {
-        let clock = Clock::start();
-        let health = Health::new(clock, Arc::new(Metrics::new(false)));
-        let (id, other) = ("a".into(), health.clone());
-        assert!(Arc::ptr_eq(&health.of(&id), &other.of(&id)));
-        for index in 0..2 * MAX_MEMBERS {
-            health.of(&format!("member-{index}").into());
-        }
-        assert!(health.0.members.load().len() <= MAX_MEMBERS);
-    }
-}
+mod tests;

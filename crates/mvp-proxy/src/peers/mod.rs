@@ -3,11 +3,9 @@
 //! A request that no member can have processed is sent to each candidate in turn. One that a member
 //! may have processed is sent to one more, and only if it is a read. Retries are paid from a budget.
 
-mod any;
 mod budget;
 mod health;
 mod order;
-mod reach;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,17 +16,14 @@ use mvp_core::member::{Member, MemberKind, Presence};
 use mvp_core::{RequestInfo, Snapshot};
 use mvp_net::ConnectionInfo;
 
-pub use any::AnyMember;
 use budget::Budget;
-pub use health::Health;
-use health::{Answered, MemberHealth};
+use health::MemberHealth;
+pub(crate) use health::{Answered, Health};
 use order::{Choice, Kind, order};
-pub use reach::{Reachable, Reached};
 
 use crate::body::Body;
 use crate::error::{SendError, Stage};
 use crate::gateway::{self, Insists, Refusal};
-pub use crate::gateway::{Instance, unique};
 use crate::metrics::Metrics;
 use crate::upstream::client::{Client, Resource};
 use crate::upstream::{Delivery, Forwarder, Opened, Outgoing, Target};
@@ -44,10 +39,12 @@ pub struct Peers {
 }
 
 /// No peer responded.
-#[derive(Debug, Default)]
-pub(crate) struct Unanswered {
-    /// The IDs of the members that were tried.
-    pub(crate) tried: Vec<String>,
+#[derive(Debug)]
+pub(crate) enum Unanswered {
+    /// All that could be asked were, or the request must not be sent again. The IDs of those tried.
+    Tried(Vec<String>),
+    /// The request could not be sent again: its body is not kept.
+    BodyGone,
 }
 
 /// The response, and the ID of the member that sent it.
@@ -176,7 +173,7 @@ impl Peers {
             if failed.is_some_and(|stage| !stage.is_refusal()) && !self.may_fail_over() {
                 break;
             }
-            let Some(request) = request(member) else { break };
+            let Some(request) = request(member) else { return Err(Unanswered::BodyGone) };
             let sent = self.exchange(&target, health, kind, request).await;
             let error = match sent.or_else(|error| error.into_response()) {
                 Ok(response) => {
@@ -249,7 +246,7 @@ impl Peers {
                     health.measure(now.since(began), now);
                 }
                 self.health.answered(&target.id, health, Answered::Request);
-                Ok(response.map(|body| body.keeping(in_flight)))
+                Ok(response.map(|body| body.with_guard(in_flight)))
             }
             Err(error) => {
                 if error.stage.is_of_server() {
@@ -278,7 +275,7 @@ impl Peers {
                 error(Stage::Refused, "its server is down")
             }
             Some(Refusal::Unready) => {
-                health.is_reluctant(self.health.now());
+                health.mark_unready(self.health.now());
                 error(Stage::Unready, "its server is unready")
             }
             Some(Refusal::ThisRequest) => error(Stage::Refused, "it refused this request"),
@@ -293,7 +290,15 @@ impl Peers {
 impl Unanswered {
     fn by(mut tried: Vec<String>) -> Unanswered {
         tried.dedup();
-        Unanswered { tried }
+        Unanswered::Tried(tried)
+    }
+
+    /// The IDs of the members that were tried.
+    pub(crate) fn tried(self) -> Vec<String> {
+        match self {
+            Unanswered::Tried(tried) => tried,
+            Unanswered::BodyGone => Vec::new(),
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Which peer first: those that are well, then the newest for writes, then the one that the client's
-//! connection stays with, then the one that it costs least. Entry item: [`order`].
+//! The order in which peers are tried: by health, then the newest first for writes, then the peer
+//! that the client's connection stays with, then by cost. Entry item: [`order`].
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -9,21 +9,21 @@ use mvp_core::{RequestInfo, Timestamp, Verb};
 
 use super::health::{Health, MemberHealth};
 
-/// A member that can be asked, and how it does.
+/// A member that a request can be sent to, and its health.
 #[derive(Debug)]
 pub(super) struct Choice<'a> {
     pub(super) member: &'a Member,
     pub(super) health: Arc<MemberHealth>,
 }
 
-/// What a request is, as far as the choice depends on it.
+/// The kind of a request, as far as the choice depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Answered by whoever has time.
+    /// Goes to the least loaded member.
     Read,
-    /// As a read, but it stays.
+    /// A read that lasts. Watches are balanced separately.
     Watch,
-    /// Answered by the newest: an older server erases what it does not know of an object.
+    /// Goes to the newest member: an older server erases the fields that it does not know.
     Write,
 }
 
@@ -37,9 +37,9 @@ impl Kind {
     }
 }
 
-/// The members in the order in which they are asked. Those that come last for their health are
-/// still there: where all are, somebody must be asked. `may_try` tells whether the request may go on
-/// to another after one that gave no answer; `turn` decides where nothing else does.
+/// The members in the order in which they are tried. Ejected members are last, but not left out:
+/// all may be ejected. `may_try` tells whether the request may be retried elsewhere if an ejected
+/// member fails again. `turn` breaks ties.
 pub(super) fn order<'a>(
     members: impl Iterator<Item = &'a Member>,
     health: &Health,
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_least_busy_comes_first() {
+    async fn the_least_loaded_member_is_first() {
         let world = World::new();
         let _busy = [world.of(0).begin(false), world.of(0).begin(false), world.of(2).begin(false)];
         assert_eq!(world.order(Kind::Read, None, 0), "bca");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_stays_where_it_is_unless_a_newer_member_can_take_a_write() {
+    async fn a_connection_stays_with_its_member_unless_a_newer_one_can_take_a_write() {
         let world = World::new();
         let _busy = world.of(2).begin(false);
         assert_eq!(world.order(Kind::Read, Some("c"), 0), "cab");
@@ -153,21 +153,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_cannot_go_on_to_another_tries_nobody() {
+    async fn a_request_that_cannot_be_retried_tries_no_ejected_member() {
         let world = World::new();
         world.health.failed("a", &world.of(0), Stage::Connect);
         tokio::time::advance(Duration::from_secs(2)).await;
         let (members, now) = (world.members.iter(), world.health.now());
         let choices = order(members, &world.health, Kind::Read, None, || false, 0, now);
         let ids: String = choices.iter().map(|choice| &*choice.member.id).collect();
-        assert_eq!(ids, "bca", "such as exec, a GET that is no read");
-        assert_eq!(world.order(Kind::Read, None, 0), "abc", "a read does");
+        assert_eq!(ids, "bca", "such as exec, a GET that is not a read");
+        assert_eq!(world.order(Kind::Read, None, 0), "abc", "a read tries a");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_not_ready_comes_last_for_a_second() {
+    async fn an_unready_member_is_last_for_a_second() {
         let world = World::new();
-        world.of(0).is_reluctant(world.health.now());
+        world.of(0).mark_unready(world.health.now());
         for kind in [Kind::Read, Kind::Write, Kind::Watch] {
             assert_eq!(world.order(kind, Some("a"), 0), "bca", "{kind:?}");
         }
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_fails_comes_last_and_returns() {
+    async fn an_ejected_member_is_last_until_it_is_readmitted() {
         let world = World::new();
         world.health.failed("b", &world.of(1), Stage::Connect);
         for kind in [Kind::Read, Kind::Write, Kind::Watch] {
@@ -185,12 +185,12 @@ mod tests {
         for index in [0, 2] {
             world.health.failed("x", &world.of(index), Stage::Connect);
         }
-        assert_eq!(world.order(Kind::Read, None, 0), "abc", "all are still there");
+        assert_eq!(world.order(Kind::Read, None, 0), "abc", "ejected members are not left out");
         tokio::time::advance(Duration::from_secs(1)).await;
         world.health.failed("a", &world.of(0), Stage::Connect);
         assert_eq!(world.order(Kind::Write, None, 0), "abc", "writes do not try");
         world.health.answered("c", &world.of(2), Answered::Request);
         assert_eq!(world.order(Kind::Read, None, 0), "bca", "one read tries b");
-        assert_eq!(world.order(Kind::Read, None, 0), "cab", "and no other meanwhile");
+        assert_eq!(world.order(Kind::Read, None, 0), "cab", "and no other read at the same time");
     }
 }

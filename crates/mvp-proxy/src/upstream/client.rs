@@ -1,6 +1,5 @@
-//! What is remembered of one client connection, for as long as it lasts: which peers served it, the
-//! upstream connections that serve it alone, and the trouble that it caused. Entry item:
-//! [`Client::of`].
+//! The state of one client connection: the peers that served it, the upstream connections that
+//! serve it alone, and the requests that it reset. Entry item: [`Client::of`].
 
 mod sticky;
 
@@ -17,19 +16,19 @@ pub(crate) use sticky::{Resource, Sticky};
 
 use super::lanes::Exclusive;
 
-/// Requests with tokens that no server has accepted yet, on their way to peers.
+/// The limit of requests in flight to peers with tokens that no server has accepted yet.
 const UNKNOWN_TOKENS: usize = 16;
 
-/// A client connection may reset this many requests before their responses begin, and from then on
-/// one for each [`RESET_INTERVAL`].
+/// A client connection may reset this many requests before their responses begin, and then one in
+/// each [`RESET_INTERVAL`].
 const MAX_RESETS: u32 = 200;
 const RESET_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The note of a client connection. See [`ConnectionInfo::note`].
+/// The state of a client connection, kept as its [note](ConnectionInfo::note).
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) sticky: Sticky,
-    /// Requests with unknown tokens on their way to peers.
+    /// Permits for requests to peers with unknown tokens.
     pub(crate) unknown_tokens: Arc<Semaphore>,
     /// Upstream connections that serve this client connection alone.
     pub(crate) exclusive: Mutex<Vec<Exclusive>>,
@@ -48,13 +47,15 @@ impl Default for Client {
 }
 
 impl Client {
+    /// The state of this connection, if its listener keeps notes.
     pub(crate) fn of(connection: &ConnectionInfo) -> Option<&Client> {
         connection.note()
     }
 }
 
-/// Whom to blame for trouble on an upstream connection that others use: nobody, where the request
-/// is our own, or came from a peer or a front proxy, whose connections carry many users.
+/// The client connection that is responsible for a request on a shared upstream connection. There
+/// is none for our own requests, and for those of peers and front proxies, whose connections carry
+/// many users.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Blame(Option<ConnectionInfo>);
 
@@ -64,22 +65,22 @@ impl Blame {
         Blame(connection.filter(|connection| !connection.judgement().front_proxy).cloned())
     }
 
-    /// The client reset a request before its response began. One that does it again and again has
-    /// its connection ended: then this is true.
+    /// Notes that the client reset a request before its response began. Returns whether that was
+    /// one too many, and the client's connection is ended.
     pub(crate) fn reset(&self) -> bool {
         let Some(connection) = &self.0 else { return false };
         let Some(client) = Client::of(connection) else { return false };
         let ends = client.resets.add() && !connection.is_ending();
         if ends {
             let client = connection.remote();
-            tracing::warn!(%client, reason = "too many requests reset", "client connection ended");
+            tracing::warn!(%client, reason = "too-many-resets", "client connection ended");
             connection.end();
         }
         ends
     }
 }
 
-/// How fast a connection resets requests: a leaky bucket in one number.
+/// The rate at which a connection resets requests: a leaky bucket in one number.
 #[derive(Debug)]
 struct Resets {
     /// When the bucket is empty again, in milliseconds since `start`.
@@ -94,7 +95,7 @@ impl Default for Resets {
 }
 
 impl Resets {
-    /// One more. Whether that is too many.
+    /// Adds a reset. Returns whether that is too many.
     fn add(&self) -> bool {
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let now = millis(self.start.elapsed());
@@ -115,14 +116,14 @@ mod tests {
         let resets = Resets::default();
         let burst = (0..MAX_RESETS).filter(|_| resets.add()).count();
         assert_eq!(burst, 0);
-        assert!(resets.add(), "one more at once is too many");
+        assert!(resets.add(), "one more at the same time is too many");
 
-        // A long life is no licence for a larger burst.
+        // An old connection is allowed no larger burst.
         tokio::time::advance(Duration::from_secs(3600)).await;
         assert_eq!((0..MAX_RESETS).filter(|_| resets.add()).count(), 0);
         assert!(resets.add());
 
-        // Nor is a slow trickle ever too much.
+        // Slow resets are never too many.
         tokio::time::advance(Duration::from_secs(3600)).await;
         for _ in 0..10_000 {
             tokio::time::advance(RESET_INTERVAL).await;

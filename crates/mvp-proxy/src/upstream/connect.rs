@@ -1,4 +1,4 @@
-//! Connections to servers: TCP and TLS, within a bounded time.
+//! Connections to servers: TCP and TLS, with time limits. Entry item: [`Endpoint::connect`].
 
 use std::io;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use tokio_rustls::client::TlsStream;
 use super::connect_error::{BUSY, ConnectError};
 use super::pulse::{Beat, Counted};
 
-/// A server that is silent for this long on every connection while one is being opened is dead:
-/// where a process was stopped, the kernel still accepts for it.
+/// A server that sends nothing for this long on any connection, while one is being opened, is dead.
+/// A TCP connection alone proves nothing: the kernel accepts it for a stopped process.
 const SILENCE: Duration = Duration::from_secs(2);
-/// Without PINGs, a server that is silent for this long is probed with a new connection; checked at
-/// this interval. With [`SILENCE`] that is three seconds.
+/// Without PINGs, a server that is silent for this long is probed with a new connection. With
+/// [`SILENCE`], a hang is detected within three seconds.
 const PROBE_AFTER: Duration = Duration::from_millis(750);
-const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The ALPN protocol of HTTP/2.
 const HTTP2: &[u8] = b"h2";
@@ -32,29 +32,30 @@ const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_interval(Duration::from_secs(5))
     .with_retries(3);
 
-/// Where and how to connect.
+/// A server's address, and how to connect to it.
 #[derive(Debug, Clone)]
 pub(crate) struct Endpoint {
     /// `HOST:PORT`
     pub(crate) address: Arc<str>,
-    /// The name that its certificate must be for.
+    /// The name that its certificate must have.
     pub(crate) server_name: ServerName<'static>,
-    /// Whom we trust, what we present, and which protocol we speak.
+    /// The trusted CAs, the client certificate and the protocol.
     pub(crate) tls: Arc<ClientConfig>,
-    /// Counts what is heard from the server.
+    /// Counts reads from the server.
     pub(crate) beat: Beat,
 }
 
 pub(crate) type Connected = TokioIo<TlsStream<Counted<TcpStream>>>;
 
 impl Endpoint {
+    /// Opens a connection. Fails if the server is silent for [`SILENCE`], or busy for [`BUSY`].
     pub(crate) async fn connect(&self) -> Result<Connected, ConnectError> {
         self.unless_silent(async {
             let stream = TcpStream::connect(&*self.address).await?;
             stream.set_nodelay(true)?;
-            // A server that vanishes without a word is noticed also where there are no PINGs.
+            // Detects a server that vanished, also where there are no PINGs.
             SockRef::from(&stream).set_tcp_keepalive(&KEEP_ALIVE)?;
-            let stream = Counted::new(stream, self.beat.clone());
+            let stream = self.beat.clone().count(stream);
             let connector = TlsConnector::from(Arc::clone(&self.tls));
             let stream = connector.connect(self.server_name.clone(), stream).await;
             let stream = stream.map_err(|error| self.explain(error))?;
@@ -78,7 +79,7 @@ impl Endpoint {
         if self.wants_http2() && reason == Some(&alert) { no_http2() } else { error }
     }
 
-    /// The outcome of `step`, unless the server is silent for too long meanwhile.
+    /// The outcome of `step`, unless the server is silent or busy for too long.
     async fn unless_silent<T>(
         &self,
         step: impl Future<Output = io::Result<T>>,
@@ -102,13 +103,13 @@ impl Endpoint {
         }
     }
 
-    /// Ends when the server hangs: it may think for as long as it likes, but something is heard from
-    /// it, or it shakes hands. One that refuses does not hang: it may take no more connections and
-    /// still finish what it has.
+    /// Completes when the server hangs: it sends nothing on any connection, and completes no new
+    /// handshake. A slow response is not a hang. Nor is a refused connection: a server that shuts
+    /// down accepts none, and still completes its requests.
     pub(crate) async fn hangs(&self) -> ConnectError {
         let (mut heard, mut since) = (self.beat.heard(), Instant::now());
         loop {
-            sleep(LOOK_INTERVAL).await;
+            sleep(CHECK_INTERVAL).await;
             let now = self.beat.heard();
             if now == heard && since.elapsed() < PROBE_AFTER {
                 continue;
@@ -149,11 +150,11 @@ mod tests {
         }
     }
 
-    /// Reads a byte from the server every so often, on another connection.
-    fn heard_elsewhere(beat: Beat, every: Duration) {
+    /// Reads a byte from the server at an interval, on another connection.
+    fn read_elsewhere(beat: Beat, every: Duration) {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let (mut server, client) = tokio::io::duplex(64);
-        let mut client = Counted::new(client, beat);
+        let mut client = beat.count(client);
         tokio::spawn(async move {
             loop {
                 sleep(every).await;
@@ -173,12 +174,12 @@ mod tests {
         assert_eq!(began.elapsed().as_secs(), SILENCE.as_secs());
 
         let busy = endpoint(pulses.beat(&"busy:1".into()));
-        heard_elsewhere(pulses.beat(&"busy:1".into()), Duration::from_millis(700));
+        read_elsewhere(pulses.beat(&"busy:1".into()), Duration::from_millis(700));
         let late = async {
             sleep(Duration::from_secs(5)).await;
             Ok(())
         };
-        assert!(busy.unless_silent(late).await.is_ok(), "it shook hands in the end");
+        assert!(busy.unless_silent(late).await.is_ok(), "the handshake completes late");
         let began = Instant::now();
         assert!(matches!(busy.unless_silent(never()).await, Err(ConnectError::Busy)));
         assert_eq!(began.elapsed().as_secs(), BUSY.as_secs());

@@ -1,7 +1,7 @@
-//! Bytes both ways between two streams. Entry item: [`copy_both_ways`].
+//! Copies bytes in both directions between two streams. Entry item: [`copy_both_ways`].
 //!
-//! Most tunnels rest most of the time, so they hold no buffers: what is read is written at once, and
-//! only what the other side does not take is kept, until it does. Nothing is read meanwhile.
+//! Most tunnels are idle most of the time, so an idle one holds no buffer. What is read is written
+//! at once. Only what the sink does not accept is kept, and nothing more is read until it does.
 
 use std::future::poll_fn;
 use std::io;
@@ -12,50 +12,50 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What is read at a time: a TLS record has no more.
+/// The size of a read: that of the largest TLS record.
 const PIECE: usize = 16 << 10;
 
-/// Copies until both directions have ended. The end of one side is passed on to the other, which may
-/// go on. A side that takes nothing any more may still have something to say, and is heard to its
-/// end; one that can no longer be heard ends it all.
+/// Copies until both directions have ended. The end of one direction is forwarded, and the other
+/// direction continues. A stream that accepts no more writes is still read to its end. A read error
+/// ends both directions.
 pub(crate) async fn copy_both_ways<A, B>(mut a: A, mut b: B) -> io::Result<()>
 where
     A: AsyncRead + AsyncWrite + Unpin,
     B: AsyncRead + AsyncWrite + Unpin,
 {
-    let (mut there, mut back) = (Way::default(), Way::default());
+    let (mut there, mut back) = (Direction::default(), Direction::default());
     let both = poll_fn(|cx| -> Poll<io::Result<()>> {
         let there = there.poll(cx, &mut a, &mut b)?;
         let back = back.poll(cx, &mut b, &mut a)?;
         if there.is_ready() && back.is_ready() { Poll::Ready(Ok(())) } else { Poll::Pending }
     });
     both.await?;
-    there.broken.or(back.broken).map_or(Ok(()), Err)
+    there.sink_error.or(back.sink_error).map_or(Ok(()), Err)
 }
 
 /// One of the two directions.
 #[derive(Default)]
-struct Way {
-    /// Read, and not yet written.
-    kept: Bytes,
+struct Direction {
+    /// Bytes that were read and not yet written.
+    unwritten: Bytes,
     state: State,
-    /// Why the sink takes nothing any more.
-    broken: Option<io::Error>,
+    /// Why the sink accepts no more writes.
+    sink_error: Option<io::Error>,
 }
 
 #[derive(Default)]
 enum State {
     #[default]
     Open,
-    /// The source has ended; the sink has to be told.
+    /// The source has ended. The sink must be shut down.
     Ending,
-    /// The source failed; what it said before is still for the sink.
+    /// The source failed. What was read before is still written.
     Failing(io::Error),
     Ended,
 }
 
-impl Way {
-    /// Ready when it is done; an error is one of the source.
+impl Direction {
+    /// Ready when the direction has ended. An error is one of the source.
     fn poll<R, W>(&mut self, cx: &mut Context<'_>, from: &mut R, to: &mut W) -> Poll<io::Result<()>>
     where
         R: AsyncRead + Unpin,
@@ -64,29 +64,29 @@ impl Way {
         let sink = ready!(self.fill(cx, from, to));
         match std::mem::replace(&mut self.state, State::Ended) {
             State::Failing(error) => return Poll::Ready(Err(error)),
-            _ => self.kept = Bytes::new(),
+            _ => self.unwritten = Bytes::new(),
         }
         if let Err(error) = sink {
-            self.broken = Some(error);
+            self.sink_error = Some(error);
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Ready when nothing more goes into the sink; an error is one of the sink.
+    /// Ready when nothing more is written to the sink. An error is one of the sink.
     fn fill<R, W>(&mut self, cx: &mut Context<'_>, from: &mut R, to: &mut W) -> Poll<io::Result<()>>
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
     {
         loop {
-            while self.kept.has_remaining() {
-                let written = ready!(write(cx, to, &self.kept))?;
-                self.kept.advance(written);
+            while self.unwritten.has_remaining() {
+                let written = ready!(write(cx, to, &self.unwritten))?;
+                self.unwritten.advance(written);
             }
-            // Frees it.
-            self.kept = Bytes::new();
+            // Frees the buffer.
+            self.unwritten = Bytes::new();
             match self.state {
-                State::Open => ready!(self.pass(cx, from, to))?,
+                State::Open => ready!(self.copy_once(cx, from, to))?,
                 State::Ending => {
                     ready!(Pin::new(&mut *to).poll_shutdown(cx))?;
                     return Poll::Ready(Ok(()));
@@ -97,8 +97,13 @@ impl Way {
         }
     }
 
-    /// Reads once, and writes as much of it as is taken.
-    fn pass<R, W>(&mut self, cx: &mut Context<'_>, from: &mut R, to: &mut W) -> Poll<io::Result<()>>
+    /// Reads once, and writes as much as the sink accepts.
+    fn copy_once<R, W>(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut R,
+        to: &mut W,
+    ) -> Poll<io::Result<()>>
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
@@ -110,8 +115,8 @@ impl Way {
             Poll::Ready(Ok(())) => {}
             Poll::Ready(Err(error)) => self.state = State::Failing(error),
             Poll::Pending => {
-                // TLS may hold back what was written. This also looks whether the sink was cut,
-                // which a direction that is alone would not hear of otherwise.
+                // TLS may buffer what was written. The flush also detects a closed sink, which
+                // nothing else does once the other direction has ended.
                 let _ = Pin::new(to).poll_flush(cx)?;
                 return Poll::Pending;
             }
@@ -121,7 +126,7 @@ impl Way {
             match write(cx, to, rest)? {
                 Poll::Ready(written) => rest = rest.get(written..).unwrap_or_default(),
                 Poll::Pending => {
-                    self.kept = Bytes::copy_from_slice(rest);
+                    self.unwritten = Bytes::copy_from_slice(rest);
                     return Poll::Pending;
                 }
             }
@@ -150,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// What a pipe holds.
+    /// The capacity of a pipe.
     const PIPE: usize = 1 << 10;
 
     fn joined() -> (DuplexStream, DuplexStream, JoinHandle<io::Result<()>>) {
@@ -160,15 +165,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_sink_that_takes_nothing_stops_the_source() {
+    async fn a_full_sink_stops_the_source() {
         let (mut client, mut server, copying) = joined();
         let mut written = 0;
-        // The clock moves only when nothing else does: nothing more is taken then.
+        // The paused clock advances only when all tasks are idle: then nothing more is accepted.
         while let Ok(taken) = timeout(Duration::from_secs(1), client.write(&[7; 100])).await {
             written += taken.unwrap();
         }
         assert!(written <= 2 * PIPE + PIECE, "{written}");
-        // The other direction goes on, and all of it arrives once somebody reads.
+        // The other direction continues, and all bytes arrive once the sink is read.
         server.write_all(b"back").await.unwrap();
         client.read_exact(&mut [0; 4]).await.unwrap();
         drop(client);
@@ -182,11 +187,11 @@ mod tests {
     #[tokio::test]
     async fn the_end_of_one_side_leaves_the_other_open() {
         let (mut client, mut server, copying) = joined();
-        client.write_all(b"last words").await.unwrap();
+        client.write_all(b"the end").await.unwrap();
         client.shutdown().await.unwrap();
-        let mut heard = Vec::new();
-        server.read_to_end(&mut heard).await.unwrap();
-        assert_eq!(heard, b"last words");
+        let mut read = Vec::new();
+        server.read_to_end(&mut read).await.unwrap();
+        assert_eq!(read, b"the end");
         for _ in 0..3 {
             server.write_all(b"still").await.unwrap();
             client.read_exact(&mut [0; 5]).await.unwrap();
@@ -198,35 +203,35 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_takes_nothing_any_more_is_heard_to_the_end() {
+    async fn a_stream_that_accepts_no_writes_is_read_to_its_end() {
         let (mut client, mut server, copying) = joined();
         server.write_all(b"enough").await.unwrap();
         drop(server);
-        // Into the void, until it is known to be one.
+        // The first writes succeed, until the copy notices the closed sink.
         let _ = client.write_all(&[7; 4 * PIPE]).await;
-        let mut heard = Vec::new();
-        client.read_to_end(&mut heard).await.unwrap();
-        assert_eq!(heard, b"enough");
+        let mut read = Vec::new();
+        client.read_to_end(&mut read).await.unwrap();
+        assert_eq!(read, b"enough");
         drop(client);
         assert_eq!(copying.await.unwrap().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
 
     #[tokio::test]
-    async fn what_was_said_before_a_failure_arrives() {
-        let last_words = vec![7; PIPE + 100];
-        let failing = reset_after(&last_words);
+    async fn bytes_read_before_a_failure_arrive() {
+        let sent = vec![7; PIPE + 100];
+        let failing = reset_after(&sent);
         let (far, mut server) = duplex(PIPE);
         let copying = tokio::spawn(copy_both_ways(failing, far));
-        let mut heard = Vec::new();
-        server.read_to_end(&mut heard).await.unwrap();
-        assert_eq!(heard, last_words);
+        let mut read = Vec::new();
+        server.read_to_end(&mut read).await.unwrap();
+        assert_eq!(read, sent);
         assert_eq!(copying.await.unwrap().unwrap_err().kind(), io::ErrorKind::ConnectionReset);
     }
 
-    /// Says this, and is reset.
-    fn reset_after(words: &[u8]) -> impl AsyncRead + AsyncWrite + Unpin + use<> {
+    /// A stream that yields these bytes and is then reset.
+    fn reset_after(bytes: &[u8]) -> impl AsyncRead + AsyncWrite + Unpin + use<> {
         let reads = tokio_util::io::StreamReader::new(futures_util::stream::iter([
-            Ok(Bytes::copy_from_slice(words)),
+            Ok(Bytes::copy_from_slice(bytes)),
             Err(io::Error::from(io::ErrorKind::ConnectionReset)),
         ]));
         tokio::io::join(reads, tokio::io::sink())

@@ -1,5 +1,5 @@
-//! Forwarding: a request goes to a server under the caller's identity, and its response comes back.
-//! Entry item: [`Forwarder::send`].
+//! Forwarding: sends a request to a server under the caller's identity. Entry item:
+//! [`Forwarder::send`].
 
 use std::error::Error as _;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::pool::PoolError;
 use super::pulse::Pulses;
 use super::replay::Sender;
 use super::target::{ReloadableOutbound, Target};
-use super::tokens::AcceptedTokens;
+use super::tokens::{AcceptedTokens, TokenHash};
 use super::tunnel::{Tunnels, Upgrade};
 use crate::body::Body;
 use crate::error::{SendError, Stage};
@@ -28,17 +28,17 @@ use crate::headers;
 use crate::identity::{Identity, RemoteHeaders, bearer};
 use crate::metrics::Metrics;
 
-/// How long a request with an unknown token waits for its turn.
+/// How long a request with an unknown token waits for a permit.
 const UNKNOWN_TOKEN_WAIT: Duration = Duration::from_secs(1);
 
-/// What all forwarders of a process know together. Clones are the same.
+/// What the forwarders of a process learn about servers and tokens. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Upstream {
     pulses: Pulses,
     tokens: AcceptedTokens,
 }
 
-/// Sends requests to servers. Owns its connections: one for each worker.
+/// Sends requests to servers. It owns its connections; each worker has one forwarder.
 #[derive(Debug)]
 pub struct Forwarder {
     local: ReloadableOutbound,
@@ -50,7 +50,7 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// Trusts servers so, the local one and peers.
+    /// A forwarder that connects to the local server and to peers with this TLS configuration.
     pub fn new(
         local: impl Into<ReloadableOutbound>,
         peers: impl Into<ReloadableOutbound>,
@@ -65,28 +65,35 @@ impl Forwarder {
         }
     }
 
-    /// Shares what it learns about servers and tokens with the other forwarders of the process.
+    /// Shares what it learns about servers and tokens with other forwarders of the process.
     #[must_use]
     pub fn sharing(self, upstream: &Upstream) -> Forwarder {
         let Upstream { pulses, tokens } = upstream.clone();
         Forwarder { lanes: self.lanes.with_pulses(pulses), tokens, ..self }
     }
 
-    /// Counts its tunnels there, and what it does to keep callers apart.
+    /// Counts its tunnels, and the measures that keep callers apart.
     #[must_use]
     pub fn with_metrics(self, metrics: &Metrics) -> Forwarder {
         let lanes = self.lanes.counted_by(metrics.isolation());
         Forwarder { tunnels: Tunnels::counted_by(metrics.tunnels()), lanes, ..self }
     }
 
-    /// Says who users are in these headers; servers must be set up to hear them.
+    /// Names users in these headers. Servers must be configured to read them.
     #[must_use]
     pub fn with_remote_headers(self, headers: RemoteHeaders) -> Forwarder {
         Forwarder { headers, ..self }
     }
 
-    /// Sends a request. Identity, origin and connection are read from its extensions; so is the way
-    /// to take the connection over, which is used if the server agrees to an upgrade.
+    /// Sends a request to a server and returns its response.
+    ///
+    /// The request must have the extension [`Identity`]. The extensions `Origin` and
+    /// [`ConnectionInfo`](mvp_net::ConnectionInfo) are used if present. With hyper's `OnUpgrade`,
+    /// the client's connection becomes a tunnel if the server agrees to an upgrade. Headers that
+    /// only a proxy may send are removed, whoever set them.
+    ///
+    /// # Errors
+    /// If the server sends no response. [`SendError::stage`] tells how far the request came.
     pub async fn send(
         &self,
         target: &Target,
@@ -96,13 +103,9 @@ impl Forwarder {
             return Err(SendError::new(&target.id, Stage::Identity, "the request has no identity"));
         };
         let credential = Credential::of(&identity, target.kind);
-        let token = match identity {
-            Identity::Token => request.headers().get(AUTHORIZATION).and_then(bearer),
-            _ => None,
-        };
-        let token = token.map(|token| self.tokens.hash(token));
+        let token = self.token(&identity, &request);
         let accepted = token.is_some_and(|token| self.tokens.contains(token));
-        // Preflight requests (CORS) are answered before anybody looks at the token.
+        // Servers answer preflight requests (CORS) without looking at the token.
         let preflight = request.method() == http::Method::OPTIONS;
         let sender = request.extensions_mut().remove::<Sender>();
         let upgrade = Upgrade::take(&mut request);
@@ -117,11 +120,12 @@ impl Forwarder {
         };
         let relayed = extensions.get::<Lasting>() == Some(&Lasting::Relayed);
         let blame = Blame::of(extensions);
-        // Behind a peer, unknown tokens of many callers meet: each caller has a share of its own.
-        let _share = match (token, credential) {
+        // Unknown tokens of many callers share the connections to a peer, so each caller has a
+        // limit.
+        let _permit = match (token, credential) {
             (Some(_), Credential::Vouched) if !accepted => {
-                let share = Box::pin(unknown_token(target, extensions)).await;
-                share.inspect_err(|_| self.lanes.overloaded())?
+                let permit = Box::pin(unknown_token_permit(target, extensions)).await;
+                permit.inspect_err(|_| self.lanes.overloaded())?
             }
             _ => None,
         };
@@ -144,51 +148,72 @@ impl Forwarder {
         }
         match sent {
             Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                let opened = upgrade.and_then(|upgrade| self.tunnels.open(upgrade, response));
-                opened.ok_or_else(|| {
-                    let cause = "it switched to a protocol that nobody asked for";
-                    SendError::new(&target.id, Stage::Exchange, cause)
-                })
+                self.open_tunnel(target, upgrade, response)
             }
             Ok(mut response) => {
                 headers::remove_hop_by_hop(response.headers_mut());
-                // A backend can write the words of a server that is leaving.
+                // A backend can forge the response of a server that is shutting down.
                 if response.status() != StatusCode::SERVICE_UNAVAILABLE || relayed {
                     return Ok(response);
                 }
-                // In a box: it is rare, and would make every exchange larger.
-                let Inspected { response, is_it: leaving } =
+                // Boxed: it is rare, and would make the future of every request larger.
+                let Inspected { response, is_it: shutting_down } =
                     Box::pin(inspect_unavailable(response)).await;
-                if leaving {
-                    return Err(SendError::new(&target.id, Stage::NotSent, "it is shutting down"));
+                if shutting_down {
+                    let cause = "the server is shutting down";
+                    return Err(SendError::new(&target.id, Stage::NotSent, cause));
                 }
                 Ok(response)
             }
-            Err(_) if sender.is_some_and(|sender| sender.broke_off()) => {
-                Err(SendError::new(&target.id, Stage::Client, "the client broke its request off"))
-            }
-            Err(error) => {
-                let stage = stage(&error);
-                if stage == Stage::Overloaded {
-                    self.lanes.overloaded();
-                }
-                Err(SendError::new(&target.id, stage, error.to_string()))
-            }
+            Err(error) => Err(self.send_error(target, &error, sender.as_ref())),
         }
     }
 
-    /// Lets go of the connections to peers at addresses that are not wanted any more, and of all that
-    /// were made with a TLS that is no longer in force: it may be out of force because somebody must
-    /// not be trusted any more. Requests that are under way go on. Connections that serve one client
-    /// connection alone end with it, and get no new request after a change of TLS.
-    pub fn let_go(&self, wanted: impl Fn(&str) -> bool) {
+    /// The hash of the bearer token, for a caller whom only the token identifies.
+    fn token(&self, identity: &Identity, request: &Request<Body>) -> Option<TokenHash> {
+        let Identity::Token = identity else { return None };
+        let token = request.headers().get(AUTHORIZATION).and_then(bearer)?;
+        Some(self.tokens.hash(token))
+    }
+
+    /// Joins the client's connection to the server's after a 101.
+    fn open_tunnel(
+        &self,
+        target: &Target,
+        upgrade: Option<Upgrade>,
+        response: Response<Body>,
+    ) -> Result<Response<Body>, SendError> {
+        let opened = upgrade.and_then(|upgrade| self.tunnels.open(upgrade, response));
+        opened.ok_or_else(|| {
+            let cause = "the server switched to a protocol that was not requested";
+            SendError::new(&target.id, Stage::Exchange, cause)
+        })
+    }
+
+    /// Why a request got no response: the client may be at fault, or this process.
+    fn send_error(&self, target: &Target, error: &PoolError, sender: Option<&Sender>) -> SendError {
+        if sender.is_some_and(Sender::aborted) {
+            return SendError::new(&target.id, Stage::Client, "the client aborted its request");
+        }
+        let stage = stage(error);
+        if stage == Stage::Overloaded {
+            self.lanes.overloaded();
+        }
+        SendError::new(&target.id, stage, error.to_string())
+    }
+
+    /// Closes idle connections, connections to peers at addresses that are not `wanted`, and all
+    /// connections that use a replaced TLS configuration: it may trust a CA that is now distrusted.
+    /// Requests in flight complete. Connections that serve one client connection alone close with
+    /// it, and get no new request after TLS was replaced.
+    pub fn prune(&self, wanted: impl Fn(&str) -> bool) {
         self.lanes.prune(&self.local.current(), &self.peers.current(), wanted);
     }
 }
 
-/// A share of the requests with unknown tokens that one client connection may have on their way to
-/// peers, until their responses begin.
-async fn unknown_token(
+/// A permit to send a request with an unknown token to a peer. Each client connection has a limited
+/// number. The permit is returned when the response begins.
+async fn unknown_token_permit(
     target: &Target,
     extensions: &http::Extensions,
 ) -> Result<Option<OwnedSemaphorePermit>, SendError> {
@@ -196,13 +221,13 @@ async fn unknown_token(
     match timeout(UNKNOWN_TOKEN_WAIT, Arc::clone(&client.unknown_tokens).acquire_owned()).await {
         Ok(Ok(permit)) => Ok(Some(permit)),
         Ok(Err(_)) | Err(_) => {
-            let cause = "too many requests with tokens that no server has accepted yet";
+            let cause = "too many requests with tokens that no server has accepted yet; try again";
             Err(SendError::new(&target.id, Stage::Overloaded, cause))
         }
     }
 }
 
-/// How far a request came that got no response.
+/// How far a request without a response came.
 fn stage(error: &PoolError) -> Stage {
     match error {
         PoolError::Connect(ConnectError::Server(_)) => Stage::Connect,
@@ -220,14 +245,14 @@ fn stage(error: &PoolError) -> Stage {
 
 /// How a stream ended before its response began.
 enum Reset {
-    /// The server promised that it did not look at the request: it refused the stream, or went away
-    /// and named an earlier stream as the last that it looked at (h2 fails only later ones so).
+    /// The server guarantees that it processed nothing: it refused the stream, or sent a GOAWAY
+    /// that names an earlier stream as the last one processed (h2 fails only later streams so).
     Unprocessed,
-    /// This stream alone was reset, for whatever is in its request or response.
+    /// This stream alone was reset, because of its own request or response.
     Stream,
 }
 
-/// Nothing where the whole connection failed.
+/// How the stream was reset; `None` if the whole connection failed.
 fn reset(error: &hyper::Error) -> Option<Reset> {
     let mut source = error.source();
     while let Some(error) = source {
@@ -248,20 +273,17 @@ fn reset(error: &hyper::Error) -> Option<Reset> {
 #[cfg(test)]
 mod tests {
     use mvp_core::member::MemberKind;
+    use testkit::certificates::Ca;
 
     use super::*;
     use crate::upstream::{OutboundTls, server_name};
 
     fn outbound() -> OutboundTls {
-        let key = rcgen::KeyPair::generate().unwrap();
-        let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        let roots = params.self_signed(&key).unwrap().pem();
-        OutboundTls::new(roots.as_bytes(), None).unwrap()
+        OutboundTls::new(Ca::new("servers").pem().as_bytes(), None).unwrap()
     }
 
     #[test]
-    fn connections_are_let_go_with_their_address_or_their_tls() {
+    fn pruning_closes_unwanted_addresses_and_replaced_tls() {
         let local = ReloadableOutbound::from(outbound());
         let forwarder = Forwarder::new(local.clone(), outbound());
         let target = |address: &str, local| Target {
@@ -282,17 +304,17 @@ mod tests {
                 lanes.pool(&target, credential, lane, outbound, &extensions, bucket).unwrap();
             }
         }
-        let kept = || forwarder.lanes.addresses();
+        let open = || forwarder.lanes.addresses();
         let (one, local_one) = (("one:1".to_owned(), false), ("one:1".to_owned(), true));
-        forwarder.let_go(|_| true);
-        assert_eq!(kept().len(), 3);
-        forwarder.let_go(|address| address == "one:1");
-        assert_eq!(kept(), [one.clone(), local_one]);
+        forwarder.prune(|_| true);
+        assert_eq!(open().len(), 3);
+        forwarder.prune(|address| address == "one:1");
+        assert_eq!(open(), [one.clone(), local_one]);
         local.replace(outbound());
-        forwarder.let_go(|_| true);
-        assert_eq!(kept(), [one]);
+        forwarder.prune(|_| true);
+        assert_eq!(open(), [one]);
         forwarder.peers.replace(outbound());
-        forwarder.let_go(|_| true);
-        assert_eq!(kept(), []);
+        forwarder.prune(|_| true);
+        assert_eq!(open(), []);
     }
 }

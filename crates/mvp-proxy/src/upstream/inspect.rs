@@ -1,5 +1,6 @@
-//! Looking at a 404: is it one of routing? And at a 503: does a server say it that is leaving? The
-//! body is read only as far as it can be one.
+//! Inspects the body of a response: whether a 404 is unrouted (the server has no such API), and
+//! whether a 503 comes from a server that is shutting down. Entry items: [`inspect_not_found`],
+//! [`inspect_unavailable`].
 
 use std::time::Duration;
 
@@ -8,52 +9,52 @@ use http::Response;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt;
-use mvp_core::not_found::is_of_routing;
+use mvp_core::not_found::is_unrouted;
 use tokio::time::{Instant, timeout_at};
 
 use crate::body::Body;
 use crate::control::gunzip;
 
-/// What is looked for is a few hundred bytes.
+/// The largest body that is inspected. The expected ones have a few hundred bytes.
 const MAX_INSPECTED: usize = 16 << 10;
 
-/// With what kube-apiserver marks every answer to a request that came as far as its priority.
+/// The header that kube-apiserver sets after it has classified a request by priority and fairness.
 const FLOW_SCHEMA: &str = "x-kubernetes-pf-flowschema-uid";
 
-/// It comes in one piece; what takes longer is passed on as it comes.
+/// How long the body is waited for. A slower one is passed through uninspected.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
-/// A response whose body was looked at, whole again.
+/// A complete response whose body was inspected.
 pub(crate) struct Inspected {
     pub(crate) response: Response<Body>,
-    /// Whether it is what was looked for.
+    /// Whether the response is of the kind that was looked for.
     pub(crate) is_it: bool,
 }
 
-/// Whether a 404 is one of routing.
+/// Inspects whether a 404 is unrouted.
 pub(crate) async fn inspect_not_found(response: Response<Body>) -> Inspected {
-    inspect(response, is_of_routing).await
+    inspect(response, is_unrouted).await
 }
 
-/// Whether a kube-apiserver that shuts down says with a 503 that the request came too late: it has
-/// looked at nothing of it.
+/// Inspects whether a 503 comes from a kube-apiserver that is shutting down. Such a server has
+/// processed nothing of the request.
 pub(crate) async fn inspect_unavailable(response: Response<Body>) -> Inspected {
     let headers = response.headers();
-    // It says so before it knows the priority of the request. With one, the request came further:
-    // it is an extension server that says it, and that may have executed it.
+    // kube-apiserver sends it before it classifies the request. A classified request came further:
+    // the response is that of an extension server, which may have processed the request.
     if !headers.contains_key(RETRY_AFTER) || headers.contains_key(FLOW_SCHEMA) {
         return Inspected { response, is_it: false };
     }
-    inspect(response, is_leaving).await
+    inspect(response, is_shutting_down).await
 }
 
-/// The response, of which the body was read as far as it came in time.
+/// Reads the body ahead, as far as it arrives in time.
 pub(crate) async fn read_ahead(response: Response<Body>) -> Response<Body> {
     inspect(response, |_, _| false).await.response
 }
 
-/// It says so in JSON, whatever was asked for.
-fn is_leaving(content_type: &str, body: &[u8]) -> bool {
+/// Whether a body says that the server is shutting down. It is JSON, whatever the client accepts.
+fn is_shutting_down(content_type: &str, body: &[u8]) -> bool {
     #[derive(serde::Deserialize)]
     struct Status<'a> {
         message: std::borrow::Cow<'a, str>,
@@ -63,7 +64,7 @@ fn is_leaving(content_type: &str, body: &[u8]) -> bool {
             .is_ok_and(|status: Status<'_>| status.message == "apiserver is shutting down")
 }
 
-/// Reads the start of the body, and puts it back.
+/// Reads the start of the body, inspects it, and puts it back.
 async fn inspect(response: Response<Body>, is_it: fn(&str, &[u8]) -> bool) -> Inspected {
     let (parts, mut body) = response.into_parts();
     let mut start = BytesMut::new();
@@ -81,7 +82,7 @@ async fn inspect(response: Response<Body>, is_it: fn(&str, &[u8]) -> bool) -> In
         };
         match frame.map(http_body::Frame::into_data) {
             Ok(Ok(data)) => start.extend_from_slice(&data),
-            // Trailers: nothing more of interest comes.
+            // Trailers end the body.
             Ok(Err(_)) => break,
             Err(error) => {
                 failed = Some(error);
@@ -116,7 +117,7 @@ async fn inspect(response: Response<Body>, is_it: fn(&str, &[u8]) -> bool) -> In
     Inspected { response: Response::from_parts(parts, body), is_it }
 }
 
-/// What was read, then what still comes, or the error with which it ended.
+/// The bytes that were read, then the rest of the body or the error that ended it.
 struct Rejoined {
     start: Option<Bytes>,
     rest: Result<Body, Option<crate::body::BodyError>>,

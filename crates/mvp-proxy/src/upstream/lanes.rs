@@ -1,18 +1,18 @@
-//! Which upstream connection a request travels on. Entry item: [`Lanes::pool`].
+//! Lanes: which upstream connection a request uses. Entry item: [`Lanes::pool`].
 //!
-//! Callers share connections, because that is what makes a gateway cheap. What travels on a shared
-//! connection is harmless to others; what is not harmless has a lane of its own:
+//! Callers share connections, which makes a gateway cheap. Requests that could harm others on a
+//! shared connection have lanes of their own:
 //!
 //! | lane | connections | for |
 //! | --- | --- | --- |
 //! | short | HTTP/2, shared | requests that end soon |
-//! | watch | HTTP/2, shared, few streams each | streams that last: their load must not stall others |
-//! | anonymous | HTTP/1.1, a small number; others for requests with a body | callers without credentials: kube-apiserver ends an HTTP/2 connection after each |
-//! | exclusive | those of one client connection | tokens that no server has accepted yet; streams whose bytes a backend writes; reads with a body; large heads |
+//! | watch | HTTP/2, shared, few streams each | watches: their load must not stall other requests |
+//! | anonymous | HTTP/1.1, a small number; others for requests with a body | callers without credentials: kube-apiserver closes an HTTP/2 connection after each |
+//! | exclusive | those of one client connection | tokens that no server has accepted yet; responses that a backend writes; reads with a body; large heads |
 //! | upgrade | HTTP/1.1, one request each | WebSocket and SPDY |
 //!
-//! A peer's or front proxy's connection carries many users; what would be exclusive there has an
-//! HTTP/1.1 connection for each request.
+//! Connections of peers and front proxies carry many users. Their exclusive requests each use an
+//! HTTP/1.1 connection.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -34,45 +34,46 @@ use crate::error::{SendError, Stage};
 use crate::identity::Identity;
 use crate::metrics::Isolation;
 
-/// Watches on one connection. kube-apiserver writes all streams of a connection in turn, and ends
-/// watches that cannot keep up (docs/decisions/0011).
+/// The number of watches on one connection. kube-apiserver writes the streams of a connection in
+/// turn, and ends watches that are too slow (docs/decisions/0011).
 const WATCHES: usize = 16;
-/// Connections of a worker for callers without credentials, and for those of them who send a body: a
-/// body can take any time, and must not keep the others from health checks.
+/// The connections of a worker for callers without credentials. Those who send a body have their
+/// own: a slow body must not block health checks.
 const ANONYMOUS: usize = 32;
 const ANONYMOUS_UPLOADS: usize = 8;
-/// HTTP/1.1 connections that serve one client connection alone: for large heads of callers who are
-/// known, and for all else.
+/// HTTP/1.1 connections that serve one client connection alone: for large heads of known callers,
+/// and for all other requests.
 const LARGE_HEADS: usize = 8;
 const EXCLUSIVE: usize = 1;
-/// The same for users behind the connections of peers and front proxies: so many for each of
-/// [`BUCKETS`] shares, so that one user cannot take them all.
+/// The same for users behind peers and front proxies. Each of [`BUCKETS`] groups of users has this
+/// many, so that one user cannot take them all.
 const EXCLUSIVE_OF_PEERS: usize = 250;
 const BUCKETS: u64 = 16;
 
-/// Left in the extensions of a request by the data path, where it is not a short one.
+/// An extension that the data path sets on requests that are not short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lasting {
     /// A watch.
     Watch,
-    /// A backend or an extension server writes the response, and can write anything.
+    /// A request whose response a backend or an extension server writes. It can contain anything.
     Relayed,
 }
 
-/// On what kind of connection a request travels.
+/// The credentials of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Credential {
-    /// With the proxy client certificate.
+    /// The proxy client certificate.
     Vouched,
-    /// With none: the request carries a token.
+    /// None. The request carries a token.
     Token,
-    /// With none: the request carries nothing either.
+    /// None. The request carries no token either.
     Anonymous,
 }
 
 impl Credential {
-    /// Requests between two gateways use the certificate, so that a peer is recognised whoever
-    /// its client is. A bare server must see no certificate beside a token, or it would doubt it.
+    /// The credentials for a request of this caller. Requests between two gateways always use the
+    /// certificate, by which a gateway recognises a peer. A bare server must see no certificate
+    /// beside a token: it could authenticate the certificate instead.
     pub(super) fn of(identity: &Identity, kind: MemberKind) -> Credential {
         match identity {
             _ if kind == MemberKind::Mvp || identity.needs_certificate() => Credential::Vouched,
@@ -82,7 +83,7 @@ impl Credential {
     }
 }
 
-/// The share of the connections of peers that a user belongs to.
+/// A group of users that share exclusive connections behind peers and front proxies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct Bucket(u64);
 
@@ -101,15 +102,16 @@ impl Bucket {
     }
 }
 
-/// What decides about the lane of a request, beside its extensions.
+/// The properties of a request that choose its lane, beside its extensions.
 pub(super) struct Traffic<'a> {
     pub(super) credential: Credential,
-    /// Whether its token, if it has one, was accepted before.
+    /// Whether a server has accepted its token before.
     pub(super) accepted: bool,
     pub(super) has_body: bool,
     pub(super) identity: &'a Identity,
 }
 
+/// The lane of a request. The module documentation describes each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Lane {
     Short,
@@ -117,10 +119,12 @@ pub(super) enum Lane {
     Anonymous,
     AnonymousUpload,
     Upgrade,
+    /// Exclusive, for large heads of known callers.
     Large,
     Exclusive(Protocol),
 }
 
+/// The protocol of an exclusive connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Protocol {
     Http1,
@@ -131,7 +135,7 @@ impl Lane {
     /// The lane of a request with these extensions.
     pub(super) fn of(extensions: &Extensions, traffic: &Traffic<'_>) -> Lane {
         let lasting = extensions.get::<Lasting>();
-        // kube-apiserver also ends the connections of users that a front proxy calls anonymous.
+        // kube-apiserver also closes connections after users that a front proxy calls anonymous.
         if traffic.credential == Credential::Anonymous || traffic.identity.is_unauthenticated() {
             return if traffic.has_body { Lane::AnonymousUpload } else { Lane::Anonymous };
         }
@@ -148,26 +152,27 @@ impl Lane {
         }
     }
 
-    /// Over HTTP/1.1 one connection carries one request; so it does towards the server.
+    /// The exclusive lane with the protocol of the client connection.
     fn exclusive(extensions: &Extensions) -> Lane {
         let http2 = owner(extensions).is_some_and(ConnectionInfo::http2);
         Lane::Exclusive(if http2 { Protocol::Http2 } else { Protocol::Http1 })
     }
 }
 
-/// The client connection that can have upstream connections of its own.
+/// The client connection of a request, unless it carries many users.
 pub(super) fn owner(extensions: &Extensions) -> Option<&ConnectionInfo> {
     extensions.get::<ConnectionInfo>().filter(|connection| !connection.judgement().front_proxy)
 }
 
-/// Connections to servers, by lane.
+/// The connections to servers, by lane.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
-    shared: Mutex<HashMap<PoolKey, Kept>>,
+    shared: Mutex<HashMap<PoolKey, PoolEntry>>,
     pulses: Pulses,
     counts: Isolation,
 }
 
+/// What the requests of a pool have in common.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct PoolKey {
     address: Arc<str>,
@@ -177,19 +182,19 @@ struct PoolKey {
     bucket: Bucket,
 }
 
-/// A pool, and what its connections are made with.
+/// A pool, and the TLS configuration of its connections.
 #[derive(Debug)]
-struct Kept {
+struct PoolEntry {
     pool: Arc<Pool>,
     tls: Arc<OutboundTls>,
 }
 
 /// A pool that serves one client connection alone.
 #[derive(Debug)]
-pub(crate) struct Exclusive(PoolKey, Kept);
+pub(crate) struct Exclusive(PoolKey, PoolEntry);
 
-/// A token was accepted: its next request shares a connection, and the one that it had alone ends
-/// with the requests that are on it.
+/// Releases the exclusive connections of a client whose token was accepted. They close after their
+/// last request, and later requests use shared connections.
 pub(super) fn release_tokens(client: &Client) {
     let mut own = client.exclusive.lock().unwrap_or_else(PoisonError::into_inner);
     own.retain(|Exclusive(key, _)| key.credential != Credential::Token);
@@ -204,12 +209,12 @@ impl Lanes {
         Lanes { counts, ..self }
     }
 
-    /// A request found no connection.
+    /// Counts a request for which no connection was free.
     pub(super) fn overloaded(&self) {
         self.counts.overloaded.inc();
     }
 
-    /// The connections for a request with these extensions.
+    /// The pool for a request. `bucket` groups users who have no client connection of their own.
     pub(super) fn pool(
         &self,
         target: &Target,
@@ -230,32 +235,33 @@ impl Lanes {
         if let Some(client) = client {
             let mut own = client.exclusive.lock().unwrap_or_else(PoisonError::into_inner);
             let known = own.iter().find(|Exclusive(known, _)| *known == key);
-            if let Some(Exclusive(_, kept)) = known
-                && Arc::ptr_eq(&kept.tls, &current)
+            if let Some(Exclusive(_, entry)) = known
+                && Arc::ptr_eq(&entry.tls, &current)
             {
-                return Ok(Arc::clone(&kept.pool));
+                return Ok(Arc::clone(&entry.pool));
             }
             let max = if lane == Lane::Large { LARGE_HEADS } else { EXCLUSIVE };
             let pool = Arc::new(self.open(target, &key, &current, max)?);
-            let kept = Kept { pool: Arc::clone(&pool), tls: Arc::clone(&current) };
+            let entry = PoolEntry { pool: Arc::clone(&pool), tls: Arc::clone(&current) };
             own.retain(|Exclusive(other, _)| *other != key);
-            own.push(Exclusive(key, kept));
+            own.push(Exclusive(key, entry));
             return Ok(pool);
         }
         if matches!(lane, Lane::Exclusive(_) | Lane::Large) {
             key.bucket = bucket();
         }
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kept) = shared.get(&key)
-            && Arc::ptr_eq(&kept.tls, &current)
+        if let Some(entry) = shared.get(&key)
+            && Arc::ptr_eq(&entry.tls, &current)
         {
-            return Ok(Arc::clone(&kept.pool));
+            return Ok(Arc::clone(&entry.pool));
         }
         let pool = Arc::new(self.open(target, &key, &current, EXCLUSIVE_OF_PEERS)?);
-        shared.insert(key, Kept { pool: Arc::clone(&pool), tls: Arc::clone(&current) });
+        shared.insert(key, PoolEntry { pool: Arc::clone(&pool), tls: Arc::clone(&current) });
         Ok(pool)
     }
 
+    /// A new pool. `exclusive` is the number of its HTTP/1.1 connections in exclusive lanes.
     fn open(
         &self,
         target: &Target,
@@ -265,7 +271,8 @@ impl Lanes {
     ) -> Result<Pool, SendError> {
         let tls = match key.credential {
             Credential::Vouched => current.vouched.as_ref().ok_or_else(|| {
-                SendError::new(&target.id, Stage::Identity, "there is no proxy client certificate")
+                let cause = "no proxy client certificate is configured";
+                SendError::new(&target.id, Stage::Identity, cause)
             })?,
             Credential::Token | Credential::Anonymous => &current.plain,
         };
@@ -288,7 +295,7 @@ impl Lanes {
         })
     }
 
-    /// Closes what is not wanted any more, and connections that rest for long.
+    /// Closes idle connections, and those with an unwanted address or a replaced TLS configuration.
     pub(super) fn prune(
         &self,
         local: &Arc<OutboundTls>,
@@ -296,22 +303,22 @@ impl Lanes {
         wanted: impl Fn(&str) -> bool,
     ) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.retain(|key, kept| {
+        shared.retain(|key, entry| {
             let current = if key.local { local } else { peers };
-            Arc::ptr_eq(&kept.tls, current) && (key.local || wanted(&key.address))
+            Arc::ptr_eq(&entry.tls, current) && (key.local || wanted(&key.address))
         });
-        for kept in shared.values() {
-            kept.pool.prune();
+        for entry in shared.values() {
+            entry.pool.prune();
         }
     }
 
     #[cfg(test)]
     pub(super) fn addresses(&self) -> Vec<(String, bool)> {
         let shared = self.shared.lock().unwrap();
-        let mut kept: Vec<(String, bool)> =
+        let mut addresses: Vec<(String, bool)> =
             shared.keys().map(|key| (key.address.to_string(), key.local)).collect();
-        kept.sort();
-        kept.dedup();
-        kept
+        addresses.sort();
+        addresses.dedup();
+        addresses
     }
 }

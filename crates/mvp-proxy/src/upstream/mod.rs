@@ -1,5 +1,5 @@
-//! Requests to servers: which connection they use, what is written into them, and what comes back.
-//! Entry items: [`Forwarder::send`], [`Delivery`].
+//! Requests to servers: connections, request heads and responses.
+//! Entry items: [`Forwarder::send`], `Delivery`.
 
 pub(crate) mod client;
 mod connect;
@@ -14,18 +14,17 @@ mod pool;
 mod pulse;
 mod remote;
 mod replay;
-mod schemas;
 mod single_flight;
 mod target;
 mod tokens;
 pub(crate) mod tunnel;
 
 pub(crate) use delivery::Delivery;
-pub use forward::{Forwarder, Upstream};
+pub use forward::Forwarder;
+pub(crate) use forward::Upstream;
 pub(crate) use inspect::{Inspected, inspect_not_found};
 pub(crate) use lanes::Lasting;
 pub(crate) use pool::Opened;
 pub(crate) use remote::Remote;
 pub(crate) use replay::{Outgoing, Replay};
-pub(crate) use schemas::{Schema, Schemas, content_type as v2_media_type};
 pub use target::{OutboundTls, ReloadableOutbound, Target, server_name};

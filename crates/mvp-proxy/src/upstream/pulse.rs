@@ -1,33 +1,31 @@
-//! Signs of life: whether anything was heard from a server, on any connection of this process. A
-//! busy server that is slow to shake hands is not taken for a dead one. Entry item: [`Pulses`].
+//! Signs of life: reads from a server on any connection of this process. They tell a busy server,
+//! whose handshakes are slow, from a dead one. Entry item: [`Pulses`].
 //!
-//! Reads are counted in a few counters for each server, so that workers seldom write to the same
-//! memory. They are added up only when something took too long.
+//! Each server has several counters of reads, so that workers seldom write to the same memory. They
+//! are summed only when an operation takes too long.
 
 use std::collections::HashMap;
-use std::io;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::AsyncRead;
+use tokio_util::io::InspectReader;
 
 use super::single_flight::SingleFlight;
 
-/// Counters of reads for each server.
+/// The number of counters for each server.
 const COUNTERS: usize = 16;
 
-/// The pulses of all servers, by address. Clones are the same.
+/// The signs of life of all servers, by address. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pulses(Arc<Mutex<HashMap<Arc<str>, Arc<Pulse>>>>);
 
 impl Pulses {
-    /// Counts the reads of a pool from the server at this address.
+    /// The counter of a pool's reads from the server at this address.
     pub(crate) fn beat(&self, address: &Arc<str>) -> Beat {
         let mut pulses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !pulses.contains_key(address) {
-            // Addresses come and go; those that no connection uses are dropped.
+            // Addresses change over time. Those without a connection are dropped.
             pulses.retain(|_, pulse| Arc::strong_count(pulse) > 1);
         }
         let pulse = Arc::clone(pulses.entry(Arc::clone(address)).or_default());
@@ -40,18 +38,18 @@ impl Pulses {
 #[derive(Debug, Default)]
 struct Pulse {
     reads: [Counter; COUNTERS],
-    /// Pools so far: each has the next counter.
+    /// The number of pools so far. Each one uses the next counter.
     pools: AtomicUsize,
-    /// One at a time looks whether the server hangs.
+    /// At most one request at a time probes whether the server hangs.
     probing: SingleFlight,
 }
 
-/// On a cache line of its own.
+/// A counter on its own cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Counter(AtomicU64);
 
-/// Counts the reads of one pool.
+/// The counter of the reads of one pool.
 #[derive(Debug, Clone)]
 pub(crate) struct Beat {
     pulse: Arc<Pulse>,
@@ -59,80 +57,29 @@ pub(crate) struct Beat {
 }
 
 impl Beat {
-    /// Reads from the server on all connections of the process so far.
+    /// The number of reads from the server so far, on all connections of the process.
     pub(crate) fn heard(&self) -> u64 {
         self.pulse.reads.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum()
     }
 
-    /// Held while a request probes whether the server hangs.
+    /// The probe of whether the server hangs.
     pub(crate) fn probing(&self) -> &SingleFlight {
         &self.pulse.probing
     }
 
-    fn count(&self) {
-        if let Some(counter) = self.pulse.reads.get(self.counter) {
-            counter.0.fetch_add(1, Ordering::Relaxed);
-        }
+    /// Counts the reads of this connection.
+    pub(crate) fn count<T: AsyncRead>(self, connection: T) -> Counted<T> {
+        let count = move |read: &[u8]| {
+            if let (false, Some(counter)) = (read.is_empty(), self.pulse.reads.get(self.counter)) {
+                counter.0.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        InspectReader::new(connection, Box::new(count))
     }
 }
 
 /// A connection whose reads are counted.
-#[derive(Debug)]
-pub(crate) struct Counted<T> {
-    stream: T,
-    beat: Beat,
-}
-
-impl<T> Counted<T> {
-    pub(crate) fn new(stream: T, beat: Beat) -> Counted<T> {
-        Counted { stream, beat }
-    }
-}
-
-impl<T: AsyncRead + Unpin> AsyncRead for Counted<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let outcome = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        if buffer.filled().len() > before {
-            self.beat.count();
-        }
-        outcome
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-}
+pub(crate) type Counted<T> = InspectReader<T, Box<dyn FnMut(&[u8]) + Send>>;
 
 #[cfg(test)]
 mod tests {
@@ -141,23 +88,23 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn every_connection_of_the_process_is_a_sign_of_life() {
+    async fn reads_on_every_connection_of_the_process_count() {
         let pulses = Pulses::default();
         let address: Arc<str> = "one:1".into();
         let (mine, other) = (pulses.beat(&address), pulses.clone().beat(&address));
         let stranger = pulses.beat(&"two:2".into());
         let (mut server, client) = duplex(64);
-        let mut client = Counted::new(client, other.clone());
+        let mut client = other.clone().count(client);
         server.write_all(b"x").await.unwrap();
         client.read_exact(&mut [0]).await.unwrap();
         assert_eq!((mine.heard(), stranger.heard()), (1, 0));
-        // What a pool heard stays heard when the pool goes.
+        // The reads of a dropped pool still count.
         drop((client, other));
         assert_eq!(mine.heard(), 1);
     }
 
     #[test]
-    fn addresses_that_nobody_uses_are_dropped() {
+    fn addresses_without_a_connection_are_dropped() {
         let pulses = Pulses::default();
         for number in 0..100 {
             pulses.beat(&format!("{number}:1").into());

@@ -26,10 +26,10 @@ impl Remote {
 }
 
 impl Serve for Remote {
-    fn send(&mut self, request: Request<Body>) -> Sending {
-        let Remote { forwarder, target, down } = self.clone();
+    fn send(&mut self, request: Request<Body>) -> Sending<'_> {
+        let Remote { forwarder, target, down } = self;
         Box::pin(async move {
-            let sent = forwarder.send(&target, request).await;
+            let sent = forwarder.send(target, request).await;
             if let Err(error) = &sent
                 && !error.stage.is_of_server()
             {

@@ -1,5 +1,6 @@
-//! A request body that can be sent again: its frames are kept as they pass, up to a limit, until
-//! the response head is there. Trailers that a client must not send are dropped on the way.
+//! A request body that can be sent again: its frames are kept while they are sent, up to a limit,
+//! until the response begins. Trailers that a client may not send are dropped. Entry item:
+//! [`Replay`].
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,34 +15,34 @@ use super::lanes::Lasting;
 use crate::body::{Body, BodyError};
 use crate::identity::RemoteHeaders;
 
-/// The most of a body that is kept.
+/// The largest body that is kept.
 const MAX_KEPT: usize = 128 << 10;
 
-/// Trailers above this are dropped.
+/// Larger trailers are dropped.
 const MAX_TRAILERS: usize = 8 << 10;
 
-/// A request's body, for as many attempts as its decision needs.
+/// A request body for several attempts.
 pub(crate) struct Replay(Option<Arc<Mutex<Shared>>>);
 
 struct Shared {
     body: Body,
     kept: Vec<Bytes>,
     bytes: usize,
-    /// Part of what passed is no more: the body cannot be sent again from its start.
+    /// Whether a frame was not kept: the body cannot be sent again from its start.
     lost: bool,
     ended: bool,
-    /// The client broke it off, or sent what cannot be read.
-    broken: bool,
-    /// How often it was begun to be sent. Only the last may read on.
+    /// Whether the client aborted the body, or sent an invalid one.
+    aborted: bool,
+    /// The number of attempts. Only the last one may read on.
     attempts: usize,
-    /// Who waits for more of it.
+    /// The attempt that waits for the next frame.
     waiting: Option<Waker>,
-    /// Names that a client must not send in trailers either.
+    /// Names that a client may not send in trailers either.
     reserved: Arc<RemoteHeaders>,
 }
 
 impl Replay {
-    /// Keeps what passes of this body.
+    /// A body whose frames are kept while they are sent.
     pub(crate) fn new(body: Body, reserved: Arc<RemoteHeaders>) -> Replay {
         if body.is_end_stream() {
             return Replay(None);
@@ -52,7 +53,7 @@ impl Replay {
             bytes: 0,
             lost: false,
             ended: false,
-            broken: false,
+            aborted: false,
             attempts: 0,
             waiting: None,
             reserved,
@@ -60,12 +61,12 @@ impl Replay {
         Replay(Some(Arc::new(Mutex::new(shared))))
     }
 
-    /// Whether there is none.
+    /// Whether there is no body.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The request with its body from the start; nothing where that is no longer at hand.
+    /// The request with its body from the start; `None` if the body was not kept.
     pub(crate) fn attempt(&self, mut parts: Parts) -> Option<Request<Body>> {
         let Some(shared) = &self.0 else {
             return Some(Request::from_parts(parts, Body::empty()));
@@ -85,16 +86,15 @@ impl Replay {
         Some(Request::from_parts(parts, body))
     }
 
-    /// Keeps nothing more: the response is there.
+    /// Keeps no more frames: the response has begun.
     pub(crate) fn release(&self) {
         if let Some(shared) = &self.0 {
-            let mut shared = lock(shared);
-            shared.lost = true;
+            lock(shared).lost = true;
         }
     }
 }
 
-/// A request on its way to whichever server: it may be sent several times, each time as new.
+/// A request that may be sent several times, to several servers.
 pub(crate) struct Outgoing<'a> {
     pub(crate) parts: &'a Parts,
     pub(crate) body: &'a Replay,
@@ -102,12 +102,12 @@ pub(crate) struct Outgoing<'a> {
 }
 
 impl Outgoing<'_> {
-    /// The request; nothing where its body is no longer at hand.
+    /// The request for one attempt; `None` if its body was not kept.
     pub(crate) fn attempt(&self) -> Option<Request<Body>> {
         self.attempt_with(|_| {})
     }
 
-    /// The same with a change to its head.
+    /// The same with a changed head.
     pub(crate) fn attempt_with(&self, change: impl FnOnce(&mut Parts)) -> Option<Request<Body>> {
         let mut parts = self.parts.clone();
         if let Some(lasting) = self.lasting {
@@ -118,19 +118,19 @@ impl Outgoing<'_> {
     }
 }
 
-/// Left in the extensions of a request: whether the client's part of it is in order. hyper does not
-/// always say so: an HTTP/2 stream that we reset ourselves looks as if the server had.
+/// An extension of requests that tells whether the client aborted its body. hyper does not always
+/// report that: an HTTP/2 stream that we reset looks as if the server had reset it.
 #[derive(Clone)]
 pub(crate) struct Sender(Arc<Mutex<Shared>>);
 
 impl Sender {
-    /// Whether the client broke its own request off.
-    pub(crate) fn broke_off(&self) -> bool {
-        lock(&self.0).broken
+    /// Whether the client aborted its own request.
+    pub(crate) fn aborted(&self) -> bool {
+        lock(&self.0).aborted
     }
 }
 
-/// One sending of the body: first what was kept, then what still comes.
+/// The body of one attempt: the frames that were kept, then those that still arrive.
 struct Attempt {
     shared: Arc<Mutex<Shared>>,
     attempt: usize,
@@ -148,7 +148,8 @@ impl HttpBody for Attempt {
         let this = self.get_mut();
         let mut shared = lock(&this.shared);
         if shared.attempts != this.attempt {
-            // Another server has it now. One that reads on after its 404 must take nothing from it.
+            // A newer attempt sends the body. A server that still reads after its 404 must get none
+            // of it.
             return Poll::Ready(Some(Err("the request was sent to another server".into())));
         }
         if let Some(kept) = shared.kept.get(this.next) {
@@ -168,9 +169,9 @@ impl HttpBody for Attempt {
                 return Poll::Ready(None);
             }
             Poll::Ready(Some(Err(error))) => {
-                // It is not whole, and must not look so to another server.
+                // The body is incomplete, and must not look complete to another server.
                 shared.lost = true;
-                shared.broken = true;
+                shared.aborted = true;
                 return Poll::Ready(Some(Err(error)));
             }
             Poll::Ready(Some(Ok(frame))) => frame,
@@ -181,12 +182,12 @@ impl HttpBody for Attempt {
                 Poll::Ready(Some(Ok(Frame::data(data))))
             }
             Err(frame) => {
-                // Trailers are sent once; a body with them is not sent again.
+                // Trailers are not kept, so a body with trailers is not sent again.
                 shared.lost = true;
                 let Ok(mut trailers) = frame.into_trailers() else {
                     return Poll::Ready(None);
                 };
-                // Servers read none. Large ones could end a connection that others use.
+                // No server reads them, and large ones could end a shared connection.
                 let bytes: usize =
                     trailers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
                 if bytes > MAX_TRAILERS {

@@ -1,10 +1,11 @@
-//! One attempt at a time: whoever waited for one that failed shares its error.
+//! One attempt at a time. Its failure is shared by all that waited for it. Entry item:
+//! [`SingleFlight::run`].
 
 use tokio::time::Instant;
 
 use super::connect_error::ConnectError;
 
-/// Runs one attempt at a time. Its failure is shared by all who waited for it.
+/// Runs one attempt at a time. Its failure is shared by all that waited for it.
 #[derive(Debug, Default)]
 pub(crate) struct SingleFlight(tokio::sync::Mutex<Option<(Instant, ConnectError)>>);
 
@@ -14,9 +15,9 @@ impl SingleFlight {
     where
         F: Future<Output = Result<T, ConnectError>>,
     {
-        let came = Instant::now();
+        let arrived = Instant::now();
         let mut failed = self.0.lock().await;
-        if let Some((_, error)) = failed.as_ref().filter(|(at, _)| *at >= came) {
+        if let Some((_, error)) = failed.as_ref().filter(|(at, _)| *at >= arrived) {
             return Err(error.clone());
         }
         let outcome = step().await;
@@ -35,7 +36,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_failure_is_shared_by_all_who_waited() {
+    async fn a_failure_is_shared_by_all_that_waited() {
         let flight = Arc::new(SingleFlight::default());
         let runs = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let all = (0..5).map(|_| {

@@ -1,8 +1,8 @@
-//! Which bearer tokens a server has accepted. kube-apiserver ends an HTTP/2 connection after each
-//! 401, so a token that nobody vouches for yet must not travel on a connection that others use.
-//! Entry item: [`AcceptedTokens`].
+//! The bearer tokens that a server has accepted. kube-apiserver closes an HTTP/2 connection after
+//! each 401, so a token that no server has accepted yet must not use a shared connection. Entry
+//! item: [`AcceptedTokens`].
 //!
-//! Tokens are never kept, only hashes under a random key of this process. Looked up without a lock.
+//! Only hashes of tokens are stored, under a random key of this process. Lookups take no lock.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::StatusCode;
 
-/// Tokens that are remembered, at most. One that falls out is accepted anew.
+/// The largest number of remembered tokens. A dropped token is learned again.
 const SLOTS: usize = 1 << 16;
-/// A hash is in one of so many neighbouring slots.
+/// The number of adjacent slots that a hash may be in.
 const WAYS: usize = 8;
 
-/// The tokens that a server has accepted lately. Clones are the same.
+/// The tokens that a server has accepted. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct AcceptedTokens(Arc<Shared>);
 
@@ -23,11 +23,11 @@ pub(crate) struct AcceptedTokens(Arc<Shared>);
 struct Shared {
     key: RandomState,
     slots: Box<[AtomicU64]>,
-    /// Which of the neighbours is replaced next.
+    /// Selects the slot that is replaced next.
     next: AtomicU64,
 }
 
-/// A token, as far as it is remembered.
+/// The hash of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TokenHash(u64);
 
@@ -50,24 +50,24 @@ impl AcceptedTokens {
         TokenHash(self.0.key.hash_one(token).max(1))
     }
 
-    /// Whether a server accepted it.
+    /// Whether a server has accepted the token.
     pub(crate) fn contains(&self, token: TokenHash) -> bool {
         self.ways(token).iter().any(|slot| slot.load(Ordering::Relaxed) == token.0)
     }
 
-    /// What a server's answer tells of the token: whether it shows that the server accepts it. Other
-    /// answers may come from filters before authentication.
-    pub(crate) fn note(&self, token: TokenHash, answer: StatusCode) -> bool {
-        let accepted = answer.is_success()
+    /// Notes the status of a response. Returns whether it shows that the server accepts the token.
+    /// Other statuses may come from filters that run before authentication.
+    pub(crate) fn note(&self, token: TokenHash, status: StatusCode) -> bool {
+        let accepted = status.is_success()
             || matches!(
-                answer,
+                status,
                 StatusCode::FORBIDDEN
                     | StatusCode::NOT_FOUND
                     | StatusCode::CONFLICT
                     | StatusCode::GONE
                     | StatusCode::UNPROCESSABLE_ENTITY
             );
-        if answer == StatusCode::UNAUTHORIZED {
+        if status == StatusCode::UNAUTHORIZED {
             self.forget(token);
         } else if accepted && !self.contains(token) {
             self.accept(token);
@@ -86,7 +86,7 @@ impl AcceptedTokens {
 
     fn forget(&self, token: TokenHash) {
         for slot in self.ways(token) {
-            // Another token may have come into the slot meanwhile; that one stays.
+            // If another token has taken the slot meanwhile, it stays.
             let _ = slot.compare_exchange(token.0, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
@@ -106,12 +106,12 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_other_than_401_accepts_a_token_and_a_401_forgets_it() {
+    fn an_authenticated_response_accepts_a_token_and_a_401_forgets_it() {
         let tokens = AcceptedTokens::default();
         let one = token(&tokens, 1);
         assert!(!tokens.contains(one));
-        // These may come from a filter before authentication.
-        // A malformed `timeout`, for one, is 400 before the token is looked at.
+        // These may come from a filter before authentication. A malformed `timeout`, for example,
+        // is a 400 before the token is read.
         for early in [
             StatusCode::BAD_REQUEST,
             StatusCode::EXPECTATION_FAILED,
@@ -142,7 +142,7 @@ mod tests {
         for number in 10_000..300_000 {
             tokens.note(token(&tokens, number), StatusCode::OK);
         }
-        assert!(tokens.contains(token(&tokens, 299_999)), "the newest is always known");
+        assert!(tokens.contains(token(&tokens, 299_999)), "the newest is always remembered");
         assert!(known(0..300_000) <= SLOTS);
     }
 }

@@ -1,8 +1,8 @@
-//! Tunnels: a connection that WebSocket or SPDY/3.1 took over from HTTP is joined to another one to
-//! the server. Entry items: [`Upgrade::take`], [`Upgrade::agreed`], [`Tunnels::open`].
+//! Tunnels: upgraded client connections (WebSocket, SPDY/3.1) joined to upgraded connections to a
+//! server. Entry items: [`Upgrade::take`], [`Tunnels::open`].
 //!
-//! The request travels on an HTTP/1.1 connection of its own, which is never used again. Once it was
-//! sent it is not sent again: whatever it starts may have been started.
+//! The request uses its own HTTP/1.1 connection, which is never reused. It is sent once: the server
+//! may have started what it asks for.
 
 use http::header::UPGRADE;
 use http::request::Parts;
@@ -15,51 +15,51 @@ use prometheus_client::metrics::gauge::Gauge;
 use super::connect::Endpoint;
 use super::connect_error::ConnectError;
 use super::copy::copy_both_ways;
-use super::pool::{PoolError, given_back};
+use super::pool::{PoolError, exchange_error};
 use crate::body::Body;
 use crate::headers;
 
-/// As many as the gateway takes from a client.
+/// The number of headers that the gateway accepts from a client.
 const MAX_HEADERS: usize = 1024;
 
-/// Whether a client asks for a tunnel: the right headers, over a connection that can become one.
+/// Whether a client asks for a tunnel, over a connection that can become one.
 pub(crate) fn is_upgrade(parts: &Parts) -> bool {
     parts.extensions.get::<OnUpgrade>().is_some() && headers::upgrade(&parts.headers).is_some()
 }
 
-/// A client's wish for a tunnel.
+/// A client's request for a tunnel.
 ///
-/// A request is cloned for each attempt to send it, and all clones have the same way to the
-/// client's connection; it is used by whoever gets a server's 101, which only one can get.
+/// The request is cloned for each attempt, and all clones share the handle to the client's
+/// connection. The attempt that gets a 101 uses it; there is at most one.
 pub(crate) struct Upgrade {
     client: OnUpgrade,
     protocols: HeaderValue,
 }
 
 impl Upgrade {
-    /// Takes the way to the client's connection from a request that asks for a tunnel.
+    /// Takes the handle to the client's connection from a request for a tunnel.
     pub(crate) fn take(request: &mut Request<Body>) -> Option<Upgrade> {
         let protocols = headers::upgrade(request.headers())?;
         let client = request.extensions_mut().remove::<OnUpgrade>()?;
         Some(Upgrade { client, protocols })
     }
 
-    /// Writes what is asked for into the headers of a request that goes to a server.
+    /// Writes the requested protocols into the headers of a request to a server.
     pub(crate) fn write(&self, headers: &mut HeaderMap) {
         headers::set_upgrade(headers, self.protocols.clone());
     }
 
-    /// The protocol of a 101, if it is one of those that were asked for.
+    /// The protocol of a 101, if it was requested.
     fn agreed(&self, response: &Response<Body>) -> Option<HeaderValue> {
         let chosen = response.headers().get(UPGRADE)?;
-        let asked_for = self.protocols.to_str().ok()?.split(',');
+        let requested = self.protocols.to_str().ok()?.split(',');
         let chosen_text = chosen.to_str().ok()?.trim();
         let is = |protocol: &str| protocol.trim().eq_ignore_ascii_case(chosen_text);
-        asked_for.into_iter().any(is).then(|| chosen.clone())
+        requested.into_iter().any(is).then(|| chosen.clone())
     }
 }
 
-/// Connections that carry one request each, and perhaps become tunnels.
+/// Connections that carry one request each, and may become tunnels.
 #[derive(Debug)]
 pub(crate) struct SingleUse(pub(crate) Endpoint);
 
@@ -73,20 +73,20 @@ impl SingleUse {
             .map_err(|error| ConnectError::from(std::io::Error::other(error)))?;
         tokio::spawn(async move {
             if let Err(error) = connection.with_upgrades().await {
-                tracing::debug!(%error, "a connection ended");
+                tracing::debug!(%error, "upstream connection ended");
             }
         });
-        // As for any other request over HTTP/1.1: the handshake above proves nothing of what is after.
+        // The server may hang after the handshake, as for any request over HTTP/1.1.
         tokio::select! {
             response = sender.try_send_request(request) => {
-                Ok(response.map_err(given_back)?.map(Body::new))
+                Ok(response.map_err(exchange_error)?.map(Body::new))
             }
             error = self.0.hangs() => Err(PoolError::Hang(error)),
         }
     }
 }
 
-/// The tunnels that are open, as a number.
+/// Opens and counts tunnels.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tunnels(Gauge);
 
@@ -95,8 +95,8 @@ impl Tunnels {
         Tunnels(gauge)
     }
 
-    /// Makes a server's 101 the client's, and joins the two connections once the client has it.
-    /// Nothing where the server did not answer what was asked.
+    /// The 101 for the client. When the client has it, the two connections are joined. `None` if
+    /// the server chose a protocol that was not requested.
     pub(crate) fn open(
         &self,
         upgrade: Upgrade,
@@ -110,21 +110,21 @@ impl Tunnels {
         tokio::spawn(async move {
             let _open = open;
             if let Err(error) = join(upgrade.client, server).await {
-                tracing::debug!(%error, "a tunnel broke");
+                tracing::debug!(%error, "tunnel aborted");
             }
         });
         Some(response)
     }
 }
 
-/// Ends when both sides have ended, or one of them broke: then both are closed as they are, so that
-/// neither takes what it got for the whole.
+/// Copies until both directions have ended, or a read fails. Then both connections are closed
+/// abruptly, so that neither peer takes what it received for complete.
 async fn join(client: OnUpgrade, server: OnUpgrade) -> std::io::Result<()> {
     let (client, server) = tokio::try_join!(client, server).map_err(std::io::Error::other)?;
     copy_both_ways(TokioIo::new(client), TokioIo::new(server)).await
 }
 
-/// A tunnel, while it lives.
+/// A guard that counts an open tunnel.
 struct Open(Gauge);
 
 impl Open {

@@ -66,7 +66,7 @@ impl Cluster {
 }
 
 #[tokio::test]
-async fn a_body_that_is_broken_by_its_client_is_no_fault_of_a_server() {
+async fn a_request_body_aborted_by_the_client_ejects_no_server() {
     let cluster = Cluster::start().await;
     for path in [THEIRS, OURS] {
         for who in [None, Some(&pki().alice)] {
@@ -89,7 +89,7 @@ async fn a_body_that_is_broken_by_its_client_is_no_fault_of_a_server() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_in_the_middle_of_its_body_harms_nobody() {
+async fn a_client_that_disconnects_during_its_body_ejects_no_server() {
     let cluster = Cluster::start().await;
     for path in [THEIRS, OURS] {
         for protocol in BOTH {
@@ -117,7 +117,7 @@ async fn a_client_that_goes_away_in_the_middle_of_its_body_harms_nobody() {
 }
 
 #[tokio::test]
-async fn a_server_that_takes_no_more_connections_may_finish_what_it_has() {
+async fn a_server_that_accepts_no_new_connections_finishes_open_requests() {
     let theirs = [("theirs.example", "things")];
     let local = Double::start("a", "v1.36.0", &[]).await;
     let peer = Double::start("b", "v1.36.0", &theirs).await;
@@ -139,7 +139,7 @@ async fn a_server_that_takes_no_more_connections_may_finish_what_it_has() {
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_is_found_out_by_a_request_for_an_upgrade() {
+async fn a_hanging_server_is_detected_by_an_upgrade_request() {
     let theirs = [("theirs.example", "things")];
     let local = Double::start("a", "v1.36.0", &[]).await;
     let peer = Double::start("b", "v1.36.0", &theirs).await;

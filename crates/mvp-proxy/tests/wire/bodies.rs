@@ -59,7 +59,7 @@ fn object(name: &str, size: usize) -> String {
 }
 
 #[tokio::test]
-async fn a_body_that_is_at_hand_is_sent_again_whole() {
+async fn a_buffered_body_is_replayed_whole() {
     let (_local, first, second, gateway) = two_peers().await;
     denies_after_reading(&first);
     for (index, size) in [200, 60_000, KEPT - 1, KEPT].into_iter().enumerate() {
@@ -81,7 +81,7 @@ async fn a_body_that_is_at_hand_is_sent_again_whole() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_no_longer_at_hand_gives_503_and_not_404() {
+async fn a_body_too_large_to_replay_gives_503_not_404() {
     let (local, first, second, gateway) = two_peers().await;
     denies_after_reading(&first);
     for size in [KEPT + 1, 4 * KEPT] {
@@ -100,7 +100,7 @@ async fn a_body_that_is_no_longer_at_hand_gives_503_and_not_404() {
 /// A server may answer before it read all, and keep the request open. What the client sends from
 /// then on is for whoever is asked next.
 #[tokio::test]
-async fn a_body_that_goes_on_after_a_404_arrives_whole_at_the_next() {
+async fn a_body_still_being_sent_after_a_404_reaches_the_next_peer_whole() {
     for (protocol, token) in [(BOTH[0], false), (BOTH[0], true), (BOTH[1], false), (BOTH[1], true)]
     {
         let (_local, first, second, gateway) = two_peers().await;
@@ -149,7 +149,7 @@ async fn a_body_that_goes_on_after_a_404_arrives_whole_at_the_next() {
 }
 
 #[tokio::test]
-async fn a_body_with_trailers_is_sent_whole_or_not_at_all() {
+async fn a_body_with_trailers_is_replayed_whole_or_not_at_all() {
     let (_local, first, second, gateway) = two_peers().await;
     denies_after_reading(&first);
     let (sender, body) = streamed();
@@ -174,7 +174,7 @@ async fn a_body_with_trailers_is_sent_whole_or_not_at_all() {
 /// A server that denied a body may go on reading it. That must not take from the next one what it
 /// waits for.
 #[tokio::test]
-async fn a_server_that_reads_on_after_its_404_takes_nothing_from_the_next() {
+async fn a_server_that_keeps_reading_after_its_404_takes_nothing_from_the_retry() {
     const START: usize = 30 << 10;
     let groups = [("shared.example", "things")];
     let local = Double::start("a", "v1.36.0", &[]).await;

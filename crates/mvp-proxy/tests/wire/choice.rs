@@ -64,7 +64,7 @@ impl Cluster {
 }
 
 #[tokio::test]
-async fn a_connection_stays_with_one_member_for_each_resource_until_that_fails() {
+async fn a_client_connection_sticks_to_one_member_per_resource_until_it_fails() {
     let cluster = Cluster::start(&["v1.36.0", "v1.36.0", "v1.36.0"]).await;
     let mut client = cluster.client().await;
     for _ in 0..6 {
@@ -94,7 +94,7 @@ async fn a_connection_stays_with_one_member_for_each_resource_until_that_fails()
 }
 
 #[tokio::test]
-async fn a_write_goes_to_the_newest_and_takes_its_connection_along() {
+async fn a_write_goes_to_the_newest_member_and_later_reads_follow_it() {
     let cluster = Cluster::start(&["v1.35.0", "v1.36.0", "v1.35.0"]).await;
     for _ in 0..4 {
         let mut client = cluster.client().await;
@@ -108,7 +108,7 @@ async fn a_write_goes_to_the_newest_and_takes_its_connection_along() {
 }
 
 #[tokio::test]
-async fn requests_go_where_few_are_under_way() {
+async fn requests_go_to_the_least_loaded_member() {
     let cluster = Cluster::start(&["v1.36.0", "v1.36.0"]).await;
     for peer in &cluster.peers {
         peer.rule(THINGS, |_| std::future::pending());
@@ -139,7 +139,7 @@ async fn requests_go_where_few_are_under_way() {
 }
 
 #[tokio::test]
-async fn one_that_cannot_be_reached_comes_last_until_it_can() {
+async fn an_unreachable_peer_is_ejected_until_it_is_reachable() {
     let cluster = Cluster::start(&["v1.37.0", "v1.36.0"]).await;
     let ejected = "mvp_ejected{member=\"b\"}";
     cluster.fronts[0].becomes(Mode::Reset);
@@ -164,7 +164,7 @@ async fn one_that_cannot_be_reached_comes_last_until_it_can() {
 }
 
 #[tokio::test]
-async fn failovers_stay_within_their_budget() {
+async fn failovers_stay_within_the_retry_budget() {
     const REQUESTS: usize = 300;
     let cluster = Cluster::start(&["v1.36.0", "v1.36.0"]).await;
     for front in &cluster.fronts {
@@ -185,7 +185,7 @@ async fn failovers_stay_within_their_budget() {
 }
 
 #[tokio::test]
-async fn failovers_from_the_local_server_stay_within_it_too() {
+async fn failovers_from_the_local_server_stay_within_the_retry_budget() {
     const REQUESTS: usize = 300;
     let groups = [("shared.example", "things")];
     let local = Double::start("a", "v1.36.0", &groups).await;
@@ -213,7 +213,7 @@ async fn failovers_from_the_local_server_stay_within_it_too() {
 }
 
 #[tokio::test]
-async fn one_that_is_stopped_is_found_out_for_callers_that_are_nobody_too() {
+async fn a_stopped_peer_is_detected_for_anonymous_callers_too() {
     let cluster = Cluster::start(&["v1.37.0", "v1.36.0"]).await;
     let (said, mut hear) = tokio::sync::mpsc::channel(1);
     cluster.peers[0].rule(THINGS, move |request| {
@@ -236,7 +236,7 @@ async fn one_that_is_stopped_is_found_out_for_callers_that_are_nobody_too() {
 }
 
 #[tokio::test]
-async fn a_slow_answer_is_no_hang() {
+async fn a_slow_response_is_not_a_hang() {
     let slow = async |who| {
         let cluster = Cluster::start(&["v1.37.0", "v1.36.0"]).await;
         cluster.peers[0].rule(THINGS, |_| async {

@@ -14,13 +14,14 @@ use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls_pki_types::ServerName;
+use testkit::certificates::{Pair, SERVER_NAME};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::pki::{Pair, SERVER_NAME, pki};
+use crate::pki::pki;
 use crate::soon;
 
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

@@ -31,7 +31,7 @@ fn names(answer: &Answer, list: &str, name: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn every_gateway_gives_the_same_bytes() {
+async fn every_gateway_returns_the_same_bytes() {
     let a =
         Double::start("a", "v1.36.0", &[("a.example", "things"), ("both.example", "things")]).await;
     let b = Double::start("b", "v1.34.0", &[("b.example", "things")]).await;
@@ -67,7 +67,7 @@ async fn every_gateway_gives_the_same_bytes() {
 }
 
 #[tokio::test]
-async fn headers_are_those_of_kubernetes() {
+async fn discovery_headers_match_kubernetes() {
     let world = World::start().await;
     for path in ["/apis", "/api"] {
         for protocol in BOTH {
@@ -103,7 +103,7 @@ async fn headers_are_those_of_kubernetes() {
 }
 
 #[tokio::test]
-async fn large_documents_are_packed_for_those_who_take_it() {
+async fn large_documents_are_compressed_when_the_client_accepts_gzip() {
     let local = Double::start("a", "v1.36.0", &[]).await;
     let many: Vec<String> = (0..800).map(|index| format!("things{index}")).collect();
     let peer = Double::start("b", "v1.36.0", &[("many.example", &many.join(" "))]).await;
@@ -129,7 +129,7 @@ async fn large_documents_are_packed_for_those_who_take_it() {
 }
 
 #[tokio::test]
-async fn only_local_says_who_may_have_it() {
+async fn only_the_local_server_authorizes_discovery() {
     let world = World::start().await;
     for status in [401, 403, 429, 500, 503] {
         world.local.says("/api", status, "application/json", "{\"of\":\"local\"}");
@@ -154,7 +154,7 @@ async fn only_local_says_who_may_have_it() {
 }
 
 #[tokio::test]
-async fn a_peers_groups_are_described_in_the_older_forms_too() {
+async fn legacy_documents_include_the_groups_of_peers() {
     let world = World::start().await;
     let groups = ["bare.example", "local.example", "mvp.example"];
     let list = discover(&world.gateway, "/apis", "application/json").await;
@@ -185,7 +185,7 @@ async fn a_peers_groups_are_described_in_the_older_forms_too() {
 }
 
 #[tokio::test]
-async fn row_2_of_the_local_server_alone_where_that_is_asked_for() {
+async fn row_2_nopeer_returns_the_local_document() {
     let world = World::start().await;
     for protocol in BOTH {
         let request = with(get("/apis"), "accept", NOPEER);
@@ -195,7 +195,7 @@ async fn row_2_of_the_local_server_alone_where_that_is_asked_for() {
 }
 
 #[tokio::test]
-async fn row_2_peers_get_what_is_local_and_local_is_told_so() {
+async fn row_2_peers_get_the_local_document_with_nopeer() {
     let world = World::start().await;
     for protocol in BOTH {
         let accept = concat!(
@@ -225,7 +225,7 @@ async fn row_2_peers_get_what_is_local_and_local_is_told_so() {
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 #[tokio::test]
-async fn the_older_documents_come_as_yaml_and_protobuf_too() {
+async fn legacy_documents_are_served_as_yaml_and_protobuf() {
     let world = World::start().await;
     // As a real server says of a group that it does not have, whatever is accepted.
     world.local.denies("/apis/bare.example");
@@ -243,10 +243,13 @@ async fn the_older_documents_come_as_yaml_and_protobuf_too() {
     assert_eq!(own.status, StatusCode::NOT_ACCEPTABLE, "{}", own.text());
     let cbor = discover(&world.gateway, "/apis/bare.example/v1", "application/cbor").await;
     assert_eq!(cbor.status, StatusCode::NOT_ACCEPTABLE);
+    let offered = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+    let message = format!("only the following media types are accepted: {offered}");
+    assert_eq!(cbor.json()["message"], message);
 }
 
 #[tokio::test]
-async fn the_path_of_the_aggregated_type_gives_the_merged_list() {
+async fn the_apidiscovery_path_returns_the_merged_list() {
     let world = World::start().await;
     let merged = discover(&world.gateway, "/apis", V2).await;
     let accept = "application/json, */*";
@@ -263,7 +266,7 @@ async fn the_path_of_the_aggregated_type_gives_the_merged_list() {
 }
 
 #[tokio::test]
-async fn row_2_the_older_lists_of_the_local_server_alone_are_what_it_serves() {
+async fn row_2_legacy_lists_with_nopeer_contain_only_local_apis() {
     let world = World::start().await;
     // As a real server's during skew: it lists what others serve.
     let false_list = r#"{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"elsewhere"}]}"#;

@@ -4,8 +4,7 @@ use std::convert::Infallible;
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use mvp_net::{ConnectionInfo, Judgement};
-use mvp_proxy::Body;
-use mvp_proxy::identity::AuthenticateLayer;
+use mvp_proxy::{AuthenticateLayer, Body};
 use tower::ServiceExt;
 use tower_layer::Layer;
 
@@ -23,7 +22,7 @@ fn assert_status(answer: &Answer, code: u16, reason: &str) {
 }
 
 #[tokio::test]
-async fn malformed_requests_are_answered_at_the_door_over_http1() {
+async fn malformed_http1_requests_are_rejected_by_the_gateway() {
     let world = World::start().await;
     for line in [
         format!("GET {LOCAL}/%zz"),
@@ -46,7 +45,7 @@ async fn malformed_requests_are_answered_at_the_door_over_http1() {
 }
 
 #[tokio::test]
-async fn malformed_requests_are_answered_at_the_door_over_http2() {
+async fn malformed_http2_requests_are_rejected_by_the_gateway() {
     let world = World::start().await;
     let mut client =
         Client::connect(world.gateway.address, Protocol::Http2, Some(&pki().alice)).await;
@@ -79,7 +78,7 @@ async fn malformed_requests_are_answered_at_the_door_over_http2() {
 }
 
 #[tokio::test]
-async fn a_head_over_the_limit_is_refused() {
+async fn a_request_head_over_the_limit_is_rejected() {
     let world = World::start().await;
     let with_head = |bytes: usize| {
         let mut request = get(LOCAL);
@@ -128,7 +127,7 @@ fn stranger() -> Judgement {
 }
 
 #[tokio::test]
-async fn a_401_and_every_anonymous_answer_end_an_http2_connection_of_a_client() {
+async fn a_401_or_an_anonymous_response_closes_the_clients_http2_connection() {
     let layer = AuthenticateLayer::default();
     let nobody = Judgement::default();
     let anonymous = || get(LOCAL);
@@ -155,7 +154,7 @@ async fn a_401_and_every_anonymous_answer_end_an_http2_connection_of_a_client() 
 }
 
 #[tokio::test]
-async fn a_goaway_chance_is_for_http2_connections_of_clients() {
+async fn goaway_chance_applies_to_http2_connections_of_clients() {
     let token = || with(get(LOCAL), "authorization", "Bearer of-carol");
     let nobody = connection(&Judgement::default());
     for (chance, expected) in [(0.0, false), (1.0, true)] {
@@ -168,7 +167,7 @@ async fn a_goaway_chance_is_for_http2_connections_of_clients() {
 }
 
 #[tokio::test]
-async fn an_anonymous_answer_ends_the_connection_on_the_wire_and_no_other() {
+async fn an_anonymous_response_closes_only_its_own_connection() {
     let world = World::start().await;
     let connect = || Client::connect(world.gateway.address, Protocol::Http2, None);
     let (mut anonymous, mut token) = (connect().await, connect().await);

@@ -16,7 +16,7 @@ const NOWHERE: &str = "/apis/nowhere.example/v1/namespaces/default/things";
 const SHARED: &str = "/apis/shared.example/v1/namespaces/default/things";
 
 #[tokio::test]
-async fn row_7_the_truth_is_passed_on_word_for_word_after_a_round() {
+async fn row_7_a_confirmed_404_is_passed_through_unchanged() {
     let world = World::start().await;
     let bodies =
         [("text/plain; charset=utf-8", "404 page not found\n"), ("application/json", NOT_ROUTED)];
@@ -39,7 +39,7 @@ async fn row_7_the_truth_is_passed_on_word_for_word_after_a_round() {
 }
 
 #[tokio::test]
-async fn row_7_any_other_answer_of_local_counts() {
+async fn row_7_any_other_response_of_the_local_server_is_passed_through() {
     let world = World::start().await;
     for status in [200, 403, 409, 429, 500] {
         world.local.says(NOWHERE, status, "text/plain", "mine");
@@ -50,7 +50,7 @@ async fn row_7_any_other_answer_of_local_counts() {
 }
 
 #[tokio::test]
-async fn row_7_what_appears_between_two_rounds_is_served() {
+async fn row_7_an_api_that_appears_between_two_rounds_is_served() {
     let world = World::start().await;
     for (index, protocol) in BOTH.into_iter().enumerate() {
         let group = ["first.example", "second.example"][index];
@@ -64,7 +64,7 @@ async fn row_7_what_appears_between_two_rounds_is_served() {
 }
 
 #[tokio::test]
-async fn row_8_a_member_that_cannot_confirm_turns_the_404_into_a_503() {
+async fn row_8_an_unconfirmed_member_turns_the_404_into_a_503() {
     let world = World::start().await;
     world.bare.says("/apis", 500, "text/plain", "broken");
     for protocol in BOTH {
@@ -78,7 +78,7 @@ async fn row_8_a_member_that_cannot_confirm_turns_the_404_into_a_503() {
 }
 
 #[tokio::test]
-async fn row_8_a_member_that_hangs_turns_the_404_into_a_503() {
+async fn row_8_a_hanging_member_turns_the_404_into_a_503() {
     let world = World::start().await;
     world.behind.rule("/apis", |_| std::future::pending());
     let answer = ask(world.gateway.address, BOTH[1], Some(&pki().alice), get(NOWHERE)).await;
@@ -86,7 +86,7 @@ async fn row_8_a_member_that_hangs_turns_the_404_into_a_503() {
 }
 
 #[tokio::test]
-async fn row_8_a_member_that_was_never_seen_turns_the_404_into_a_503() {
+async fn row_8_a_member_never_seen_turns_the_404_into_a_503() {
     let local = Double::start("a", "v1.36.0", &[]).await;
     let silent = Double::start("b", "v1.36.0", &[("shared.example", "things")]).await;
     silent.says("/api", 500, "text/plain", "not yet");
@@ -99,7 +99,7 @@ async fn row_8_a_member_that_was_never_seen_turns_the_404_into_a_503() {
 }
 
 #[tokio::test]
-async fn row_8_what_a_storage_version_records_for_a_server_that_cannot_be_asked_is_503() {
+async fn row_8_an_api_recorded_for_an_unreachable_server_is_503() {
     let local = Double::start("a", "v1.36.0", &[]).await;
     let resource = json!({
         "resource": "storageversions", "scope": "Cluster", "verbs": ["list"],
@@ -145,7 +145,7 @@ async fn row_8_what_a_storage_version_records_for_a_server_that_cannot_be_asked_
 }
 
 #[tokio::test]
-async fn row_10_what_local_lists_and_denies_a_peer_may_serve() {
+async fn row_10_a_peer_serves_what_the_local_server_lists_and_denies() {
     let groups = [("shared.example", "things")];
     let local = Double::start("a", "v1.36.0", &groups).await;
     let peer = Double::start("b", "v1.36.0", &groups).await;
@@ -160,7 +160,7 @@ async fn row_10_what_local_lists_and_denies_a_peer_may_serve() {
 }
 
 #[tokio::test]
-async fn row_10_what_only_local_lists_and_denies_is_unavailable() {
+async fn row_10_what_only_the_local_server_lists_and_denies_is_503() {
     let local = Double::start("a", "v1.36.0", &[("shared.example", "things")]).await;
     let peer = Double::start("b", "v1.36.0", &[]).await;
     let gateway = Gateway::beside("a", &local).await.bare("b", peer.address).start().await;
@@ -169,7 +169,7 @@ async fn row_10_what_only_local_lists_and_denies_is_unavailable() {
 }
 
 #[tokio::test]
-async fn row_10_what_moved_from_local_to_a_peer_is_served() {
+async fn row_10_an_api_that_moved_to_a_peer_is_served() {
     let groups = [("shared.example", "things")];
     let local = Double::start("a", "v1.36.0", &groups).await;
     let peer = Double::start("b", "v1.36.0", &[]).await;
@@ -181,7 +181,7 @@ async fn row_10_what_moved_from_local_to_a_peer_is_served() {
 }
 
 #[tokio::test]
-async fn row_10_what_was_removed_everywhere_is_missing() {
+async fn row_10_an_api_removed_everywhere_is_404() {
     let local = Double::start("a", "v1.36.0", &[("shared.example", "things")]).await;
     let peer = Double::start("b", "v1.36.0", &[]).await;
     let gateway = Gateway::beside("a", &local).await.bare("b", peer.address).start().await;
@@ -191,7 +191,7 @@ async fn row_10_what_was_removed_everywhere_is_missing() {
 }
 
 #[tokio::test]
-async fn row_11_what_a_peer_denies_the_next_may_serve() {
+async fn row_11_the_next_peer_serves_what_a_peer_denies() {
     let groups = [("shared.example", "things")];
     let local = Double::start("a", "v1.36.0", &[]).await;
     let first = Double::start("b", "v1.37.0", &groups).await;

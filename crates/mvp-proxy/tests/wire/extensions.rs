@@ -46,7 +46,7 @@ async fn read(gateway: &Gateway, path: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn a_404_of_an_extension_server_is_passed_on_whatever_its_shape() {
+async fn a_404_of_an_extension_server_is_always_passed_through() {
     let local = Double::start("a", "v1.36.0", &GROUPS).await;
     let peer = Double::start("b", "v1.36.0", &GROUPS).await;
     local.says(API_SERVICES, 200, "application/json", &api_services());
@@ -72,7 +72,7 @@ async fn a_404_of_an_extension_server_is_passed_on_whatever_its_shape() {
 }
 
 #[tokio::test]
-async fn what_is_known_of_extensions_stays_until_something_else_is_said() {
+async fn known_extension_groups_stay_until_a_new_list_arrives() {
     let local = Double::start("a", "v1.36.0", &GROUPS).await;
     local.denies(METRICS);
     local.says(API_SERVICES, 403, "application/json", "{}");

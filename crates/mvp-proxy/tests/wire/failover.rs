@@ -78,7 +78,7 @@ impl Pair {
 }
 
 #[tokio::test]
-async fn reads_go_on_to_the_next_peer() {
+async fn reads_fail_over_to_the_next_peer() {
     for mode in [
         Mode::Refuse,
         Mode::Reset,
@@ -95,7 +95,7 @@ async fn reads_go_on_to_the_next_peer() {
 }
 
 #[tokio::test]
-async fn writes_go_on_where_they_were_provably_not_processed() {
+async fn unprocessed_writes_fail_over_to_the_next_peer() {
     for mode in [Mode::Refuse, Mode::Reset, Mode::RefuseStream, Mode::GoAway] {
         let pair = Pair::breaks(mode, false).await;
         for name in ["one", "two"] {
@@ -110,7 +110,7 @@ async fn writes_go_on_where_they_were_provably_not_processed() {
 }
 
 #[tokio::test]
-async fn writes_that_may_have_been_processed_go_nowhere_else() {
+async fn writes_that_may_have_been_processed_are_not_retried() {
     for mode in [Mode::Garbage, Mode::CloseAtHead] {
         let pair = Pair::breaks(mode, false).await;
         pair.write("one").await.assert_refusal();
@@ -122,7 +122,7 @@ async fn writes_that_may_have_been_processed_go_nowhere_else() {
 }
 
 #[tokio::test]
-async fn a_write_is_processed_once_when_its_answer_is_lost() {
+async fn a_write_is_processed_once_when_its_response_is_lost() {
     let pair = Pair::start().await;
     let (said, mut hear) = tokio::sync::mpsc::channel(8);
     pair.first.rule(SHARED, move |request| {
@@ -164,7 +164,7 @@ fn answer_of(text: &'static str) -> http::Response<crate::client::TestBody> {
 }
 
 #[tokio::test]
-async fn a_peer_that_does_not_answer_is_named_by_id_only_to_those_who_are_somebody() {
+async fn refusals_name_unavailable_peers_only_to_authenticated_callers() {
     let pair = Pair::breaks(Mode::CloseAtHead, false).await;
     let answer = pair.write("one").await;
     answer.assert_refusal();
@@ -206,7 +206,7 @@ fn says_with(double: &Double, body: &str, more: &'static [(&'static str, &'stati
 }
 
 #[tokio::test]
-async fn what_comes_too_late_for_a_server_that_shuts_down_goes_to_another() {
+async fn a_request_rejected_by_a_shutting_down_server_is_retried_elsewhere() {
     let groups = [("shared.example", "things")];
     let servers = async || {
         let leaving = Double::start("b", "v1.36.0", &groups).await;
@@ -240,7 +240,7 @@ async fn what_comes_too_late_for_a_server_that_shuts_down_goes_to_another() {
 }
 
 #[tokio::test]
-async fn a_server_that_shuts_down_is_believed_only_in_its_own_words() {
+async fn only_the_exact_shutdown_response_of_kube_apiserver_allows_a_retry() {
     let pair = Pair::start().await;
     let others = [
         LEAVING.replace("apiserver is", "the backend is"),
@@ -268,7 +268,7 @@ async fn a_server_that_shuts_down_is_believed_only_in_its_own_words() {
 }
 
 #[tokio::test]
-async fn one_without_an_address_and_one_that_cannot_be_reached_are_503() {
+async fn peers_without_address_or_unreachable_give_503() {
     let local = Double::start("a", "v1.36.0", &[]).await;
     let serves = Double::start("b", "v1.36.0", &[("shared.example", "things")]).await;
     let front = Front::before(&serves).await;
@@ -285,7 +285,7 @@ async fn one_without_an_address_and_one_that_cannot_be_reached_are_503() {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_does_not_look_whole() {
+async fn a_truncated_response_does_not_look_complete() {
     for protocol in BOTH {
         for token in [false, true] {
             for length in [None, Some("1000")] {

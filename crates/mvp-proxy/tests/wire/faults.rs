@@ -7,12 +7,13 @@ use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use mvp_core::decide::LocalHealth;
+use testkit::certificates::Pair;
 
 use crate::broken::{Front, Mode};
 use crate::client::{Answer, BOTH, Client, Protocol, TestBody, full, get, request, with};
 use crate::double::{Double, answer};
 use crate::gateway::Gateway;
-use crate::pki::{Pair, pki};
+use crate::pki::pki;
 use crate::soon;
 
 const THINGS: &str = "/apis/shared.example/v1/namespaces/default/things";
@@ -157,7 +158,7 @@ async fn check(broken: &str, mode: Mode, reach: Reach, upstream: Protocol, clien
 }
 
 #[tokio::test]
-async fn whatever_breaks_at_a_peer() {
+async fn every_fault_of_a_peer_is_handled() {
     for (mode, reach, protocols) in MODES {
         for upstream in protocols {
             for client in BOTH {
@@ -168,7 +169,7 @@ async fn whatever_breaks_at_a_peer() {
 }
 
 #[tokio::test]
-async fn whatever_breaks_at_the_local_server() {
+async fn every_fault_of_the_local_server_is_handled() {
     for (mode, reach, protocols) in MODES {
         for upstream in protocols {
             for client in BOTH {
@@ -179,7 +180,7 @@ async fn whatever_breaks_at_the_local_server() {
 }
 
 #[tokio::test]
-async fn a_get_that_asks_for_an_upgrade_is_sent_once() {
+async fn an_upgrade_request_is_sent_once() {
     let cluster = Cluster::of_peers().await;
     cluster.front.becomes(Mode::AfterSending);
     let sent = with(with(get(THINGS), "upgrade", "websocket"), "connection", "upgrade");
@@ -191,7 +192,7 @@ async fn a_get_that_asks_for_an_upgrade_is_sent_once() {
 }
 
 #[tokio::test]
-async fn what_nobody_processed_finds_the_one_that_lives_and_what_was_sent_fails_over_once() {
+async fn unprocessed_requests_try_every_peer_and_sent_reads_fail_over_once() {
     for (mode, status) in [
         (Mode::Refuse, StatusCode::OK),
         (Mode::Reset, StatusCode::OK),
@@ -229,7 +230,7 @@ async fn what_nobody_processed_finds_the_one_that_lives_and_what_was_sent_fails_
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_is_found_out_by_ping_and_by_tls() {
+async fn a_hanging_server_is_detected_by_ping_and_tls_timeouts() {
     let cluster = Cluster::of_peers().await;
     // A watch that is open and idle, and a read that is under way, on connections that stay.
     let mut watcher = Client::connect(cluster.gateway.address, BOTH[1], Some(&pki().alice)).await;
@@ -261,7 +262,7 @@ async fn a_server_that_hangs_is_found_out_by_ping_and_by_tls() {
 }
 
 #[tokio::test]
-async fn a_local_server_that_hangs_is_found_out_too() {
+async fn a_hanging_local_server_is_detected() {
     let cluster = Cluster::of_local().await;
     let mut client = Client::connect(cluster.gateway.address, BOTH[1], Some(&pki().alice)).await;
     assert_ne!(client.send(get(THINGS)).await.text(), FINE, "it answers itself");

@@ -11,15 +11,8 @@ use mvp_core::decide::LocalHealth;
 use mvp_core::discovery::Part;
 use mvp_core::member::MemberKind;
 use mvp_net::Limits;
-use mvp_proxy::control::{
-    self, Clock, ControlSettings, LocalState, MemberRecord, SnapshotReader, StaticMembership,
-    channel,
-};
-use mvp_proxy::data::{Forwarder, Target, server_name};
-use mvp_proxy::identity::{AuthenticateLayer, RemoteHeaders};
-use mvp_proxy::metrics::Metrics;
-use mvp_proxy::peers::{Health, Peers, Reachable};
-use mvp_proxy::{LocalSlot, MixedVersionLayer};
+use mvp_proxy::control::{MemberRecord, SnapshotReader, StaticMembership};
+use mvp_proxy::{AuthenticateLayer, LocalState, Member, Metrics, RemoteHeaders};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
@@ -120,14 +113,14 @@ impl Plan {
 
     pub fn peer(mut self, id: &str, address: SocketAddr, kind: MemberKind) -> Plan {
         let address = Some(address.to_string().into());
-        self.members.push(MemberRecord { id: id.into(), address, kind, heard: None });
+        self.members.push(MemberRecord { name: id.into(), address, kind, heard: None });
         self
     }
 
     /// With a peer of which nobody knows where it is.
     pub fn nowhere(mut self, id: &str) -> Plan {
         let kind = MemberKind::Mvp;
-        self.members.push(MemberRecord { id: id.into(), address: None, kind, heard: None });
+        self.members.push(MemberRecord { name: id.into(), address: None, kind, heard: None });
         self
     }
 
@@ -151,11 +144,12 @@ impl Plan {
 
     /// Starts it, and waits until it has seen every member.
     pub async fn start(self) -> Gateway {
-        let ids: Vec<Arc<str>> = self.members.iter().map(|member| Arc::clone(&member.id)).collect();
+        let ids: Vec<Arc<str>> = self.members.iter().map(|member| member.name.label()).collect();
         let local = Arc::clone(&self.local.0);
         let gateway = self.start_blind();
         let ids: Vec<&str> = ids.iter().map(|id| &**id).chain([&*local]).collect();
         gateway.has_seen(&ids).await;
+        gateway.takes_local_for(LocalHealth::Ready).await;
         gateway
     }
 
@@ -163,52 +157,26 @@ impl Plan {
     pub fn start_blind(self) -> Gateway {
         let address = self.address();
         let (id, local) = self.local;
-        let settings = ControlSettings {
-            local: Some(Arc::clone(&id)),
-            interval: Duration::from_secs(3600),
-            ..ControlSettings::default()
-        };
-        let clock = Clock::start();
-        let (writer, reader) = channel(clock, control::first_snapshot(&settings, clock));
-        let target = Target {
-            id: Arc::clone(&id),
-            address: local.to_string().into(),
-            server_name: server_name(),
-            kind: MemberKind::Bare,
-            local: true,
-        };
-        let metrics = Arc::new(Metrics::new(false));
-        let health = Health::new(clock, Arc::clone(&metrics));
-        let state = LocalState::new(Arc::clone(&metrics));
-        let layer = |slot| {
-            let forwarder = Forwarder::new(pki().outbound(), pki().outbound());
-            let forwarder = Arc::new(forwarder.with_metrics(&metrics));
-            let peers = Peers::new(Arc::clone(&forwarder), health.clone(), Arc::clone(&metrics));
-            let (reader, metrics) = (reader.clone(), Arc::clone(&metrics));
-            let layer = MixedVersionLayer::new(reader, Some(peers), slot, metrics);
-            (forwarder, layer.with_local_state(state.clone()))
-        };
-
+        let member = Member::builder(&id, pki().outbound())
+            .server_at(&local.to_string())
+            .remote_headers(self.headers.clone())
+            .refresh_interval(Duration::from_secs(3600));
+        let member = if self.watches { member } else { member.without_probes() };
+        let member = member.build();
         let stop = CancellationToken::new();
-        let (forwarder, worker) = layer(LocalSlot::default());
-        let service = AuthenticateLayer::new(self.headers)
-            .layer(worker.in_front_of(forwarder, Arc::new(target.clone())));
+        let service = AuthenticateLayer::new(self.headers).layer(member.worker().gateway());
         let requests = Requests::default();
         let service = requests.record(boxed(service));
         let tls = pki().server_tls();
         tokio::spawn(mvp_net::serve(self.listener, tls, self.limits, service, stop.clone()));
 
-        let slot = LocalSlot::default();
-        let (forwarder, control) = layer(slot.clone());
-        let _local = control.in_front_of(Arc::clone(&forwarder), Arc::new(target.clone()));
-        if self.watches {
-            let forwarder = Arc::clone(&forwarder);
-            tokio::spawn(control::watch_local(forwarder, target, state.clone(), stop.clone()));
-        }
-        let reach = Reachable { local: Some((id, slot)), peers: Some((forwarder, health)) };
+        let control = member.worker();
+        let _gateway = control.gateway();
+        tokio::spawn(stop.clone().run_until_cancelled_owned(control.clone().watch_local()));
         let membership = StaticMembership::new(self.members);
-        let counted = Arc::clone(&metrics);
-        tokio::spawn(control::run(membership, reach, settings, writer, counted, stop.clone()));
+        tokio::spawn(control.run_control_loop(membership, stop.clone()));
+        let state = member.local_state().unwrap().clone();
+        let (reader, metrics) = (member.reader().clone(), Arc::clone(member.metrics()));
         let _stop = stop.clone().drop_guard();
         Gateway { address, requests, reader, state, metrics, stop, _stop }
     }

@@ -26,7 +26,7 @@ const TARGETS: [&str; 14] = [
 ];
 
 #[tokio::test]
-async fn the_target_arrives_byte_for_byte() {
+async fn path_and_query_are_forwarded_byte_for_byte() {
     let world = World::start().await;
     let servers = [&world.local, &world.bare];
     for target in TARGETS {
@@ -59,7 +59,7 @@ async fn the_target_arrives_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn an_asterisk_is_not_the_root() {
+async fn options_asterisk_is_not_forwarded_as_root() {
     let world = World::start().await;
     let text = b"OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     let answer = raw(world.gateway.address, None, text).await;
@@ -70,7 +70,7 @@ async fn an_asterisk_is_not_the_root() {
 }
 
 #[tokio::test]
-async fn what_is_for_one_connection_stays_there() {
+async fn hop_by_hop_request_headers_are_not_forwarded() {
     let world = World::start().await;
     let hop_by_hop = [
         "connection",
@@ -101,7 +101,7 @@ async fn what_is_for_one_connection_stays_there() {
 }
 
 #[tokio::test]
-async fn what_a_server_says_of_its_connection_stays_there() {
+async fn hop_by_hop_response_headers_are_not_forwarded() {
     let world = World::start().await;
     for path in [LOCAL, BARE, MVP] {
         world.server(path).rule(path, |_| {
@@ -130,7 +130,7 @@ async fn what_a_server_says_of_its_connection_stays_there() {
 }
 
 #[tokio::test]
-async fn the_host_stays_the_one_that_the_client_named() {
+async fn the_host_header_is_preserved() {
     let world = World::start().await;
     for path in [LOCAL, BARE, MVP] {
         for token in ["", "Authorization: Bearer of-carol\r\n"] {
@@ -145,7 +145,7 @@ async fn the_host_stays_the_one_that_the_client_named() {
 }
 
 #[tokio::test]
-async fn where_a_request_came_from_is_appended() {
+async fn x_forwarded_for_is_appended() {
     let world = World::start().await;
     for path in [LOCAL, BARE, MVP] {
         // Each gateway adds the address of whom it heard it from.
@@ -170,7 +170,7 @@ async fn where_a_request_came_from_is_appended() {
 }
 
 #[tokio::test]
-async fn a_request_keeps_its_id_or_gets_one() {
+async fn audit_id_is_kept_or_created() {
     let world = World::start().await;
     for path in [LOCAL, BARE, MVP] {
         for protocol in BOTH {
@@ -197,7 +197,7 @@ async fn a_request_keeps_its_id_or_gets_one() {
 }
 
 #[tokio::test]
-async fn a_head_has_the_headers_of_its_get_and_no_body() {
+async fn head_returns_the_headers_of_get_without_a_body() {
     let world = World::start().await;
     for path in [LOCAL, BARE, MVP] {
         world.server(path).rule(path, |_| {

@@ -9,14 +9,8 @@ use http_body_util::BodyExt;
 use mvp_apiserver::{ApiServer, GroupSpec, ResourceSpec, ServerSpec, Storage};
 use mvp_core::member::MemberKind;
 use mvp_net::Limits;
-use mvp_proxy::control::{
-    self, Clock, ControlSettings, MemberRecord, SnapshotReader, StaticMembership, channel,
-};
-use mvp_proxy::data::Forwarder;
-use mvp_proxy::identity::{AuthenticateLayer, Identity};
-use mvp_proxy::metrics::Metrics;
-use mvp_proxy::peers::{Health, Peers, Reachable};
-use mvp_proxy::{Body, LocalSlot, MixedVersionLayer};
+use mvp_proxy::control::{MemberRecord, SnapshotReader, StaticMembership};
+use mvp_proxy::{AuthenticateLayer, Body, Identity, Member, MixedVersionLayer};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
 use tower_layer::Layer;
@@ -29,28 +23,10 @@ use crate::soon;
 
 /// A layer and its running control loop.
 pub fn layer(id: &str, peers: Vec<MemberRecord>) -> (MixedVersionLayer, SnapshotReader, DropGuard) {
-    let settings = ControlSettings {
-        local: Some(id.into()),
-        interval: Duration::from_secs(3600),
-        ..ControlSettings::default()
-    };
-    let clock = Clock::start();
-    let (writer, reader) = channel(clock, control::first_snapshot(&settings, clock));
-    let metrics = Arc::new(Metrics::new(false));
-    let forwarder = Arc::new(Forwarder::new(pki().outbound(), pki().outbound()));
-    let slot = LocalSlot::default();
-    let health = Health::new(clock, Arc::clone(&metrics));
-    let layer = MixedVersionLayer::new(
-        reader.clone(),
-        Some(Peers::new(Arc::clone(&forwarder), health.clone(), Arc::clone(&metrics))),
-        slot.clone(),
-        Arc::clone(&metrics),
-    );
-    let reach = Reachable { local: Some((id.into(), slot)), peers: Some((forwarder, health)) };
-    let stop = CancellationToken::new();
-    let membership = StaticMembership::new(peers);
-    tokio::spawn(control::run(membership, reach, settings, writer, metrics, stop.clone()));
-    (layer, reader, stop.drop_guard())
+    let member = Member::builder(id, pki().outbound()).refresh_interval(Duration::from_secs(3600));
+    let (member, stop) = (member.build(), CancellationToken::new());
+    let layer = member.start(StaticMembership::new(peers), stop.clone());
+    (layer, member.reader().clone(), stop.drop_guard())
 }
 
 pub fn api_server(id: &str, group: &str) -> ApiServer {
@@ -82,7 +58,7 @@ fn request(path: &str, identity: Option<Identity>) -> Request<Body> {
 }
 
 #[tokio::test]
-async fn a_request_that_nobody_authenticated_is_our_own_fault() {
+async fn a_request_without_identity_is_500() {
     let (layer, reader, _stop) = layer("a", Vec::new());
     let service = layer.layer(api_server("a", "a.example"));
     seen(&reader, &["a"]).await;
@@ -100,7 +76,7 @@ async fn a_request_that_nobody_authenticated_is_our_own_fault() {
 }
 
 #[tokio::test]
-async fn the_control_loop_asks_the_wrapped_server_as_the_system() {
+async fn the_control_loop_calls_the_wrapped_service_as_system() {
     type Asked = Arc<Mutex<Vec<(String, bool)>>>;
     let asked = Asked::default();
     let remembered = Arc::clone(&asked);
@@ -134,11 +110,11 @@ async fn the_control_loop_asks_the_wrapped_server_as_the_system() {
 }
 
 #[tokio::test]
-async fn servers_with_the_layer_inside_serve_each_others_resources() {
+async fn servers_with_the_layer_serve_each_others_resources() {
     let peer = Double::start("b", "v1.36.0", &[("b.example", "things")]).await;
     let gateway_b = Gateway::beside("b", &peer).await;
     let record = MemberRecord {
-        id: "b".into(),
+        name: "b".into(),
         address: Some(gateway_b.address().to_string().into()),
         kind: MemberKind::Mvp,
         heard: None,

@@ -47,7 +47,7 @@ impl Cluster {
 }
 
 #[tokio::test]
-async fn what_a_leaving_server_did_not_process_is_sent_again() {
+async fn a_request_unprocessed_after_goaway_is_retried() {
     // kube-apiserver says GOAWAY at times, to spread its clients or after a 401.
     for (path, group) in [(OURS, "ours.example"), (THEIRS, "theirs.example")] {
         for (index, method) in [Method::GET, Method::POST].into_iter().enumerate() {
@@ -64,7 +64,7 @@ async fn what_a_leaving_server_did_not_process_is_sent_again() {
 }
 
 #[tokio::test]
-async fn an_upload_that_its_client_breaks_off_is_not_whole_for_the_server() {
+async fn an_aborted_upload_is_not_complete_for_the_server() {
     for path in [OURS, THEIRS] {
         for protocol in BOTH {
             let cluster = cluster().await;
@@ -91,7 +91,7 @@ async fn an_upload_that_its_client_breaks_off_is_not_whole_for_the_server() {
 }
 
 #[tokio::test]
-async fn an_upload_that_ends_before_its_length_is_not_whole_for_the_server() {
+async fn an_upload_shorter_than_its_length_is_not_complete_for_the_server() {
     for path in [OURS, THEIRS] {
         for framing in ["Content-Length: 100", "Transfer-Encoding: chunked"] {
             let cluster = cluster().await;
@@ -109,7 +109,7 @@ async fn an_upload_that_ends_before_its_length_is_not_whole_for_the_server() {
 }
 
 #[tokio::test]
-async fn an_answer_that_its_server_cancels_does_not_look_whole() {
+async fn a_response_reset_by_its_server_does_not_look_complete() {
     for path in [OURS, THEIRS] {
         for protocol in BOTH {
             let cluster = cluster().await;
@@ -129,7 +129,7 @@ async fn an_answer_that_its_server_cancels_does_not_look_whole() {
 }
 
 #[tokio::test]
-async fn a_local_server_that_is_gone_is_a_refusal() {
+async fn an_unreachable_local_server_is_503() {
     let cluster = cluster().await;
     cluster.becomes(Mode::Refuse);
     for protocol in [Protocol::Http1, Protocol::Http2] {

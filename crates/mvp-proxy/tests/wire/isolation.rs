@@ -3,26 +3,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, StatusCode};
 use http_body::Frame;
 use http_body_util::BodyExt;
 use tokio::sync::Semaphore;
 
-use crate::broken::{Front, Mode};
 use crate::client::{BOTH, Client, Protocol, TestBody, ask, full, get, request, streamed, with};
 use crate::double::{Double, answer};
-use crate::gateway::Gateway;
-use crate::pki::{cn, pki};
+use crate::pki::pki;
 use crate::record::Recorded;
 use crate::world::{LOCAL, MVP, World};
 use crate::{soon, until};
 
 /// As many connections as there are for anonymous callers.
 const ANONYMOUS: usize = 32;
-const WATCH: &str = "/apis/local.example/v1/namespaces/default/things?watch=1";
+/// A watch that the local server serves.
+pub const WATCH: &str = "/apis/local.example/v1/namespaces/default/things?watch=1";
 
 /// How many of these came over each connection.
 fn by_connection(requests: &[Recorded]) -> BTreeMap<u16, usize> {
@@ -65,7 +63,7 @@ fn waits(server: &Double, prefix: &'static str) -> Arc<Semaphore> {
 }
 
 #[tokio::test]
-async fn watches_are_spread_and_apart_from_short_requests() {
+async fn watches_are_spread_over_connections_without_short_requests() {
     let world = World::start().await;
     lasts(&world.local, LOCAL);
     let mut watches = Vec::new();
@@ -96,7 +94,7 @@ async fn with_token(world: &World, client: &mut Client, token: &'static str) -> 
 }
 
 #[tokio::test]
-async fn a_token_travels_alone_until_a_server_accepts_it() {
+async fn an_unverified_token_does_not_share_a_connection() {
     let world = World::start().await;
     let address = world.gateway.address;
     for protocol in BOTH {
@@ -147,7 +145,7 @@ async fn a_token_travels_alone_until_a_server_accepts_it() {
 }
 
 #[tokio::test]
-async fn tokens_behind_a_peer_do_not_share_a_connection_until_they_are_accepted() {
+async fn unverified_tokens_forwarded_to_a_peer_do_not_share_a_connection() {
     let world = World::start().await;
     lasts(&world.behind, MVP);
     let mut watches = Vec::new();
@@ -165,7 +163,7 @@ async fn tokens_behind_a_peer_do_not_share_a_connection_until_they_are_accepted(
 }
 
 #[tokio::test]
-async fn anonymous_callers_have_a_bounded_number_of_connections_and_others_are_served() {
+async fn anonymous_callers_use_a_bounded_number_of_connections() {
     let world = World::start().await;
     let permits = waits(&world.local, LOCAL);
     // An anonymous HTTP/2 connection ends after its first answer: all are asked before that.
@@ -200,143 +198,7 @@ async fn anonymous_callers_have_a_bounded_number_of_connections_and_others_are_s
 }
 
 #[tokio::test]
-async fn a_client_that_resets_requests_is_cut_off_and_others_keep_their_watches() {
-    let world = World::start().await;
-    for (path, server) in [(LOCAL, &world.local), (MVP, &world.behind)] {
-        let watched = if path == LOCAL { WATCH } else { "/apis/mvp.example/v1/things?watch=1" };
-        let (events, event) = tokio::sync::mpsc::channel::<()>(1);
-        let event = Arc::new(tokio::sync::Mutex::new(event));
-        let reached = Arc::new(Semaphore::new(0));
-        let arrived = Arc::clone(&reached);
-        server.rule("/apis/", move |request: Request<TestBody>| {
-            let (event, arrived) = (Arc::clone(&event), Arc::clone(&arrived));
-            async move {
-                if request.uri().query() != Some("watch=1") {
-                    arrived.add_permits(1);
-                    return std::future::pending::<Response<TestBody>>().await;
-                }
-                let (sender, body) = streamed();
-                tokio::spawn(async move {
-                    while event.lock().await.recv().await.is_some() {
-                        let _ = sender.send(Frame::data(Bytes::from_static(b"event"))).await;
-                    }
-                });
-                answer(StatusCode::OK, body)
-            }
-        });
-        let alice = Some(&pki().alice);
-        let mut client = Client::connect(world.gateway.address, Protocol::Http2, alice).await;
-        let mut watch = client.open(get(watched)).await;
-
-        let mallory = pki().clients.client(&[cn("mallory")]);
-        let Client::Http2(sender) =
-            Client::connect(world.gateway.address, Protocol::Http2, Some(&mallory)).await
-        else {
-            unreachable!()
-        };
-        let attack = async {
-            while !sender.is_closed() {
-                let requests: Vec<_> = (0..20)
-                    .map(|_| {
-                        let mut client = Client::Http2(sender.clone());
-                        let attack = request(Method::POST, path, full("{}"));
-                        tokio::spawn(async move { drop(client.try_open(attack).await) })
-                    })
-                    .collect();
-                // They are on their way before they are taken back, or the connection has ended.
-                let sent = async {
-                    reached.acquire_many(20).await.unwrap().forget();
-                };
-                let ended = async {
-                    while !sender.is_closed() {
-                        tokio::time::sleep(Duration::from_millis(5)).await;
-                    }
-                };
-                tokio::select! { () = sent => {}, () = ended => {} }
-                for task in requests {
-                    task.abort();
-                }
-            }
-        };
-        soon(attack).await;
-        let resets = server.requests.of(path).len();
-        assert!((200..=450).contains(&resets), "{path}: {resets}");
-
-        // The watch has seen nothing of it, and nobody is blamed but the attacker.
-        events.send(()).await.unwrap();
-        let frame = soon(watch.frame()).await.unwrap().unwrap();
-        assert_eq!(frame.into_data().unwrap(), "event", "{path}");
-        assert_eq!(world.gateway.metric("mvp_ejections_total{member=\"c\"}"), None);
-        assert!(!client_is_closed(&client), "{path}");
-    }
-}
-
-fn client_is_closed(client: &Client) -> bool {
-    match client {
-        Client::Http1(sender) => sender.is_closed(),
-        Client::Http2(sender) => sender.is_closed(),
-    }
-}
-
-#[tokio::test]
-async fn a_reset_stream_says_nothing_about_its_server() {
-    let groups = [("shared.example", "things")];
-    let local = Double::start("a", "v1.36.0", &[]).await;
-    let broken = Double::start("b", "v1.37.0", &groups).await;
-    let fine = Double::start("c", "v1.36.0", &groups).await;
-    let front = Front::before(&broken).await;
-    let plan = Gateway::beside("a", &local).await.unwatched();
-    let gateway = plan.bare("b", front.address).bare("c", fine.address).start().await;
-    front.becomes(Mode::ResetStream);
-    let path = "/apis/shared.example/v1/namespaces/default/things";
-    // More often than a member may fail.
-    for _ in 0..5 {
-        let post = request(Method::POST, path, full("{}"));
-        let answer = ask(gateway.address, Protocol::Http2, Some(&pki().alice), post).await;
-        assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR, "{}", answer.text());
-    }
-    assert!(fine.requests.of(path).is_empty(), "sent to another");
-    let mut text = String::new();
-    gateway.metrics.encode(&mut text);
-    let counted = |name: &str| text.lines().find(|line| line.starts_with(name)).map(str::to_owned);
-    assert_eq!(counted("mvp_ejections_total{"), None);
-    assert_eq!(counted("mvp_failovers_total{"), None);
-}
-
-#[tokio::test]
-async fn a_backend_that_speaks_like_a_leaving_server_gets_a_write_once() {
-    let leaving = "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"status\":\"Failure\",\"message\":\"apiserver is shutting down\",\"reason\":\"ServiceUnavailable\",\"code\":503}";
-    let groups = [("shared.example", "things")];
-    let local = Double::start("a", "v1.36.0", &groups).await;
-    let peer = Double::start("b", "v1.36.0", &groups).await;
-    let gateway = Gateway::beside("a", &local).await.bare("b", peer.address).start().await;
-    let things = "/apis/shared.example/v1/namespaces/default/things";
-    for server in [&local, &peer] {
-        server.rule(things, move |_| async move {
-            let mut response = answer(StatusCode::SERVICE_UNAVAILABLE, full(leaving));
-            let headers = response.headers_mut();
-            headers.insert("retry-after", http::HeaderValue::from_static("1"));
-            headers.insert("content-type", http::HeaderValue::from_static("application/json"));
-            response
-        });
-    }
-    for protocol in BOTH {
-        let path = format!("{things}/one/proxy/{protocol:?}");
-        let post = request(Method::POST, &path, full("{}"));
-        let answer = ask(gateway.address, protocol, Some(&pki().alice), post).await;
-        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(answer.text(), leaving, "its own words");
-        let arrived = local.requests.of(&path).len() + peer.requests.of(&path).len();
-        assert_eq!(arrived, 1, "{protocol:?}");
-    }
-    // A server that says it itself has processed nothing.
-    let post = request(Method::POST, things, full("{}"));
-    ask(gateway.address, Protocol::Http2, Some(&pki().alice), post).await;
-    assert!(!peer.requests.of(things).is_empty(), "not sent to the peer");
-}
-
-#[tokio::test]
-async fn a_caller_whom_the_server_takes_for_nobody_never_shares_a_connection() {
+async fn a_caller_anonymous_to_the_server_never_shares_a_connection() {
     let world = World::start().await;
     world.local.says("/version", 200, "application/json", "{}");
     // kube-apiserver passes over what is not a bearer token.
@@ -360,39 +222,7 @@ async fn a_caller_whom_the_server_takes_for_nobody_never_shares_a_connection() {
 }
 
 #[tokio::test]
-async fn a_read_with_a_body_and_large_trailers_harm_no_shared_connection() {
-    let world = World::start().await;
-    lasts(&world.local, LOCAL);
-    let alice = Some(&pki().alice);
-    let mut client = Client::connect(world.gateway.address, Protocol::Http2, alice).await;
-    let _shared = client.open(get(WATCH)).await;
-    let _alone = client.open(request(Method::GET, WATCH, full("unread"))).await;
-    assert_eq!(by_connection(&world.local.requests.of(WATCH)).len(), 2);
-
-    world.local.rule("/api/", |request: Request<TestBody>| async {
-        let _ = request.into_body().collect().await;
-        answer(StatusCode::CREATED, full("{}"))
-    });
-    for (size, arrives) in [(100, true), (100 << 10, false)] {
-        let path = format!("/api/v1/namespaces/default/configmaps?size={size}");
-        let (sender, body) = streamed();
-        let mut trailers = http::HeaderMap::new();
-        let value = http::HeaderValue::try_from("x".repeat(size)).unwrap();
-        trailers.insert("x-trailer", value);
-        tokio::spawn(async move {
-            sender.send(Frame::data(Bytes::from_static(b"{}"))).await.unwrap();
-            sender.send(Frame::trailers(trailers)).await.unwrap();
-        });
-        let answer = client.send(request(Method::POST, &path, body)).await;
-        assert_eq!(answer.status, StatusCode::CREATED);
-        let seen = world.local.requests.only(&path);
-        let passed = seen.trailers.is_some_and(|trailers| trailers.contains_key("x-trailer"));
-        assert_eq!(passed, arrives, "{size}");
-    }
-}
-
-#[tokio::test]
-async fn anonymous_uploads_and_slow_readers_do_not_keep_others_from_health_checks() {
+async fn anonymous_uploads_and_slow_readers_do_not_block_health_checks() {
     let world = World::start().await;
     world.local.says("/readyz", 200, "text/plain", "ok");
     let mut slow = Vec::new();
@@ -415,7 +245,7 @@ async fn anonymous_uploads_and_slow_readers_do_not_keep_others_from_health_check
 }
 
 #[tokio::test]
-async fn unknown_tokens_of_one_client_have_a_bound_on_their_way_to_a_peer() {
+async fn unverified_tokens_of_one_client_are_bounded_towards_a_peer() {
     let world = World::start().await;
     let permits = waits(&world.behind, MVP);
     let Client::Http2(sender) = Client::connect(world.gateway.address, Protocol::Http2, None).await
@@ -448,4 +278,36 @@ async fn unknown_tokens_of_one_client_have_a_bound_on_their_way_to_a_peer() {
         *statuses.entry(soon(task).await.unwrap().unwrap().status().as_u16()).or_insert(0) += 1;
     }
     assert_eq!(statuses, BTreeMap::from([(200, 16), (429, 14)]));
+}
+
+#[tokio::test]
+async fn a_read_with_a_body_or_large_trailers_breaks_no_shared_connection() {
+    let world = World::start().await;
+    lasts(&world.local, LOCAL);
+    let alice = Some(&pki().alice);
+    let mut client = Client::connect(world.gateway.address, Protocol::Http2, alice).await;
+    let _shared = client.open(get(WATCH)).await;
+    let _alone = client.open(request(Method::GET, WATCH, full("unread"))).await;
+    assert_eq!(by_connection(&world.local.requests.of(WATCH)).len(), 2);
+
+    world.local.rule("/api/", |request: Request<TestBody>| async {
+        let _ = request.into_body().collect().await;
+        answer(StatusCode::CREATED, full("{}"))
+    });
+    for (size, arrives) in [(100, true), (100 << 10, false)] {
+        let path = format!("/api/v1/namespaces/default/configmaps?size={size}");
+        let (sender, body) = streamed();
+        let mut trailers = http::HeaderMap::new();
+        let value = http::HeaderValue::try_from("x".repeat(size)).unwrap();
+        trailers.insert("x-trailer", value);
+        tokio::spawn(async move {
+            sender.send(Frame::data(Bytes::from_static(b"{}"))).await.unwrap();
+            sender.send(Frame::trailers(trailers)).await.unwrap();
+        });
+        let answer = client.send(request(Method::POST, &path, body)).await;
+        assert_eq!(answer.status, StatusCode::CREATED);
+        let seen = world.local.requests.only(&path);
+        let passed = seen.trailers.is_some_and(|trailers| trailers.contains_key("x-trailer"));
+        assert_eq!(passed, arrives, "{size}");
+    }
 }

@@ -48,7 +48,7 @@ async fn reads(gateway: &Gateway, group: &str) -> StatusCode {
 const GROUPS: [(&str, &str); 2] = [("kept.example", "things"), ("lost.example", "things")];
 
 #[tokio::test]
-async fn what_an_old_server_has_is_served_though_its_list_lacks_it() {
+async fn an_api_missing_from_the_legacy_list_of_an_old_server_is_served() {
     for root in [StatusCode::OK, StatusCode::FORBIDDEN] {
         let local = Double::start("a", "v1.36.0", &[]).await;
         let old = Double::start("b", "v1.24.0", &GROUPS).await;
@@ -66,7 +66,7 @@ async fn what_an_old_server_has_is_served_though_its_list_lacks_it() {
 }
 
 #[tokio::test]
-async fn what_an_old_server_lists_and_has_not_is_not_served() {
+async fn an_api_listed_but_not_served_by_an_old_server_is_not_routed() {
     let local = Double::start("a", "v1.36.0", &[]).await;
     let old = Double::start("b", "v1.24.0", &GROUPS).await;
     grow_old(&old, |_| true, StatusCode::FORBIDDEN);

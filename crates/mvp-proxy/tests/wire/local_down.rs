@@ -1,7 +1,7 @@
 //! Row 9: the local server is down, or came back and is not ready. Clients of this address survive
 //! it wherever a peer can take their requests.
 
-use http::{Method, Response, StatusCode};
+use http::{Method, StatusCode};
 use mvp_core::decide::LocalHealth;
 
 use crate::broken::{Front, Mode};
@@ -59,7 +59,7 @@ impl Cluster {
 }
 
 #[tokio::test]
-async fn reads_go_to_peers_and_writes_only_to_members_that_are_not_older() {
+async fn local_down_reads_go_to_peers_and_writes_to_members_not_older() {
     for down in [Mode::Reset, Mode::Refuse] {
         let cluster = Cluster::start().await;
         // The first request after it may find out itself.
@@ -93,7 +93,7 @@ async fn reads_go_to_peers_and_writes_only_to_members_that_are_not_older() {
 }
 
 #[tokio::test]
-async fn what_a_server_says_of_itself_no_peer_says_for_it() {
+async fn local_down_non_resource_paths_are_not_proxied() {
     let cluster = Cluster::start().await;
     cluster.front.becomes(Mode::Reset);
     for path in ["/readyz", "/livez", "/healthz", "/version", "/metrics", "/"] {
@@ -109,7 +109,7 @@ async fn what_a_server_says_of_itself_no_peer_says_for_it() {
 }
 
 #[tokio::test]
-async fn one_that_comes_back_is_asked_again_when_it_is_ready() {
+async fn a_returned_local_server_is_used_once_ready() {
     let cluster = Cluster::start().await;
     let local = || Cluster::met(&cluster.local, BOTH_SERVE);
     assert_eq!(cluster.ask(get(BOTH_SERVE)).await.status, StatusCode::OK);
@@ -137,7 +137,7 @@ async fn one_that_comes_back_is_asked_again_when_it_is_ready() {
 }
 
 #[tokio::test]
-async fn one_that_shuts_down_or_does_not_tell_is_treated_by_what_it_says() {
+async fn local_health_follows_readyz() {
     let cluster = Cluster::start().await;
     for (status, health) in [
         (500, LocalHealth::Unready),
@@ -155,7 +155,7 @@ async fn one_that_shuts_down_or_does_not_tell_is_treated_by_what_it_says() {
 }
 
 #[tokio::test]
-async fn one_that_is_not_ready_answers_where_nobody_else_does() {
+async fn an_unready_local_server_answers_what_no_peer_serves() {
     let peer = Double::start("b", "v1.36.0", &[("both.example", "things")]).await;
     let front = Front::before(&peer).await;
     let local = Double::start("a", "v1.36.0", &[("both.example", "things")]).await;
@@ -180,7 +180,7 @@ async fn one_that_is_not_ready_answers_where_nobody_else_does() {
 }
 
 #[tokio::test]
-async fn what_one_that_starts_forbids_is_not_believed() {
+async fn a_403_from_a_starting_server_is_withheld() {
     let cluster = Cluster::start().await;
     let forbids = |path| {
         let body = r#"{"kind":"Status","reason":"Forbidden","code":403}"#;
@@ -209,82 +209,7 @@ async fn what_one_that_starts_forbids_is_not_believed() {
 }
 
 #[tokio::test]
-async fn a_peer_whose_server_is_down_refuses_and_another_is_asked() {
-    let groups = [("shared.example", "things")];
-    let path = "/apis/shared.example/v1/namespaces/default/things";
-    let a = Double::start("a", "v1.36.0", &[]).await;
-    let b = Double::start("b", "v1.37.0", &groups).await;
-    let c = Double::start("c", "v1.36.0", &groups).await;
-    let front = Front::before(&b).await;
-    let gateway_c = Gateway::beside("c", &c).await.start().await;
-    let plan = Gateway::beside_address("b", front.address).await;
-    let gateway_b = plan.mvp("c", gateway_c.address).start().await;
-    let plan = Gateway::beside("a", &a).await;
-    let plan = plan.mvp("b", gateway_b.address).mvp("c", gateway_c.address);
-    let gateway_a = plan.start().await;
-    front.becomes(Mode::Reset);
-    gateway_b.takes_local_for(LocalHealth::Unreachable).await;
-
-    let proxied =
-        with(with(get(path), "x-remote-user", "bob"), "x-kubernetes-peer-proxied", "true");
-    let answer = ask(gateway_b.address, BOTH[1], Some(&pki().proxy), proxied).await;
-    answer.assert_refusal();
-    assert_eq!(answer.headers["x-mvp-refused"], "local-down");
-    assert!(gateway_c.requests.of(path).is_empty(), "it was not passed on");
-    // A client's own request is.
-    assert_eq!(
-        ask(gateway_b.address, BOTH[1], Some(&pki().alice), get(path)).await.status,
-        StatusCode::OK
-    );
-
-    let (before_b, before_c) =
-        (gateway_b.requests.of(path).len(), gateway_c.requests.of(path).len());
-    let create = post(path, thing("shared.example", "one"));
-    let answer = ask(gateway_a.address, BOTH[1], Some(&pki().alice), create).await;
-    assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text());
-    assert!(answer.headers.get("x-mvp-refused").is_none());
-    // B, as the newest, was asked first, once; C served it; nothing came back to A.
-    assert_eq!(gateway_b.requests.of(path).len(), before_b + 1);
-    assert_eq!(gateway_c.requests.of(path).len(), before_c + 1);
-    assert_eq!(gateway_a.requests.of(path).len(), 1);
-    // From now on it comes last.
-    for _ in 0..4 {
-        let answer = ask(gateway_a.address, BOTH[1], Some(&pki().alice), get(path)).await;
-        assert_eq!(answer.status, StatusCode::OK);
-    }
-    assert_eq!(gateway_b.requests.of(path).len(), before_b + 1);
-    assert_eq!(c.server().processed(&Method::POST), 1);
-}
-
-#[tokio::test]
-async fn a_peer_whose_server_is_not_ready_answers_only_what_nobody_else_does() {
-    let lone = "/apis/lone.example/v1/namespaces/default/things";
-    let shared = "/apis/shared.example/v1/namespaces/default/things";
-    let groups = [("shared.example", "things"), ("lone.example", "things")];
-    let a = Double::start("a", "v1.36.0", &[]).await;
-    let b = Double::start("b", "v1.37.0", &groups).await;
-    let c = Double::start("c", "v1.37.0", &groups[..1]).await;
-    let plan = Gateway::beside("b", &b).await.bare("c", c.address);
-    let gateway_b = plan.start().await;
-    let plan = Gateway::beside("a", &a).await;
-    let gateway_a = plan.mvp("b", gateway_b.address).bare("c", c.address).start().await;
-    b.says("/readyz", 500, "text/plain", "[-]shutdown failed\n");
-    gateway_b.takes_local_for(LocalHealth::Unready).await;
-    for path in [shared, lone] {
-        for group in ["one", "two"] {
-            let create = post(path, thing(path.split('/').nth(2).unwrap(), group));
-            let answer = ask(gateway_a.address, BOTH[1], Some(&pki().alice), create).await;
-            assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text());
-        }
-    }
-    assert_eq!((b.requests.of(shared).len(), b.requests.of(lone).len()), (0, 2));
-    assert_eq!(c.requests.of(shared).len(), 2);
-    // It is there, and does what it can: it is not taken for one that gives no answer.
-    assert!(gateway_a.metric("mvp_ejections_total{member=\"b\"}").is_none());
-}
-
-#[tokio::test]
-async fn a_refusal_does_not_say_that_nothing_was_processed_where_something_may_have_been() {
+async fn a_possibly_processed_request_is_not_marked_as_refused() {
     let cluster = Cluster::with(Plan::unwatched).await;
     cluster.front.becomes(Mode::AfterSending);
     for method in [Method::GET, Method::POST] {
@@ -298,33 +223,7 @@ async fn a_refusal_does_not_say_that_nothing_was_processed_where_something_may_h
 }
 
 #[tokio::test]
-async fn two_whose_servers_are_down_do_not_play_ping_pong() {
-    let groups = [("shared.example", "things")];
-    let path = "/apis/shared.example/v1/namespaces/default/things";
-    let (a, b) = (
-        Double::start("a", "v1.36.0", &groups).await,
-        Double::start("b", "v1.36.0", &groups).await,
-    );
-    let (front_a, front_b) = (Front::before(&a).await, Front::before(&b).await);
-    let plan_a = Gateway::beside_address("a", front_a.address).await;
-    let plan_b = Gateway::beside_address("b", front_b.address).await;
-    let (address_a, address_b) = (plan_a.address(), plan_b.address());
-    let gateway_a = plan_a.mvp("b", address_b).start_blind();
-    let gateway_b = plan_b.mvp("a", address_a).start().await;
-    gateway_a.has_seen(&["a", "b"]).await;
-    front_a.becomes(Mode::Reset);
-    front_b.becomes(Mode::Reset);
-    for method in [Method::GET, Method::POST] {
-        let before = (gateway_a.requests.of(path).len(), gateway_b.requests.of(path).len());
-        let sent = request(method, path, full("{}"));
-        ask(gateway_a.address, BOTH[1], Some(&pki().alice), sent).await.assert_refusal();
-        let after = (gateway_a.requests.of(path).len(), gateway_b.requests.of(path).len());
-        assert_eq!((after.0 - before.0, after.1 - before.1), (1, 1));
-    }
-}
-
-#[tokio::test]
-async fn discovery_is_answered_while_a_peer_consents() {
+async fn local_down_discovery_is_authorized_by_a_peer() {
     const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     let cluster = Cluster::start().await;
     let mut before = Vec::new();
@@ -367,7 +266,7 @@ async fn discovery_is_answered_while_a_peer_consents() {
 }
 
 #[tokio::test]
-async fn discovery_is_refused_while_nobody_can_consent() {
+async fn local_down_discovery_without_an_authorizing_peer_is_503() {
     let local = Double::start("a", "v1.36.0", &[]).await;
     let peer = Double::start("b", "v1.36.0", &[]).await;
     let fronts = (Front::before(&local).await, Front::before(&peer).await);
@@ -383,56 +282,7 @@ async fn discovery_is_refused_while_nobody_can_consent() {
 }
 
 #[tokio::test]
-async fn a_server_that_answers_as_a_gateway_refuses_is_not_believed() {
-    let groups = [("shared.example", "things")];
-    let path = "/apis/shared.example/v1/namespaces/default/things";
-    let a = Double::start("a", "v1.36.0", &[]).await;
-    let b = Double::start("b", "v1.37.0", &groups).await;
-    let c = Double::start("c", "v1.36.0", &groups).await;
-    let gateway_b = Gateway::beside("b", &b).await.start().await;
-    let plan = Gateway::beside("a", &a).await;
-    let gateway_a = plan.mvp("b", gateway_b.address).bare("c", c.address).start().await;
-    // It processes what it gets, such as an extension server might, and says that it did not.
-    b.rule(path, |_| {
-        let response = Response::builder().status(503).header("x-mvp-refused", "local-down");
-        std::future::ready(response.body(full("{}".to_owned())).unwrap())
-    });
-    let create = post(path, thing("shared.example", "one"));
-    let answer = ask(gateway_a.address, BOTH[1], Some(&pki().alice), create).await;
-    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
-    assert!(answer.headers.get("x-mvp-refused").is_none());
-    assert_eq!(b.requests.of(path).len(), 1);
-    assert!(c.requests.of(path).is_empty(), "a write was sent twice");
-}
-
-#[tokio::test]
-async fn a_peer_that_is_not_ready_costs_others_nothing() {
-    let groups = [("shared.example", "things")];
-    let path = "/apis/shared.example/v1/namespaces/default/things";
-    let a = Double::start("a", "v1.36.0", &[]).await;
-    let b = Double::start("b", "v1.36.0", &groups).await;
-    let c = Double::start("c", "v1.36.0", &groups).await;
-    let gateway_b = Gateway::beside("b", &b).await.bare("c", c.address).start().await;
-    let plan = Gateway::beside("a", &a).await;
-    let gateway_a = plan.mvp("b", gateway_b.address).bare("c", c.address).start().await;
-    b.says("/readyz", 500, "text/plain", "[-]shutdown failed\n");
-    gateway_b.takes_local_for(LocalHealth::Unready).await;
-    let mut client = Client::connect(gateway_a.address, BOTH[1], Some(&pki().alice)).await;
-    // Many more than there are failovers to spare.
-    for round in 0..600 {
-        let read = client.send(get(path)).await;
-        assert_eq!(read.status, StatusCode::OK, "read {round}: {}", read.text());
-        let create = post(path, thing("shared.example", &format!("thing-{round}")));
-        let write = client.send(create).await;
-        assert_eq!(write.status, StatusCode::CREATED, "write {round}: {}", write.text());
-    }
-    let asked = gateway_b.requests.of(path).len();
-    assert!(asked < 100, "it was asked {asked} times");
-    assert!(gateway_a.metric("mvp_ejections_total{member=\"b\"}").is_none());
-}
-
-#[tokio::test]
-async fn discovery_is_given_by_a_peers_consent_while_the_local_server_is_not_ready() {
+async fn local_unready_discovery_is_authorized_by_a_peer() {
     let groups = [("shared.example", "things")];
     let local = Double::start("a", "v1.36.0", &groups).await;
     let b = Double::start("b", "v1.36.0", &groups).await;
@@ -448,66 +298,4 @@ async fn discovery_is_given_by_a_peers_consent_while_the_local_server_is_not_rea
     b.says("/apis", 403, "text/plain", "forbidden");
     let answer = ask(gateway.address, BOTH[1], Some(&pki().alice), get("/apis")).await;
     assert_eq!(answer.status, StatusCode::FORBIDDEN);
-}
-
-#[tokio::test]
-async fn a_read_that_was_lost_behind_a_peers_gateway_goes_to_another_and_a_write_does_not() {
-    let groups = [("shared.example", "things")];
-    let path = "/apis/shared.example/v1/namespaces/default/things";
-    let a = Double::start("a", "v1.36.0", &[]).await;
-    let b = Double::start("b", "v1.37.0", &groups).await;
-    let c = Double::start("c", "v1.36.0", &groups).await;
-    let front = Front::before(&b).await;
-    let plan = Gateway::beside_address("b", front.address).await;
-    let gateway_b = plan.bare("c", c.address).unwatched().start().await;
-    let plan = Gateway::beside("a", &a).await;
-    let gateway_a = plan.mvp("b", gateway_b.address).bare("c", c.address).start().await;
-    front.becomes(Mode::AfterSending);
-    // The first choice changes from read to read: one of two comes to b.
-    for _ in 0..2 {
-        let answer = ask(gateway_a.address, BOTH[1], Some(&pki().alice), get(path)).await;
-        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
-    }
-    assert!(!gateway_b.requests.of(path).is_empty(), "nothing was lost");
-    // As the newest, b gets a write first, and may have processed it.
-    let create = post(path, thing("shared.example", "one"));
-    let answer = ask(gateway_a.address, BOTH[1], Some(&pki().alice), create).await;
-    answer.assert_refusal();
-    assert!(answer.headers.get("x-mvp-lost").is_none());
-    assert_eq!(c.server().processed(&Method::POST), 0);
-}
-
-#[tokio::test]
-async fn where_nobody_is_ready_somebody_answers_all_the_same() {
-    let groups = [("shared.example", "things")];
-    let path = "/apis/shared.example/v1/namespaces/default/things";
-    let a = Double::start("a", "v1.36.0", &[]).await;
-    let b = Double::start("b", "v1.36.0", &groups).await;
-    let c = Double::start("c", "v1.36.0", &groups).await;
-    let (plan_b, plan_c) = (Gateway::beside("b", &b).await, Gateway::beside("c", &c).await);
-    let (address_b, address_c) = (plan_b.address(), plan_c.address());
-    let gateway_b = plan_b.mvp("c", address_c).start_blind();
-    let gateway_c = plan_c.mvp("b", address_b).start_blind();
-    let plan = Gateway::beside("a", &a).await;
-    let gateway_a = plan.mvp("b", address_b).mvp("c", address_c).start().await;
-    for (server, gateway) in [(&b, &gateway_b), (&c, &gateway_c)] {
-        gateway.has_seen(&["b", "c"]).await;
-        server.says("/readyz", 500, "text/plain", "[-]etcd failed\n");
-        gateway.takes_local_for(LocalHealth::Unready).await;
-    }
-    for round in 0..3 {
-        let answer = ask(gateway_a.address, BOTH[1], Some(&pki().alice), get(path)).await;
-        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
-        let create = post(path, thing("shared.example", &format!("thing-{round}")));
-        let answer = ask(gateway_a.address, BOTH[1], Some(&pki().alice), create).await;
-        assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text());
-    }
-    let made = b.server().processed(&Method::POST) + c.server().processed(&Method::POST);
-    assert_eq!(made, 3);
-    // A client cannot insist, and no server hears of it.
-    for server in [&b, &c] {
-        for seen in server.requests.of(path) {
-            assert_eq!(seen.header("x-mvp-insists"), None);
-        }
-    }
 }

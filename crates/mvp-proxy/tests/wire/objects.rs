@@ -12,7 +12,7 @@ const NOWHERE: &str = "/apis/nowhere.example/v1/namespaces/default/things";
 const MISSING: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"namespaces \"default\" not found","reason":"NotFound","details":{"name":"default","kind":"namespaces"},"code":404}"#;
 
 #[tokio::test]
-async fn a_missing_object_is_passed_on_although_nobody_lists_the_resource() {
+async fn an_object_404_is_passed_through_although_nobody_lists_the_resource() {
     let world = World::start().await;
     world.local.says(NOWHERE, 404, "application/json", MISSING);
     for protocol in BOTH {
@@ -22,7 +22,7 @@ async fn a_missing_object_is_passed_on_although_nobody_lists_the_resource() {
 }
 
 #[tokio::test]
-async fn a_write_that_may_have_been_processed_is_not_sent_again() {
+async fn a_possibly_processed_write_is_not_retried() {
     let status = "/apis/nowhere.example/v1/namespaces/default/things/one/status";
     for protocol in BOTH {
         let world = World::start().await;
@@ -39,7 +39,7 @@ async fn a_write_that_may_have_been_processed_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn a_missing_object_is_passed_on_while_it_is_unknown_what_local_serves() {
+async fn an_object_404_is_passed_through_while_the_local_view_is_unknown() {
     let world = World::start().await;
     // A gateway whose local server never told it what it serves.
     world.local.says("/api", 403, "text/plain", "not for you");

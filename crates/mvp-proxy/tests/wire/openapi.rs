@@ -109,7 +109,7 @@ async fn fetch(gateway: &Gateway, path: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn the_index_names_the_documents_of_all_members() {
+async fn the_openapi_index_lists_the_documents_of_all_members() {
     let Described { gateway, local: _local, peer: _peer } = described().await;
     let index = fetch(&gateway, "/openapi/v3").await;
     assert_eq!(index.status, StatusCode::OK);
@@ -133,7 +133,7 @@ async fn the_index_names_the_documents_of_all_members() {
 }
 
 #[tokio::test]
-async fn a_document_is_the_one_that_the_index_names_and_is_kept() {
+async fn a_document_matches_its_index_hash_and_is_cached() {
     let Described { gateway, local, peer } = described().await;
     for (key, hash, body) in
         [("apis/b.example/v1", "0C", "of b"), ("apis/both.example/v1", "0B", "both of b")]
@@ -171,7 +171,7 @@ async fn a_document_is_the_one_that_the_index_names_and_is_kept() {
 }
 
 #[tokio::test]
-async fn while_its_holder_is_away_another_document_of_the_key_is_better_than_none() {
+async fn another_members_document_is_served_while_its_owner_is_unavailable() {
     let Described { gateway, peer, local: _local } = described().await;
     drop(peer);
     let other = fetch(&gateway, "/openapi/v3/apis/both.example/v1?hash=0B").await;
@@ -183,7 +183,7 @@ async fn while_its_holder_is_away_another_document_of_the_key_is_better_than_non
 }
 
 #[tokio::test]
-async fn version_2_is_put_together_of_all() {
+async fn openapi_v2_is_merged_from_all_members() {
     let Described { gateway, local, peer } = described().await;
     let merged = fetch(&gateway, "/openapi/v2").await;
     assert_eq!(merged.headers["content-type"], "application/json");
@@ -220,7 +220,7 @@ async fn version_2_is_put_together_of_all() {
 }
 
 #[tokio::test]
-async fn protobuf_is_given_to_those_who_ask_for_it() {
+async fn openapi_is_served_as_protobuf_on_request() {
     fn document(path: &str) -> Vec<u8> {
         let field = |number: u8, content: &[u8]| {
             [&[number << 3 | 2, u8::try_from(content.len()).unwrap()], content].concat()
@@ -247,7 +247,7 @@ async fn protobuf_is_given_to_those_who_ask_for_it() {
 }
 
 #[tokio::test]
-async fn only_the_local_server_says_who_may_have_it() {
+async fn only_the_local_server_authorizes_openapi() {
     let Described { gateway, local, peer: _peer } = described().await;
     let paths = [
         "/openapi/v2",
@@ -276,7 +276,7 @@ fn endless() -> TestBody {
 }
 
 #[tokio::test]
-async fn a_peer_with_a_bad_index_loses_nothing_that_it_said_before() {
+async fn a_bad_index_of_a_peer_keeps_its_last_good_documents() {
     let Described { gateway, peer, local: _local } = described().await;
     let before = fetch(&gateway, "/openapi/v3").await.body;
     type Bad = fn() -> Response<TestBody>;
@@ -301,7 +301,7 @@ async fn a_peer_with_a_bad_index_loses_nothing_that_it_said_before() {
 }
 
 #[tokio::test]
-async fn a_hash_that_lies_is_not_kept_as_what_it_claims_to_be() {
+async fn a_document_with_a_wrong_hash_is_not_cached() {
     let Described { gateway, peer, local: _local } = described().await;
     peer.rule("/openapi/v3/apis/b.example/v1", |request| {
         std::future::ready(tagged(&request, "0D", "another"))
@@ -316,7 +316,7 @@ async fn a_hash_that_lies_is_not_kept_as_what_it_claims_to_be() {
 }
 
 #[tokio::test]
-async fn bad_documents_of_a_peer_are_left_out() {
+async fn bad_documents_of_a_peer_are_omitted() {
     type Bad = fn() -> Response<TestBody>;
     let bad: [Bad; 4] = [
         || answer(StatusCode::OK, full("[]")),
@@ -339,7 +339,7 @@ async fn bad_documents_of_a_peer_are_left_out() {
 }
 
 #[tokio::test]
-async fn a_peer_whose_index_hangs_holds_no_404_up() {
+async fn a_peer_with_a_hanging_index_delays_no_404() {
     let Described { gateway, peer, local: _local } = described().await;
     peer.rule("/openapi/v3", |_| std::future::pending());
     for _ in 0..3 {
@@ -350,7 +350,7 @@ async fn a_peer_whose_index_hangs_holds_no_404_up() {
 }
 
 #[tokio::test]
-async fn what_the_local_server_lacks_after_all_others_may_have() {
+async fn a_document_missing_at_the_local_server_is_fetched_from_others() {
     let Described { gateway, local, peer } = described().await;
     local.denies("/openapi/v3/version");
     let document = fetch(&gateway, "/openapi/v3/version?hash=0V").await;
@@ -359,7 +359,7 @@ async fn what_the_local_server_lacks_after_all_others_may_have() {
 }
 
 #[tokio::test]
-async fn a_condition_of_the_client_is_not_the_members_business() {
+async fn conditional_headers_of_the_client_are_not_forwarded() {
     let Described { gateway, peer, local: _local } = described().await;
     let request = with(
         get("/openapi/v3/apis/b.example/v1?hash=0C"),

@@ -19,7 +19,7 @@ pub fn thing(group: &str, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn row_3_what_a_server_says_of_itself_is_never_a_peers() {
+async fn row_3_non_resource_paths_are_never_proxied() {
     let world = World::start().await;
     for path in ["/healthz?verbose", "/readyz", "/metrics", "/version?mine", "/", "/logs/x"] {
         for protocol in BOTH {
@@ -33,7 +33,7 @@ async fn row_3_what_a_server_says_of_itself_is_never_a_peers() {
 }
 
 #[tokio::test]
-async fn row_4_what_local_serves_it_answers_whoever_else_does() {
+async fn row_4_the_local_server_answers_what_it_serves() {
     let groups = [("both.example", "things")];
     let local = Double::start("a", "v1.34.0", &groups).await;
     let newer = Double::start("b", "v1.36.0", &groups).await;
@@ -53,7 +53,7 @@ async fn row_4_what_local_serves_it_answers_whoever_else_does() {
 }
 
 #[tokio::test]
-async fn row_5_a_peers_resource_is_created_read_watched_changed_and_deleted() {
+async fn row_5_every_verb_works_on_a_peers_resource() {
     let world = World::start().await;
     for (path, group) in [(BARE, "bare.example"), (MVP, "mvp.example")] {
         for protocol in BOTH {
@@ -94,7 +94,7 @@ async fn row_5_a_peers_resource_is_created_read_watched_changed_and_deleted() {
 }
 
 #[tokio::test]
-async fn row_6_a_request_of_a_peer_is_not_passed_on() {
+async fn row_6_a_request_from_a_peer_is_not_proxied() {
     let world = World::start().await;
     for protocol in BOTH {
         for path in [BARE, MVP] {
@@ -160,7 +160,7 @@ async fn a_request_with_both_views_wrong_makes_exactly_one_hop() {
 }
 
 #[tokio::test]
-async fn row_13_whoever_lists_a_resource_says_that_a_verb_is_not_allowed() {
+async fn row_13_a_server_that_lists_the_resource_rejects_the_verb() {
     let world = World::start().await;
     for path in [LOCAL, BARE, MVP] {
         for protocol in BOTH {

@@ -4,10 +4,11 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use http_body::Frame;
-use mvp_proxy::identity::RemoteHeaders;
+use mvp_proxy::RemoteHeaders;
+use testkit::certificates::Pair;
 
 use crate::client::{BOTH, Client, Protocol, ask, get, raw, request, streamed, with};
-use crate::pki::{Pair, pki};
+use crate::pki::pki;
 use crate::world::{BARE, LOCAL, MVP, World};
 
 /// Names as they are written in HTTP/1.1; in HTTP/2 they are in lower case.
@@ -51,7 +52,7 @@ fn assert_nothing_spoofed(world: &World, expected: usize) {
 }
 
 #[tokio::test]
-async fn as_headers_of_http1() {
+async fn spoofed_http1_headers_are_removed() {
     let world = World::start().await;
     for (who, token) in callers() {
         for path in [LOCAL, BARE, MVP] {
@@ -70,7 +71,7 @@ async fn as_headers_of_http1() {
 }
 
 #[tokio::test]
-async fn as_headers_of_http2() {
+async fn spoofed_http2_headers_are_removed() {
     let world = World::start().await;
     for (who, token) in callers() {
         for path in [LOCAL, BARE, MVP] {
@@ -91,7 +92,7 @@ async fn as_headers_of_http2() {
 }
 
 #[tokio::test]
-async fn named_in_connection() {
+async fn identity_headers_named_in_connection_are_removed() {
     let world = World::start().await;
     for path in [LOCAL, BARE, MVP] {
         let text = format!(
@@ -114,7 +115,7 @@ async fn named_in_connection() {
 }
 
 #[tokio::test]
-async fn a_token_named_in_connection_makes_no_nameless_request_on_the_connections_of_others() {
+async fn a_token_named_in_connection_is_not_sent_anonymously_on_shared_connections() {
     let world = World::start().await;
     for path in [LOCAL, BARE] {
         let text = format!(
@@ -132,7 +133,7 @@ async fn a_token_named_in_connection_makes_no_nameless_request_on_the_connection
 /// An authenticating proxy adds who its client is, and may pass on the `Connection` of that client.
 /// Whoever takes such a header away makes the client the proxy. kube-apiserver does not.
 #[tokio::test]
-async fn a_client_of_a_proxy_cannot_have_its_own_name_taken_away() {
+async fn a_client_of_a_front_proxy_cannot_remove_its_identity_headers() {
     let world = World::start().await;
     let proxy = Some(&pki().proxy);
     let cases = [
@@ -159,7 +160,7 @@ async fn a_client_of_a_proxy_cannot_have_its_own_name_taken_away() {
 }
 
 #[tokio::test]
-async fn as_trailers() {
+async fn spoofed_trailers_are_removed() {
     for headers in [RemoteHeaders::default(), custom()] {
         let world = World::with(|plan| plan.headers(headers)).await;
         let mut expected = 0;
@@ -209,7 +210,7 @@ fn trailers() -> HeaderMap {
 }
 
 #[tokio::test]
-async fn names_that_are_set_are_removed_in_every_spelling_and_from_trailers() {
+async fn configured_identity_headers_are_removed_in_every_spelling() {
     let world = World::with(|plan| plan.headers(custom())).await;
     for path in [LOCAL, BARE] {
         let text = format!(
@@ -223,7 +224,7 @@ async fn names_that_are_set_are_removed_in_every_spelling_and_from_trailers() {
 }
 
 #[tokio::test]
-async fn the_mark_of_a_peer_from_somebody_else_only_keeps_the_request_here() {
+async fn a_peer_mark_without_its_certificate_only_prevents_proxying() {
     let world = World::start().await;
     for (who, token) in callers() {
         for protocol in BOTH {

@@ -21,7 +21,7 @@ use crate::soon;
 use crate::world::{BARE, LOCAL, MVP, World};
 
 #[tokio::test]
-async fn events_of_a_watch_arrive_one_by_one() {
+async fn watch_events_arrive_one_by_one() {
     let world = World::start().await;
     for (path, group) in [(LOCAL, "local.example"), (BARE, "bare.example"), (MVP, "mvp.example")] {
         for protocol in BOTH {
@@ -47,7 +47,7 @@ async fn events_of_a_watch_arrive_one_by_one() {
 }
 
 #[tokio::test]
-async fn an_upload_is_no_faster_than_it_is_read() {
+async fn an_upload_is_paced_by_its_reader() {
     const PIECE: usize = 64 << 10;
     const PIECES: usize = 512;
     let world = World::start().await;
@@ -99,7 +99,7 @@ async fn an_upload_is_no_faster_than_it_is_read() {
 }
 
 #[tokio::test]
-async fn a_client_that_waits_is_told_to_go_on() {
+async fn expect_100_continue_is_answered() {
     let world = World::start().await;
     for (path, group) in [(LOCAL, "local.example"), (BARE, "bare.example"), (MVP, "mvp.example")] {
         for (index, token) in ["", "Authorization: Bearer of-carol\r\n"].into_iter().enumerate() {
@@ -123,7 +123,7 @@ async fn a_client_that_waits_is_told_to_go_on() {
 }
 
 #[tokio::test]
-async fn a_server_may_answer_before_it_has_read_all() {
+async fn a_server_may_respond_before_reading_the_whole_body() {
     let world = World::start().await;
     for path in [LOCAL, BARE, MVP] {
         world
@@ -164,12 +164,12 @@ fn with_trailers(announced: &[&'static str]) -> Response<crate::client::TestBody
 }
 
 #[tokio::test]
-async fn trailers_of_responses_arrive() {
+async fn response_trailers_are_forwarded() {
     trailers_arrive(&["x-check, x-other"]).await;
 }
 
 #[tokio::test]
-async fn trailers_that_are_announced_one_by_one_arrive() {
+async fn trailers_announced_separately_are_forwarded() {
     trailers_arrive(&["x-check", "x-other"]).await;
 }
 
@@ -212,7 +212,7 @@ impl Drop for Dropped {
 }
 
 #[tokio::test]
-async fn a_watch_whose_client_left_ends_at_the_server() {
+async fn a_watch_ends_at_the_server_when_its_client_leaves() {
     let world = World::start().await;
     for path in [LOCAL, BARE, MVP] {
         let (dropped, mut hear) = tokio::sync::mpsc::unbounded_channel();
@@ -240,7 +240,7 @@ async fn a_watch_whose_client_left_ends_at_the_server() {
 }
 
 #[tokio::test]
-async fn more_watches_than_one_connection_can_carry_all_get_their_events() {
+async fn watches_beyond_the_stream_limit_get_their_events() {
     const WATCHES: usize = 400;
     let world = World::start().await;
     let alice = Some(&pki().alice);

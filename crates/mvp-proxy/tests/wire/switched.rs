@@ -6,12 +6,12 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
+use testkit::certificates::Pair;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::client::{Answer, Client, Protocol, TestBody, full, get, with};
 use crate::double::{Double, answer};
-use crate::pki::Pair;
 use crate::soon;
 
 pub type Stream = TokioIo<Upgraded>;

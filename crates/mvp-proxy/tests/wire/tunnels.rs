@@ -5,8 +5,7 @@ use std::time::Duration;
 use http::{Request, Response};
 use hyper_util::rt::TokioIo;
 use mvp_net::Limits;
-use mvp_proxy::Body;
-use mvp_proxy::identity::AuthenticateLayer;
+use mvp_proxy::{AuthenticateLayer, Body};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -37,7 +36,7 @@ async fn ends(world: &World, path: &'static str) -> (Stream, Stream) {
 }
 
 #[tokio::test]
-async fn both_directions_at_once() {
+async fn a_tunnel_carries_both_directions_at_once() {
     let world = World::start().await;
     for path in [LOCAL, BARE, MVP] {
         let (client, server) = ends(&world, path).await;
@@ -67,7 +66,7 @@ async fn both_directions_at_once() {
 }
 
 #[tokio::test]
-async fn either_end_may_end_first_and_the_other_goes_on() {
+async fn a_tunnel_can_be_half_closed_by_either_end() {
     let world = World::start().await;
     for path in [LOCAL, BARE, MVP] {
         for client_first in [true, false] {
@@ -102,7 +101,7 @@ async fn either_end_may_end_first_and_the_other_goes_on() {
 }
 
 #[tokio::test]
-async fn nobody_writes_faster_than_the_other_reads() {
+async fn a_tunnel_applies_back_pressure() {
     let world = World::start().await;
     for path in [LOCAL, MVP] {
         for client_writes in [true, false] {
@@ -146,7 +145,7 @@ async fn nobody_writes_faster_than_the_other_reads() {
 }
 
 #[tokio::test]
-async fn no_limit_of_ours_ends_a_tunnel_that_rests() {
+async fn no_timeout_ends_an_idle_tunnel() {
     let short = Duration::from_millis(50);
     let limits = || Limits {
         handshake_timeout: Duration::from_secs(5),
@@ -174,7 +173,7 @@ async fn no_limit_of_ours_ends_a_tunnel_that_rests() {
 }
 
 #[tokio::test]
-async fn each_end_sees_the_other_die() {
+async fn a_broken_tunnel_is_cut_at_both_ends() {
     let world = World::start().await;
     for path in [LOCAL, BARE, MVP] {
         for client_dies in [true, false] {
@@ -189,7 +188,7 @@ async fn each_end_sees_the_other_die() {
 }
 
 #[tokio::test]
-async fn tunnels_are_counted_while_they_are_open() {
+async fn open_tunnels_are_counted() {
     let world = World::start().await;
     let counted = |number: usize| {
         let mut text = String::new();
@@ -212,7 +211,7 @@ async fn tunnels_are_counted_while_they_are_open() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_grace_ends_tunnels() {
+async fn the_grace_period_ends_tunnels() {
     let grace = Duration::from_millis(300);
     let world = World::with(|plan| plan.limits(Limits { grace, ..Limits::default() })).await;
     let mut whole = ends(&world, LOCAL).await;
@@ -237,7 +236,7 @@ async fn the_end_of_the_grace_ends_tunnels() {
 
 /// An API server of somebody's own, with the layer inside, that upgrades by itself.
 #[tokio::test]
-async fn inside_the_server_takes_the_connection_over_itself() {
+async fn with_the_layer_the_server_takes_over_the_connection() {
     let own = "/apis/a.example/v1/namespaces/default/things";
     let peers = "/apis/b.example/v1/namespaces/default/things";
     let peer = Double::start("b", "v1.36.0", &[("b.example", "things")]).await;
@@ -265,7 +264,7 @@ async fn inside_the_server_takes_the_connection_over_itself() {
         }
     });
     let record = mvp_proxy::control::MemberRecord {
-        id: "b".into(),
+        name: "b".into(),
         address: Some(peer.address.to_string().into()),
         kind: mvp_core::member::MemberKind::Bare,
         heard: None,

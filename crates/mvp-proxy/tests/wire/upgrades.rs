@@ -1,12 +1,13 @@
 //! Requests for an upgrade: who asks, who agrees, and what is never sent twice.
 
 use http::{HeaderValue, Method, StatusCode, Version};
+use testkit::certificates::Pair;
 
 use crate::broken::{Front, Mode};
 use crate::client::{BOTH, Client, Protocol, ask, full, get, request, with};
 use crate::double::{Double, NOT_ROUTED};
 use crate::gateway::Gateway;
-use crate::pki::{Pair, pki};
+use crate::pki::pki;
 use crate::switched::{is_open, switching, try_tunnel, tunnel, websocket};
 use crate::world::{BARE, LOCAL, MVP, World};
 
@@ -14,7 +15,7 @@ use crate::world::{BARE, LOCAL, MVP, World};
 const TOKEN_PROTOCOL: &str = "v5.channel.k8s.io, base64url.bearer.authorization.k8s.io.b2YtY2Fyb2w";
 
 #[tokio::test]
-async fn everyone_reaches_every_server_as_who_he_is() {
+async fn upgrades_carry_the_identity_of_the_caller() {
     let world = World::start().await;
     let alice = Some(&pki().alice);
     let stranger = Some(&pki().stranger);
@@ -77,7 +78,7 @@ async fn everyone_reaches_every_server_as_who_he_is() {
 }
 
 #[tokio::test]
-async fn a_token_in_a_protocol_counts_only_where_a_server_looks_for_it() {
+async fn a_websocket_protocol_token_is_used_only_for_websockets() {
     let world = World::start().await;
     let stranger = Some(&pki().stranger);
     let empty = "v5.channel.k8s.io, base64url.bearer.authorization.k8s.io.";
@@ -106,7 +107,7 @@ async fn a_token_in_a_protocol_counts_only_where_a_server_looks_for_it() {
 }
 
 #[tokio::test]
-async fn spdy_is_upgraded_too() {
+async fn spdy_is_upgraded() {
     let world = World::start().await;
     for path in [LOCAL, BARE, MVP] {
         let mut served = world.server(path).upgrades(path);
@@ -132,7 +133,7 @@ async fn spdy_is_upgraded_too() {
 }
 
 #[tokio::test]
-async fn other_protocols_are_not_passed_on() {
+async fn other_upgrade_protocols_are_not_forwarded() {
     let world = World::start().await;
     for path in [LOCAL, BARE, MVP] {
         for (number, upgrade) in ["h2c", "SPDY/3", "websockets", "TLS/1.2, h2c"].iter().enumerate()
@@ -161,7 +162,7 @@ async fn other_protocols_are_not_passed_on() {
 }
 
 #[tokio::test]
-async fn a_refusal_passes_with_its_body_and_the_connection_goes_on() {
+async fn a_rejected_upgrade_passes_through_and_keeps_the_connection() {
     let world = World::start().await;
     for path in [LOCAL, BARE, MVP] {
         world.server(path).says(path, 403, "application/json", "{\"why\":\"not you\"}");
@@ -180,7 +181,7 @@ async fn a_refusal_passes_with_its_body_and_the_connection_goes_on() {
 }
 
 #[tokio::test]
-async fn a_server_that_switches_unasked_gave_no_answer() {
+async fn an_unrequested_101_is_an_error() {
     let world = World::start().await;
     for path in [LOCAL, BARE, MVP] {
         // What was asked for is no reason for anything else, and nothing asked for even less.
@@ -218,7 +219,7 @@ async fn pair() -> (Double, [Double; 2], [Front; 2], Gateway) {
 }
 
 #[tokio::test]
-async fn what_was_sent_is_not_sent_again() {
+async fn a_sent_upgrade_is_not_retried() {
     for who in [None, Some(&pki().alice)] {
         let (_local, _servers, fronts, gateway) = pair().await;
         for front in &fronts {
@@ -234,7 +235,7 @@ async fn what_was_sent_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn what_could_not_be_sent_goes_to_the_next() {
+async fn an_unsent_upgrade_goes_to_the_next_peer() {
     for mode in [Mode::Refuse, Mode::Reset] {
         let (_local, servers, fronts, gateway) = pair().await;
         fronts[0].becomes(mode);
@@ -249,7 +250,7 @@ async fn what_could_not_be_sent_goes_to_the_next() {
 }
 
 #[tokio::test]
-async fn a_404_of_routing_is_doubted_before_an_upgrade() {
+async fn an_unrouted_404_is_verified_before_an_upgrade() {
     let world = World::start().await;
     // Listed here, and denied: whoever came to serve it meanwhile gets it.
     world.local.denies(LOCAL);
@@ -276,7 +277,7 @@ async fn a_404_of_routing_is_doubted_before_an_upgrade() {
 }
 
 #[tokio::test]
-async fn a_404_about_an_object_proves_nothing_and_is_not_asked_for_again() {
+async fn an_object_404_of_an_upgrade_is_not_verified_again() {
     const NEW: &str = "/apis/new.example/v1/namespaces/default/things/one/status";
     let missing = "{\"kind\":\"Status\",\"details\":{\"name\":\"one\"},\"code\":404}";
     let world = World::start().await;

@@ -1,6 +1,8 @@
 //! The cluster of most tests: a gateway beside a server, with a bare peer and a peer that is a
 //! gateway too. Entry: [`World`].
 
+use mvp_proxy::RemoteHeaders;
+
 use crate::double::Double;
 use crate::gateway::{Gateway, Plan};
 use crate::record::Recorded;
@@ -27,11 +29,24 @@ impl World {
         World::with(|plan| plan).await
     }
 
+    /// All gateways and servers are set up for these headers.
+    pub async fn with_headers(headers: RemoteHeaders) -> World {
+        let set = |plan: Plan| plan.headers(headers.clone());
+        World::with_each(set, set).await
+    }
+
     pub async fn with(change: impl FnOnce(Plan) -> Plan) -> World {
+        World::with_each(change, |plan| plan).await
+    }
+
+    async fn with_each(
+        change: impl FnOnce(Plan) -> Plan,
+        change_peer: impl FnOnce(Plan) -> Plan,
+    ) -> World {
         let local = Double::start("a", "v1.36.0", &[("local.example", "things")]).await;
         let bare = Double::start("b", "v1.36.0", &[("bare.example", "things")]).await;
         let behind = Double::start("c", "v1.36.0", &[("mvp.example", "things")]).await;
-        let mvp = Gateway::beside("c", &behind).await.start().await;
+        let mvp = change_peer(Gateway::beside("c", &behind).await).start().await;
         let plan = Gateway::beside("a", &local).await;
         let plan = plan.bare("b", bare.address).mvp("c", mvp.address);
         let gateway = change(plan).start().await;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use mvp_core::member::MemberKind;
-use rcgen::{CertificateParams, CertifiedIssuer, KeyPair as TestKey};
+use testkit::certificates::{Ca, Leaf};
 
 use super::{ServeConfig, ServerUrl};
 use crate::cli::{self, Invocation, Stop};
@@ -21,22 +21,11 @@ impl Files {
         let directory = std::env::temp_dir().join(format!("mvp-{name}-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let files = Self(directory);
-        let authority = |file: &str| {
-            let key = TestKey::generate().unwrap();
-            let mut params = CertificateParams::new(Vec::new()).unwrap();
-            params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-            let authority = CertifiedIssuer::self_signed(params, key).unwrap();
-            files.write(file, &authority.pem());
-            authority
-        };
-        let ca = authority("ca.crt");
-        authority("other-ca.crt");
-        let key = TestKey::generate().unwrap();
-        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
-        params.not_after = rcgen::date_time_ymd(2120, 1, 1);
-        files.write("server.crt", &params.signed_by(&key, &ca).unwrap().pem());
-        files.write("server.key", &key.serialize_pem());
+        let ca = Ca::new("ca");
+        files.write("ca.crt", ca.pem());
+        files.write("other-ca.crt", Ca::new("other").pem());
+        let leaf = Leaf::named("server").names(&["localhost"]);
+        ca.issue(leaf.valid((2020, 1, 1), (2120, 1, 1))).write(&files.0, "server").unwrap();
         files
     }
 

@@ -12,9 +12,7 @@ use mvp_core::discovery::Part;
 use mvp_core::member::MemberKind;
 use mvp_net::{ClientTrust, Limits, ReloadableTls, ServerTls, bind};
 use mvp_proxy::control::{MemberRecord, SnapshotReader, StaticMembership};
-use mvp_proxy::data::OutboundTls;
-use mvp_proxy::identity::{AuthenticateLayer, Identity};
-use mvp_proxy::{Body, Embed};
+use mvp_proxy::{AuthenticateLayer, Body, Identity, Member, OutboundTls};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -67,7 +65,7 @@ impl Cluster {
             .zip(&listeners)
             .map(|(spec, listener)| {
                 Ok(MemberRecord {
-                    id: spec.id.as_str().into(),
+                    name: spec.id.as_str().into(),
                     address: Some(listener.local_addr()?.to_string().into()),
                     kind: MemberKind::Mvp,
                     heard: None,
@@ -104,14 +102,15 @@ fn start_server(
     stop: &CancellationToken,
 ) -> anyhow::Result<Server> {
     let (id, own) = (spec.id.clone(), own(&spec));
-    let others = members.iter().filter(|member| *member.id != *id).cloned().collect();
+    let others = members.iter().filter(|member| *member.name.label() != *id).cloned().collect();
     let proxy = (certificates.proxy.certificate.as_bytes(), certificates.proxy.key.as_bytes());
     let outbound = OutboundTls::new(certificates.ca.as_bytes(), Some(proxy))?;
-    let member = Embed::new(&id, StaticMembership::new(others), outbound).start(stop.clone());
+    let member = Member::builder(&id, outbound).build();
+    let layer = member.start(StaticMembership::new(others), stop.clone());
 
     // Outermost first: authenticate the caller, then the layer, then the API server.
     let api_server = ApiServer::new(spec, storage.clone()).map_request(with_caller);
-    let service = AuthenticateLayer::default().layer(member.layer.layer(api_server));
+    let service = AuthenticateLayer::default().layer(layer.layer(api_server));
 
     let trust = ClientTrust::new(
         Some(certificates.ca.as_bytes()),
@@ -120,8 +119,13 @@ fn start_server(
     )?;
     let pair = &certificates.server;
     let tls = ServerTls::new(pair.certificate.as_bytes(), pair.key.as_bytes(), trust)?;
-    let server =
-        Server { id, version, address: listener.local_addr()?, own, reader: member.reader };
+    let server = Server {
+        id,
+        version,
+        address: listener.local_addr()?,
+        own,
+        reader: member.reader().clone(),
+    };
     let tls = ReloadableTls::new(tls);
     tokio::spawn(mvp_net::serve(listener, tls, Limits::default(), service, stop.clone()));
     Ok(server)

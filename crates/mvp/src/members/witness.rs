@@ -1,16 +1,14 @@
-//! Who is asked for EndpointSlices. Entry item: [`Witness`].
+//! The server that EndpointSlices are read from. Entry item: [`Witness`].
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use http::{Request, Response};
 use mvp_membership::etcd::Trouble;
-use mvp_proxy::control::Ask;
-use mvp_proxy::data::{Forwarder, Target};
-use mvp_proxy::peers::AnyMember;
-use mvp_proxy::{Body, LocalSlot};
+use mvp_proxy::control::{AnyMember, Ask, AskError, ReportOnce};
+use mvp_proxy::{Body, Forwarder, LocalSlot, Target};
 use tokio::sync::watch;
 
-/// The local server; or any member, where there is none.
+/// The local server or, without one, any member.
 #[derive(Clone)]
 pub(crate) enum Witness {
     Local(LocalSlot),
@@ -18,7 +16,7 @@ pub(crate) enum Witness {
 }
 
 impl Ask for Witness {
-    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, String> {
+    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, AskError> {
         let (any, seed) = match self {
             Witness::Local(local) => return local.ask(request).await,
             Witness::Members(any, seed) => (any, seed),
@@ -27,52 +25,60 @@ impl Ask for Witness {
         let (parts, _) = request.into_parts();
         match any.ask(Request::from_parts(parts.clone(), Body::empty())).await {
             Ok(response) => {
-                seed.is_not_needed();
+                seed.recovered();
                 Ok(response)
             }
-            // None is known yet, or none of those that are is left.
+            // No member is known yet, or none answers.
             Err(_) => seed.ask(Request::from_parts(parts, Body::empty())).await,
         }
     }
 }
 
-/// The way by which pods find a server. It leads to any of them, now this one and now that: who is
-/// there is no member, and only asked who is.
+/// The address by which pods find a server. It leads to a different server each time, so it is no member:
+/// it only tells who the members are.
 pub(crate) struct Seed {
     forwarder: Arc<Forwarder>,
     target: Target,
     trouble: watch::Sender<Trouble>,
+    failed: Mutex<ReportOnce>,
 }
 
 impl Seed {
     pub(crate) fn new(forwarder: Arc<Forwarder>, target: Target) -> Seed {
-        Seed { forwarder, target, trouble: watch::Sender::default() }
+        Seed { forwarder, target, trouble: watch::Sender::default(), failed: Mutex::default() }
     }
 
-    /// Whether it would answer does not matter.
-    fn is_not_needed(&self) {
+    /// A request succeeded, through the seed or without it.
+    fn recovered(&self) {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.trouble.send_if_modified(|trouble| std::mem::take(trouble) != Trouble::default());
     }
 
-    /// Why it gives no answer.
+    /// The reason why the seed does not answer, if it does not.
     pub(super) fn trouble(&self) -> watch::Receiver<Trouble> {
         self.trouble.subscribe()
     }
 
-    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, String> {
-        let sent = self.forwarder.send(&self.target, request).await;
-        let sent = sent.map_err(|error| format!("{}: {}", error.stage, error.cause));
-        let lasting = sent.as_ref().err().map(|error| {
-            let address = &self.target.address;
-            format!("{address}, where a first server is looked for, gives no answer ({error})")
-        });
-        let trouble = Trouble { problem: None, lasting };
-        if let Trouble { lasting: Some(said), .. } = &trouble
-            && self.trouble.borrow().lasting.is_none()
-        {
-            tracing::warn!("{said}; see KUBERNETES_SERVICE_HOST, or give --servers");
+    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, AskError> {
+        let address = &self.target.address;
+        match self.forwarder.send(&self.target, request).await {
+            Ok(response) => {
+                self.recovered();
+                Ok(response)
+            }
+            Err(error) => {
+                let error = format!("{}: {}", error.stage, error.cause);
+                if self.failed.lock().unwrap_or_else(PoisonError::into_inner).report() {
+                    tracing::warn!(
+                        %address,
+                        error,
+                        "first server does not answer; check KUBERNETES_SERVICE_HOST, or set --servers"
+                    );
+                }
+                let lasting = Some(format!("the first server {address} does not answer: {error}"));
+                self.trouble.send_replace(Trouble { problem: None, lasting });
+                Err(AskError::new(error))
+            }
         }
-        self.trouble.send_replace(trouble);
-        sent
     }
 }

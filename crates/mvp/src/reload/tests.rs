@@ -9,17 +9,12 @@ use std::os::unix::fs::symlink;
 use std::sync::Arc;
 
 use mvp_net::UnixTime;
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa,
-    KeyPair as TestKey,
-};
+use testkit::certificates::{Ca, Leaf, Pair};
 
 use super::*;
 use crate::cli::{self, Invocation};
 use crate::reload::expiry::Validity;
 use crate::supervise::Supervisor;
-
-type Ca = CertifiedIssuer<'static, TestKey>;
 
 /// A directory with the files of a configuration, and the CAs that signed them.
 struct Place {
@@ -34,15 +29,15 @@ impl Place {
         let directory =
             std::env::temp_dir().join(format!("mvp-reload-{name}-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
-        let [servers, clients, proxies] = ["servers", "clients", "proxies"].map(authority);
+        let [servers, clients, proxies] = ["servers", "clients", "proxies"].map(Ca::new);
         let place = Place { directory, servers, clients, proxies };
         place.write_pair("server", &issue(&place.servers, "server"));
         place.write_pair("proxy", &issue(&place.proxies, "proxy"));
         place.write_pair("etcd", &issue(&place.clients, "etcd"));
-        place.write("etcd-ca.crt", &place.servers.pem());
-        place.write("ca.crt", &place.servers.pem());
-        place.write("client-ca.crt", &place.clients.pem());
-        place.write("proxy-ca.crt", &place.proxies.pem());
+        place.write("etcd-ca.crt", place.servers.pem());
+        place.write("ca.crt", place.servers.pem());
+        place.write("client-ca.crt", place.clients.pem());
+        place.write("proxy-ca.crt", place.proxies.pem());
         place.write("peers.yaml", "peers: [{id: b, address: 'https://10.0.0.2:1'}]");
         place
     }
@@ -55,9 +50,9 @@ impl Place {
         fs::write(self.path(name), text).unwrap();
     }
 
-    fn write_pair(&self, name: &str, (certificate, key): &(String, String)) {
-        self.write(&format!("{name}.crt"), certificate);
-        self.write(&format!("{name}.key"), key);
+    fn write_pair(&self, name: &str, pair: &Pair) {
+        self.write(&format!("{name}.crt"), &pair.certificate);
+        self.write(&format!("{name}.key"), &pair.key);
     }
 
     fn reloader(&self) -> Reloader {
@@ -111,26 +106,9 @@ impl Drop for Place {
     }
 }
 
-fn named(name: &str) -> CertificateParams {
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, name);
-    params
-}
-
-fn authority(name: &str) -> Ca {
-    let mut params = named(name);
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    CertifiedIssuer::self_signed(params, TestKey::generate().unwrap()).unwrap()
-}
-
-fn issue(ca: &Ca, name: &str) -> (String, String) {
-    issue_with(ca, named(name))
-}
-
-fn issue_with(ca: &Ca, params: CertificateParams) -> (String, String) {
-    let key = TestKey::generate().unwrap();
-    (params.signed_by(&key, ca).unwrap().pem(), key.serialize_pem())
+/// A certificate without usages, as configuration files may name it for anything.
+fn issue(ca: &Ca, name: &str) -> Pair {
+    ca.issue(Leaf::named(name))
 }
 
 impl Reloader {
@@ -184,7 +162,7 @@ fn a_renamed_file_is_reloaded() {
     fs::rename(place.path("next.crt"), place.path("server.crt")).unwrap();
     let before = reloader.in_force.tls.current();
     reloader.settle();
-    assert!(reloader.serves(&new.0));
+    assert!(reloader.serves(&new.certificate));
     assert!(!Arc::ptr_eq(&before, &reloader.in_force.tls.current()));
     assert_eq!(reloader.counts(SERVING), (1, 0, 0));
 }
@@ -206,7 +184,7 @@ fn a_reload_that_panics_is_repeated() {
     }
     reloader.panics = false;
     assert_eq!(reloader.look_again(SystemTime::now(), &mut restarts), INTERVAL);
-    assert!(reloader.serves(&new.0));
+    assert!(reloader.serves(&new.certificate));
     assert_eq!(reloader.counts(SERVING), (1, 0, 0));
 }
 
@@ -217,13 +195,13 @@ fn a_file_written_in_place_is_reloaded() {
     let new = issue(&place.servers, "new");
     place.write_pair("server", &new);
     reloader.settle();
-    assert!(reloader.serves(&new.0));
+    assert!(reloader.serves(&new.certificate));
 }
 
 #[test]
 fn a_volume_that_kubernetes_swaps_is_reloaded() {
     let place = Place::new("volume");
-    let version = |name: &str, pair: &(String, String)| {
+    let version = |name: &str, pair: &Pair| {
         fs::create_dir_all(place.path(name)).unwrap();
         place.write_pair(&format!("{name}/server"), pair);
         let _ = fs::remove_file(place.path("..data_tmp"));
@@ -239,7 +217,7 @@ fn a_volume_that_kubernetes_swaps_is_reloaded() {
     let second = issue(&place.servers, "second");
     version("..second", &second);
     reloader.settle();
-    assert!(reloader.serves(&second.0));
+    assert!(reloader.serves(&second.certificate));
     assert_eq!(reloader.counts(SERVING), (1, 0, 0));
 }
 
@@ -249,15 +227,15 @@ fn a_pair_is_reloaded_when_certificate_and_key_match() {
     let mut reloader = place.reloader();
     let (old, new) =
         (fs::read_to_string(place.path("server.crt")).unwrap(), issue(&place.servers, "new"));
-    place.write("server.crt", &new.0);
+    place.write("server.crt", &new.certificate);
     for _ in 0..5 {
         reloader.settle();
         assert!(reloader.serves(&old));
         assert_eq!(reloader.counts(SERVING), (0, 1, 1), "reported once");
     }
-    place.write("server.key", &new.1);
+    place.write("server.key", &new.key);
     reloader.settle();
-    assert!(reloader.serves(&new.0));
+    assert!(reloader.serves(&new.certificate));
     assert_eq!(reloader.counts(SERVING), (1, 1, 0));
 }
 
@@ -265,7 +243,7 @@ fn a_pair_is_reloaded_when_certificate_and_key_match() {
 fn a_file_that_still_changes_is_not_used() {
     let place = Place::new("writing");
     let mut reloader = place.reloader();
-    let new = [authority("clients").pem(), authority("clients").pem()].concat();
+    let new = [Ca::new("clients").pem(), Ca::new("clients").pem()].concat();
     // Each half is a valid bundle by itself.
     for length in [new.len() / 2, new.len()] {
         place.write("client-ca.crt", &new[..length]);
@@ -297,10 +275,10 @@ fn an_invalid_file_keeps_the_old_one_and_each_reason_is_reported_once() {
     let new = issue(&place.servers, "new");
     place.write_pair("server", &new);
     reloader.settle();
-    assert!(reloader.serves(&new.0));
+    assert!(reloader.serves(&new.certificate));
     assert!(!Arc::ptr_eq(&before, &reloader.in_force.tls.current()));
 
-    place.write("client-ca.crt", &old);
+    place.write("client-ca.crt", old);
     reloader.settle();
     assert_eq!(reloader.counts("client-ca-file"), (0, 3, 0), "the file is as before");
 }
@@ -309,13 +287,12 @@ fn an_invalid_file_keeps_the_old_one_and_each_reason_is_reported_once() {
 fn a_new_client_ca_replaces_the_old_one() {
     let place = Place::new("client-ca");
     let mut reloader = place.reloader();
-    let clients = authority("clients");
-    place.write("client-ca.crt", &clients.pem());
+    let clients = Ca::new("clients");
+    place.write("client-ca.crt", clients.pem());
     reloader.settle();
     let trust = Arc::clone(reloader.in_force.tls.current().trust());
     for (ca, known) in [(&clients, true), (&place.clients, false)] {
-        let key = TestKey::generate().unwrap();
-        let chain = [named("alice").signed_by(&key, ca).unwrap().der().clone()];
+        let chain = issue(ca, "alice").chain();
         assert_eq!(trust.judge(&chain, UnixTime::now()).user.is_some(), known);
     }
 }
@@ -327,7 +304,7 @@ fn one_ca_file_is_reloaded_for_the_local_server_and_for_peers() {
     let in_force = reloader.in_force.clone();
     let peers = in_force.outbound_peers.unwrap();
     let before = (in_force.outbound_local.current(), peers.current());
-    place.write("ca.crt", &[place.servers.pem(), authority("servers").pem()].concat());
+    place.write("ca.crt", &[place.servers.pem(), Ca::new("servers").pem()].concat());
     reloader.settle();
     assert_eq!(reloader.counts("peer-ca-file"), (1, 0, 0));
     assert!(!Arc::ptr_eq(&before.0, &in_force.outbound_local.current()));
@@ -365,9 +342,8 @@ fn the_expiry_of_certificates_is_a_metric_and_a_warning() {
     let mut reloader = place.reloader();
     let now = SystemTime::now();
     let in_hours = |hours: u64| now + Duration::from_hours(hours);
-    let mut params = named("server");
-    params.not_after = in_hours(30).into();
-    place.write_pair("server", &issue_with(&place.servers, params));
+    let leaf = Leaf::named("server").valid_until(in_hours(30));
+    place.write_pair("server", &place.servers.issue(leaf));
     reloader.settle();
     let text = reloader.report.encoded();
     let until = crate::config::pem::unix_seconds(in_hours(30));

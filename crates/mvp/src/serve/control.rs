@@ -8,10 +8,8 @@ use std::thread::JoinHandle;
 
 use anyhow::Context;
 use mvp_core::member::{MemberKind, Presence, ViewState};
-use mvp_proxy::LocalSlot;
-use mvp_proxy::control;
-use mvp_proxy::data::{Forwarder, Target, server_name};
-use mvp_proxy::peers::{AnyMember, Reachable};
+use mvp_proxy::{Target, Worker, server_name};
+use prometheus_client::encoding::text::encode;
 use tokio_util::sync::CancellationToken;
 
 use super::Gateway;
@@ -23,14 +21,9 @@ use crate::signals::Signals;
 
 impl Gateway {
     /// The servers that are asked for EndpointSlices and StorageVersions.
-    fn witness(
-        &self,
-        standing: &Standing,
-        slot: &LocalSlot,
-        forwarder: &Arc<Forwarder>,
-    ) -> Witness {
-        if self.local.is_some() {
-            return Witness::Local(slot.clone());
+    fn witness(&self, standing: &Standing, worker: &Worker) -> Witness {
+        if self.member.id().is_some() {
+            return Witness::Local(worker.local().clone());
         }
         let seed = standing.seed().map(|address| {
             let target = Target {
@@ -40,9 +33,9 @@ impl Gateway {
                 kind: MemberKind::Bare,
                 local: false,
             };
-            Arc::new(Seed::new(Arc::clone(forwarder), target))
+            Arc::new(Seed::new(Arc::clone(worker.forwarder()), target))
         });
-        Witness::Members(AnyMember::new(self.peers(forwarder), self.reader.clone()), seed)
+        Witness::Members(worker.any_member(), seed)
     }
 
     /// Runs the control loop and the admin endpoint until a signal arrives and all workers have ended.
@@ -54,57 +47,28 @@ impl Gateway {
         reload: mpsc::Sender<()>,
         workers: Vec<JoinHandle<bool>>,
     ) -> anyhow::Result<()> {
-        let slot = LocalSlot::default();
-        let (forwarder, layer) = self.layer(slot.clone());
-        let _local = self.service(&forwarder, &layer);
-        self.spawn_let_go(&forwarder);
+        let worker = self.member.worker();
+        let _gateway = worker.gateway();
+        self.spawn_prune(&worker);
         tokio::spawn(self.probes.heartbeats().add("control").run());
-        // A plain reverse proxy without a client certificate cannot read discovery, and need not.
-        let can_ask = self.in_force.outbound_local.current().vouched.is_some();
-        let local = self.local.as_ref().filter(|_| can_ask);
-        if can_ask && self.in_force.outbound_peers.is_some() {
-            let never = CancellationToken::new();
-            if let Some(local) = local.cloned() {
-                let (forwarder, state) = (Arc::clone(&forwarder), self.local_state.clone());
-                let never = never.clone();
-                let watch = move || {
-                    let (forwarder, local) = (Arc::clone(&forwarder), local.clone());
-                    control::watch_local(forwarder, local, state.clone(), never.clone())
-                };
-                tokio::spawn(self.supervisor.clone().run("local-health", watch));
-            }
-            let (forwarder, reader) = (Arc::clone(&forwarder), self.reader.clone());
-            let health = self.health.clone();
-            let watch = move || {
-                let (forwarder, reader) = (Arc::clone(&forwarder), reader.clone());
-                control::watch_members(forwarder, reader, health.clone(), never.clone())
-            };
-            tokio::spawn(self.supervisor.clone().run("member-health", watch));
-        }
-        let local = local.map(|local| (Arc::clone(&local.id), slot.clone()));
-        let witness = self.witness(&standing, &slot, &forwarder);
+        let probed = worker.clone();
+        let watch = move || probed.clone().watch_local();
+        tokio::spawn(self.supervisor.clone().run("local-health", watch));
+        let probed = worker.clone();
+        let watch = move || probed.clone().watch_members();
+        tokio::spawn(self.supervisor.clone().run("member-health", watch));
         let (membership, members) = members::start(
             &standing,
             self.in_force.members.subscribe(),
-            slot,
-            witness,
-            &self.reader,
+            worker.local().clone(),
+            self.witness(&standing, &worker),
+            self.member.reader(),
             &self.shutdown.leaving,
             &self.supervisor,
         );
-        let reach = Reachable { local, peers: Some((forwarder, self.health.clone())) };
-        let writer = self.writer.lock().ok().and_then(|mut writer| writer.take());
-        let writer = writer.context("the control loop runs once")?;
         // Both run while the workers drain: requests in flight need the control loop, and operators
         // need the admin endpoint.
-        let control = tokio::spawn(control::run(
-            membership,
-            reach,
-            self.settings.clone(),
-            writer,
-            Arc::clone(&self.metrics),
-            CancellationToken::new(),
-        ));
+        let control = tokio::spawn(worker.run_control_loop(membership, CancellationToken::new()));
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let handed_over = CancellationToken::new();
         let closes = handed_over.clone().cancelled_owned();
@@ -119,7 +83,7 @@ impl Gateway {
         // On another thread, so that this one handles a second signal meanwhile.
         let join = move || workers.into_iter().all(|worker| worker.join().unwrap_or(false));
         let joined = tokio::task::spawn_blocking(join).await?;
-        members.left().await;
+        members.withdrawn().await;
         // Not before: a CA that was revoked must not be trusted during the drain either.
         drop(reload);
         anyhow::ensure!(joined, "a worker failed; see the log for the reason");
@@ -127,12 +91,12 @@ impl Gateway {
     }
 
     fn admin(&self, members: &Members) -> Admin {
-        let snapshot = self.reader.clone();
+        let snapshot = self.member.reader().clone();
         self.probes.ready_when(self.readiness(members));
         let (ready, live) = (Arc::clone(&self.probes), Arc::clone(&self.probes));
-        let (metrics, beside) = (Arc::clone(&self.metrics), Arc::clone(&self.registry));
+        let (metrics, registry) = (Arc::clone(self.member.metrics()), Arc::clone(&self.registry));
         let (handle, conflicts) = (members.handle(), members.handle());
-        let reader = self.reader.clone();
+        let reader = self.member.reader().clone();
         Admin {
             readiness: Arc::new(move || ready.readiness()),
             liveness: Arc::new(move || live.liveness()),
@@ -153,21 +117,25 @@ impl Gateway {
                 reader.forget(id);
                 Ok(())
             }),
-            metrics: Arc::new(move |text| metrics.encode_beside(text, &beside)),
+            metrics: Arc::new(move |text| {
+                metrics.encode_open(text);
+                // Writing to a string cannot fail.
+                let _ = encode(text, &registry);
+            }),
             snapshot: Arc::new(move || inside::described(&snapshot, &conflicts.conflicts())),
         }
     }
 
     /// The checks of readiness.
     fn readiness(&self, members: &Members) -> Arc<Readiness> {
-        let (reader, local) = (self.reader.clone(), self.local_state.clone());
+        let (reader, local) = (self.member.reader().clone(), self.member.local_state().cloned());
         let merges = self.in_force.outbound_peers.is_some();
         let (leaving, membership) = (self.shutdown.leaving.clone(), members.checks());
         Arc::new(move || {
             let mut checks = vec![inside::shutdown(leaving.is_cancelled())];
             // A plain reverse proxy depends on no discovery.
             if merges {
-                checks.extend(inside::readiness(&reader, &local));
+                checks.extend(inside::readiness(&reader, local.as_ref()));
                 checks.extend(membership.get());
             }
             checks

@@ -35,7 +35,7 @@ fn the_environment_wins_over_the_file() {
 }
 
 #[test]
-fn an_unknown_key_is_named_with_its_line_and_the_nearest() {
+fn an_unknown_key_is_reported_with_its_line_and_the_nearest_key() {
     let place = Folder::new();
     for (text, sentence) in [
         (
@@ -62,7 +62,7 @@ fn an_unknown_key_is_named_with_its_line_and_the_nearest() {
 }
 
 #[test]
-fn what_is_no_config_file() {
+fn a_file_that_is_not_a_config_file_is_rejected() {
     let place = Folder::new();
     place.write("binary", [0, 159, 146, 150]);
     for (file, sentence) in [

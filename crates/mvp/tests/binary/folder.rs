@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
+use testkit::certificates::{Ca, Leaf, key_pair};
 
 /// Holds `ca.crt`, `server.crt` with `server.key`, and `other.key`, which fits nothing.
 pub(crate) struct Folder {
@@ -28,15 +28,11 @@ impl Folder {
         let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         fs::create_dir_all(&directory).unwrap();
         let place = Self { directory };
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let ca = Ca::new("ca");
         place.write("ca.crt", ca.pem());
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        place.write("server.crt", params.signed_by(&key, &ca).unwrap().pem());
-        place.write("server.key", key.serialize_pem());
-        place.write("other.key", KeyPair::generate().unwrap().serialize_pem());
+        let leaf = Leaf::named("server").names(&["localhost"]);
+        ca.issue(leaf).write(&place.directory, "server").unwrap();
+        place.write("other.key", key_pair().0);
         place
     }
 

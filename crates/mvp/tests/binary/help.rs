@@ -55,7 +55,7 @@ const FLAGS: [&str; 46] = [
 ];
 
 #[test]
-fn the_page_of_serve_lists_each_flag_once_under_its_heading() {
+fn serve_help_lists_each_flag_once_under_its_heading() {
     let page = Folder::new().mvp(&["serve", "--help"]);
     assert_eq!((page.code, page.stderr.as_str()), (Some(0), ""));
     let (flags, examples) = page.stdout.split_once("Examples:\n").unwrap();
@@ -93,14 +93,14 @@ fn the_page_of_serve_lists_each_flag_once_under_its_heading() {
 }
 
 #[test]
-fn the_short_page_is_the_same() {
+fn short_help_equals_long_help() {
     let place = Folder::new();
     assert_eq!(place.mvp(&["serve", "-h"]).stdout, place.mvp(&["serve", "--help"]).stdout);
 }
 
 /// Every flag in the examples exists, and every value of theirs is a good one.
 #[test]
-fn the_examples_are_true() {
+fn the_examples_in_help_work() {
     let place = Folder::new();
     let page = place.mvp(&["serve", "--help"]).stdout;
     let examples = page.split_once("Examples:\n").unwrap().1;
@@ -140,7 +140,7 @@ fn version() {
 }
 
 #[test]
-fn nothing_asked_is_a_page_on_standard_error() {
+fn no_arguments_print_help_on_standard_error() {
     let outcome = Folder::new().mvp(&[]);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(2), ""));
     for command in ["serve", "demo", "version"] {
@@ -149,7 +149,7 @@ fn nothing_asked_is_a_page_on_standard_error() {
 }
 
 #[test]
-fn a_reader_that_left_is_no_failure() {
+fn a_closed_standard_output_is_not_an_error() {
     let place = Folder::new();
     for arguments in [vec!["serve", "--help"], vec!["version"], vec!["--version"]] {
         let (reader, writer) = std::io::pipe().unwrap();

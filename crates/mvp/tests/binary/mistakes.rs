@@ -5,7 +5,7 @@ use std::process::Stdio;
 use crate::folder::{Folder, outcome};
 
 #[test]
-fn flags_and_values() {
+fn wrong_flags_and_values_are_reported() {
     let place = Folder::new();
     for (flag, sentence) in [
         ("--secure-prot=1", "--secure-prot: not a known flag; did you mean --secure-port?"),
@@ -117,7 +117,7 @@ fn flags_and_values() {
 }
 
 #[test]
-fn the_environment_is_named() {
+fn a_wrong_environment_variable_is_named() {
     let place = Folder::new();
     let output = place.command(&["serve"]).env("MVP_LOG", "loud").output().unwrap();
     outcome(output).is_mistake(
@@ -128,7 +128,7 @@ fn the_environment_is_named() {
 }
 
 #[test]
-fn a_first_server_is_named_or_found_as_pods_find_one() {
+fn the_first_server_is_given_or_found_in_the_pod_environment() {
     let place = Folder::new();
     let flags = [
         "serve",
@@ -154,7 +154,7 @@ fn a_first_server_is_named_or_found_as_pods_find_one() {
 }
 
 #[test]
-fn what_must_be_given() {
+fn missing_required_flags_are_reported() {
     let place = Folder::new();
     let pair = ["--tls-cert-file=server.crt", "--tls-private-key-file=server.key"];
     let local = "--local-server=https://127.0.0.1:7443";
@@ -187,7 +187,7 @@ fn what_must_be_given() {
 }
 
 #[test]
-fn flags_that_do_not_go_together() {
+fn conflicting_flags_are_reported() {
     let place = Folder::new();
     let fix = "give it with --proxy-client-key-file, signed by the request-header CA of the \
                servers";
@@ -296,7 +296,7 @@ fn files() {
 
 /// Also where it is a front proxy's too. The address is nobody's, so that nothing is ever served.
 #[test]
-fn a_proxy_certificate_that_proves_a_user() {
+fn a_proxy_certificate_that_is_also_a_user_is_rejected() {
     let place = Folder::new();
     let shared = [
         "--bind-address=192.0.2.1",
@@ -306,12 +306,12 @@ fn a_proxy_certificate_that_proves_a_user() {
     ];
     let front_proxy = [
         "--requestheader-client-ca-file=ca.crt",
-        "--requestheader-allowed-names=rcgen self signed cert",
+        "--requestheader-allowed-names=server",
         "--peer-ca-file=ca.crt",
         "--membership=static",
     ];
-    let sentence = "--proxy-client-cert-file: server.crt authenticates user \"rcgen self signed \
-                    cert\" under --client-ca-file ca.crt, so that anonymous requests would get the \
+    let sentence = "--proxy-client-cert-file: server.crt authenticates user \"server\" \
+                    under --client-ca-file ca.crt, so that anonymous requests would get the \
                     rights of that user; sign the proxy client certificate with a separate CA, such \
                     as kubeadm's front-proxy-ca, and give that CA as \
                     --requestheader-client-ca-file\n";

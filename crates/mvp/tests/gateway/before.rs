@@ -16,7 +16,7 @@ use crate::support::process::{Gateway, flags, free_address};
 const GEARS: &str = "/apis/other.example.com/v1/gears";
 
 #[tokio::test]
-async fn each_request_goes_to_a_server_that_serves_it_and_to_those_that_are_left() {
+async fn requests_go_to_capable_servers_that_are_still_up() {
     let storage = Storage::new();
     let mut a = serve(any(), api_server("a", storage.clone())).await;
     let mut b = serve(any(), api_server("b", storage)).await;
@@ -64,20 +64,19 @@ async fn each_request_goes_to_a_server_that_serves_it_and_to_those_that_are_left
 }
 
 #[tokio::test]
-async fn a_first_server_that_gives_no_answer_is_named() {
+async fn an_unreachable_first_server_is_named() {
     let (address, admin, nobody) = (free_address(), free_address(), free_address());
     let mut flags = flags(address, admin, "none", any(), &["--membership=endpoints".to_owned()]);
     let beside = ["--local-server=", "--server-id=", "--membership=static"];
     flags.retain(|flag| !beside.iter().any(|name| flag.starts_with(name)));
     let gateway = Gateway::in_pod(address, admin, &flags, nobody);
     let why = format!(
-        "[-]membership failed: members by endpoints were not read yet ({nobody}, where a first server \
-         is looked for, gives no answer"
+        "[-]membership failed: source endpoints was not read yet (the first server {nobody} does not answer"
     );
     eventually("it says so", async || {
         let page = gateway.ask("/readyz").await.unwrap_or_default().1;
         if page.contains(&why) && page.contains("[-]servers failed") { Ok(()) } else { Err(page) }
     })
     .await;
-    gateway.logs("gives no answer").await;
+    gateway.logs("first server does not answer").await;
 }

@@ -17,7 +17,7 @@ const IDLE: usize = 600;
 const BEFORE_ANY_IS_CLOSED: Duration = Duration::from_secs(8);
 
 #[tokio::test]
-async fn idle_connections_do_not_keep_the_admin_endpoint_from_answering() {
+async fn idle_connections_do_not_block_the_admin_endpoint() {
     enough_files(IDLE as u64 + 200);
     let server = serve(any(), api_server("b", Storage::new())).await;
     let (address, admin) = (free_address(), free_address());
@@ -46,12 +46,12 @@ async fn idle_connections_do_not_keep_the_admin_endpoint_from_answering() {
 }
 
 #[tokio::test]
-async fn more_connections_than_descriptors_is_a_mistake() {
+async fn a_connection_limit_above_the_descriptor_limit_is_rejected() {
     let (address, admin) = (free_address(), free_address());
     let more = ["--max-client-connections=200".to_owned()];
     let flags = flags(address, admin, "b", free_address(), &more);
     let mut gateway = Gateway::with_descriptors(address, admin, &flags, DESCRIPTORS);
-    let status = eventually("its end", async || gateway.ended().ok_or("it runs")).await;
+    let status = eventually("its end", async || gateway.exit_status().ok_or("it runs")).await;
     let log = gateway.log();
     assert_eq!(status.code(), Some(1), "{log}");
     let sentence = "error: --max-client-connections: 200 needs 464 file descriptors, two for each \

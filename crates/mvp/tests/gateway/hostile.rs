@@ -45,7 +45,7 @@ async fn a_document_of_100_megabytes() {
 }
 
 #[tokio::test]
-async fn a_document_that_never_ends_and_one_that_never_begins() {
+async fn endless_and_hanging_documents_are_abandoned() {
     let bulk = Bulk::default();
     survives("endless", 9, move |_| aggregated(bulk.body(u64::MAX))).await;
     // Nothing more is asked of it until that timed out.
@@ -57,7 +57,7 @@ async fn a_document_that_never_ends_and_one_that_never_begins() {
 }
 
 #[tokio::test]
-async fn a_document_of_many_depths() {
+async fn a_deeply_nested_document_is_rejected() {
     let mut text = br#"{"kind":"APIGroupDiscoveryList","items":"#.to_vec();
     text.extend(std::iter::repeat_n(b'[', 8 << 20));
     let body = Bytes::from(text);

@@ -13,7 +13,7 @@ use crate::support::process::{Gateway, free_address};
 const NOWHERE: &str = "/apis/example.org/v1/nothings";
 
 #[tokio::test]
-async fn it_comes_late_goes_away_and_comes_back() {
+async fn the_local_server_starts_late_stops_and_returns() {
     let storage = Storage::new();
     let peer = serve(any(), api_server("a", storage.clone())).await;
     let flag = format!("--peer=a=https://{},kind=bare", peer.address);

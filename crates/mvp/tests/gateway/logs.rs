@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, PipeReader};
 use http::{Method, StatusCode};
 use mvp_apiserver::Storage;
 use serde_json::Value;
+use testkit::process::Signal;
 
 use crate::cluster::{CONFIG_MAPS, Cluster, WIDGETS, any, api_server, assert_refusal, serve};
 use crate::signals::ends;
@@ -13,7 +14,7 @@ use crate::support::process::{Gateway, flags, free_address};
 use crate::support::{eventually, soon};
 
 #[tokio::test]
-async fn only_what_is_proxied_or_refused_is_logged() {
+async fn only_proxied_and_refused_requests_are_logged() {
     let cluster = Cluster::start().await;
     let b = &cluster.b.gateway;
     let client = Client::user(b.address).await;
@@ -114,9 +115,9 @@ async fn dropped(gateway: &Gateway) -> u64 {
 }
 
 #[tokio::test]
-async fn a_log_pipe_that_nobody_reads_blocks_neither_requests_nor_the_end() {
+async fn an_unread_log_pipe_blocks_neither_requests_nor_shutdown() {
     let (mut gateway, _unread) = overflowing().await;
-    gateway.signal("TERM");
+    gateway.signal(Signal::TERM);
     assert_eq!(ends(&mut gateway).await, Some(0));
 }
 
@@ -140,7 +141,7 @@ async fn dropped_log_lines_are_reported_when_the_pipe_is_read_again() {
     let report = until("log lines dropped").await;
     assert_eq!(report["level"], "WARN");
     assert!(report["count"].as_u64().unwrap() > 0, "{report}");
-    gateway.signal("TERM");
+    gateway.signal(Signal::TERM);
     assert_eq!(ends(&mut gateway).await, Some(0));
     // The end of the log is flushed.
     until("shutting down").await;

@@ -10,7 +10,7 @@ use crate::support::eventually;
 use crate::support::process::{Gateway, free_address};
 
 #[tokio::test]
-async fn who_leads_back_to_us_is_nobodys_peer() {
+async fn a_member_address_that_leads_back_to_the_gateway_is_ignored() {
     let server = serve(any(), api_server("b", Storage::new())).await;
     let own = free_address();
     let flag = format!("--peer=loop=https://localhost:{}", own.port());

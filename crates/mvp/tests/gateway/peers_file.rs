@@ -49,7 +49,7 @@ async fn members_come_and_go() {
 }
 
 #[tokio::test]
-async fn connections_to_who_was_forgotten_are_let_go() {
+async fn connections_to_a_forgotten_member_are_closed() {
     let storage = Storage::new();
     let local = serve(any(), api_server("b", storage.clone())).await;
     let peer = serve(any(), api_server("a", storage)).await;

@@ -31,7 +31,7 @@ async fn a_single_server_is_a_cluster() {
 
 /// Users may see what there is, the gateway itself may not.
 #[tokio::test]
-async fn discovery_that_is_forbidden_is_told_with_what_to_grant() {
+async fn forbidden_discovery_is_logged_with_the_missing_permission() {
     let api = api_server("b", Storage::new());
     let server = Double::start(any(), move |request: Request<Incoming>| {
         let api = api.clone();
@@ -53,7 +53,7 @@ async fn discovery_that_is_forbidden_is_told_with_what_to_grant() {
     })
     .await;
     assert!(reason.contains("[-]local-server failed: /api of the local server"), "{reason}");
-    assert!(reason.contains("answered 403 Forbidden"), "{reason}");
+    assert!(reason.contains("status 403 Forbidden"), "{reason}");
     let client = Client::user(gateway.address).await;
     for path in [CONFIG_MAPS, "/version"] {
         assert_eq!(client.get(path).await.0, StatusCode::OK, "{path}");
@@ -74,7 +74,7 @@ fn no_access() -> Response<Body> {
 
 /// Row 1: a member that never answers holds discovery up, but not for long.
 #[tokio::test]
-async fn a_member_that_is_never_seen_holds_discovery_up_for_half_a_minute() {
+async fn a_member_never_seen_delays_discovery_for_at_most_30_seconds() {
     let server = serve(any(), api_server("b", Storage::new())).await;
     let flag = format!("--peer=a=https://{}", free_address());
     let start = Instant::now();

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use http::StatusCode;
 use mvp_apiserver::Storage;
 use mvp_net::{CertificateDer, ClientTls, ClientTrust, ServerTls};
-use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
-use rustls_pki_types::pem::PemObject;
+use testkit::certificates::{Ca, FRONT_PROXY_NAME, Pair, SERVER_NAME, cn};
+use testkit::process::Signal;
 use tokio::net::TcpStream;
 
 use crate::cluster::{CONFIG_MAPS, WIDGETS, any, api_server, make, serve};
@@ -18,7 +18,6 @@ use crate::support::double::Double;
 use crate::support::eventually;
 use crate::support::folder::Folder;
 use crate::support::load::Load;
-use crate::support::pki::{Ca, PROXY, SERVER_NAME, authority, issue};
 use crate::support::process::{Gateway, free_address};
 
 /// A gateway with files that can be changed, its server, and a bare peer.
@@ -34,23 +33,23 @@ struct World {
 
 impl World {
     async fn start() -> World {
-        let [servers, clients, proxies] = ["servers", "clients", "proxies"].map(authority);
-        let serving = issue(&servers, SERVER_NAME, ServerAuth);
-        let proxy = issue(&proxies, PROXY, ClientAuth);
+        let [servers, clients, proxies] = ["servers", "clients", "proxies"].map(Ca::new);
+        let serving = servers.server(&[SERVER_NAME]);
+        let proxy = proxies.client(&[cn(FRONT_PROXY_NAME)]);
         let folder = Folder::new(&[
-            ("server.crt", &serving.0),
-            ("server.key", &serving.1),
-            ("proxy.crt", &proxy.0),
-            ("proxy.key", &proxy.1),
-            ("ca.crt", &servers.pem()),
-            ("client-ca.crt", &clients.pem()),
-            ("proxy-ca.crt", &proxies.pem()),
+            ("server.crt", &serving.certificate),
+            ("server.key", &serving.key),
+            ("proxy.crt", &proxy.certificate),
+            ("proxy.key", &proxy.key),
+            ("ca.crt", servers.pem()),
+            ("client-ca.crt", clients.pem()),
+            ("proxy-ca.crt", proxies.pem()),
         ]);
         let storage = Storage::new();
         let local = serve(any(), api_server("b", storage.clone())).await;
         let peer = serve(any(), api_server("a", storage)).await;
         for server in [&local, &peer] {
-            server.tls.replace(server_tls(&servers, &proxies.pem()));
+            server.tls.replace(server_tls(&servers, proxies.pem()));
         }
         let flags = [
             format!("--peer=a=https://{},kind=bare", peer.address),
@@ -72,9 +71,8 @@ impl World {
 
     /// A user of this CA, who believes servers of ours.
     fn user(&self, ca: &Ca) -> Arc<rustls::ClientConfig> {
-        let (certificate, key) = issue(ca, "alice", ClientAuth);
-        let user = (certificate.as_bytes(), key.as_bytes());
-        ClientTls::new(self.servers.pem().as_bytes(), Some(user)).unwrap().config(&[b"h2"])
+        let user = ca.client(&[cn("alice")]);
+        ClientTls::new(self.servers.pem().as_bytes(), Some(user.pem())).unwrap().config(&[b"h2"])
     }
 
     /// `mvp_reload_total` with both results, and `mvp_reload_failing`.
@@ -101,27 +99,28 @@ impl World {
 
 /// What a server of the cluster serves with, believing these proxies.
 fn server_tls(ca: &Ca, proxies: &str) -> ServerTls {
-    let (certificate, key) = issue(ca, SERVER_NAME, ServerAuth);
-    let trust = ClientTrust::new(None, Some(proxies.as_bytes()), vec![PROXY.to_owned()]).unwrap();
-    ServerTls::new(certificate.as_bytes(), key.as_bytes(), trust).unwrap()
+    let pair = ca.server(&[SERVER_NAME]);
+    let names = vec![FRONT_PROXY_NAME.to_owned()];
+    let trust = ClientTrust::new(None, Some(proxies.as_bytes()), names).unwrap();
+    ServerTls::new(pair.pem().0, pair.pem().1, trust).unwrap()
 }
 
-fn der(pem: &str) -> CertificateDer<'static> {
-    CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()
+fn der(pair: &Pair) -> CertificateDer<'static> {
+    pair.chain().remove(0)
 }
 
 const PATHS: [&str; 3] = [CONFIG_MAPS, WIDGETS, "/apis"];
 
 #[tokio::test]
-async fn the_serving_certificate() {
+async fn the_serving_certificate_is_replaced() {
     let mut world = World::start().await;
     let user = world.user(&world.clients);
     let load = Load::start(world.address(), &user, &PATHS);
     let (client, first) = Client::with(world.address(), Arc::clone(&user)).await.unwrap();
     let mut watch = client.watch(&format!("{WIDGETS}?watch=true")).await;
 
-    let new = issue(&world.servers, SERVER_NAME, ServerAuth);
-    world.folder.swap(&[("server.crt", &new.0), ("server.key", &new.1)]);
+    let new = world.servers.server(&[SERVER_NAME]);
+    world.folder.swap(&[("server.crt", &new.certificate), ("server.key", &new.key)]);
     let address = world.address();
     let shown = async || Client::with(address, Arc::clone(&user)).await.unwrap().1;
     let other = eventually("another certificate is shown", async || match shown().await {
@@ -129,16 +128,16 @@ async fn the_serving_certificate() {
         other => Ok(other),
     })
     .await;
-    assert_eq!(other, der(&new.0));
+    assert_eq!(other, der(&new));
     world.reloaded("tls-cert-file", (1, 0, 0)).await;
 
     // A pair that does not fit, then one that cannot be read: the last good one stays.
-    let other = issue(&world.servers, SERVER_NAME, ServerAuth);
-    world.folder.swap(&[("server.crt", &other.0)]);
+    let other = world.servers.server(&[SERVER_NAME]);
+    world.folder.swap(&[("server.crt", &other.certificate)]);
     world.reloaded("tls-cert-file", (1, 1, 1)).await;
-    world.folder.swap(&[("server.crt", &other.0[..80]), ("server.key", &other.1)]);
+    world.folder.swap(&[("server.crt", &other.certificate[..80]), ("server.key", &other.key)]);
     world.reloaded("tls-cert-file", (1, 2, 1)).await;
-    assert_eq!(shown().await, der(&new.0));
+    assert_eq!(shown().await, der(&new));
     let complaints = eventually("both are logged", async || {
         let log = world.gateway.log();
         let lines = log.lines().filter(|line| line.contains("not reloaded"));
@@ -150,10 +149,10 @@ async fn the_serving_certificate() {
     assert!(complaints[0].contains("is not the key of"), "{}", complaints[0]);
     assert!(complaints.iter().all(|line| line.contains("\"WARN\"")), "{complaints:#?}");
 
-    world.folder.swap(&[("server.crt", &other.0)]);
-    world.gateway.signal("HUP");
+    world.folder.swap(&[("server.crt", &other.certificate)]);
+    world.gateway.signal(Signal::HUP);
     world.reloaded("tls-cert-file", (2, 2, 0)).await;
-    assert_eq!(shown().await, der(&other.0));
+    assert_eq!(shown().await, der(&other));
     let metrics = world.gateway.page("/metrics").await;
     for flag in ["tls-cert-file", "client-ca-file", "proxy-client-cert-file", "peer-ca-file"] {
         let line = format!("mvp_certificate_expiration_timestamp_seconds{{flag=\"{flag}\"}} ");
@@ -166,10 +165,10 @@ async fn the_serving_certificate() {
 }
 
 #[tokio::test]
-async fn the_ca_of_clients() {
+async fn the_client_ca_is_replaced() {
     let mut world = World::start().await;
     let old = world.user(&world.clients);
-    let others = authority("clients");
+    let others = Ca::new("clients");
     let new = world.user(&others);
     let (client, _) = Client::with(world.address(), Arc::clone(&old)).await.unwrap();
     let (newcomer, _) = Client::with(world.address(), Arc::clone(&new)).await.unwrap();
@@ -184,7 +183,7 @@ async fn the_ca_of_clients() {
     assert_eq!(newcomer.get(CONFIG_MAPS).await.0, StatusCode::OK);
 
     let load = Load::start(world.address(), &new, &PATHS);
-    world.folder.swap(&[("client-ca.crt", &others.pem())]);
+    world.folder.swap(&[("client-ca.crt", others.pem())]);
     world.reloaded("client-ca-file", (2, 0, 0)).await;
     load.was_answered().await;
     // This connection is the same all along, and judged anew.
@@ -192,7 +191,7 @@ async fn the_ca_of_clients() {
 }
 
 #[tokio::test]
-async fn the_proxy_certificate_with_its_ca() {
+async fn the_proxy_certificate_and_its_ca_are_replaced() {
     let mut world = World::start().await;
     let user = world.user(&world.clients);
     let (client, _) = Client::with(world.address(), Arc::clone(&user)).await.unwrap();
@@ -201,10 +200,10 @@ async fn the_proxy_certificate_with_its_ca() {
     let load = Load::start(world.address(), &user, &PATHS);
 
     // One that nobody would believe is refused, whatever the servers say.
-    let others = authority("proxies");
+    let others = Ca::new("proxies");
     let both = [world.proxies.pem(), others.pem()].concat();
-    let new = issue(&others, PROXY, ClientAuth);
-    world.folder.swap(&[("proxy.crt", &new.0), ("proxy.key", &new.1)]);
+    let new = others.client(&[cn(FRONT_PROXY_NAME)]);
+    world.folder.swap(&[("proxy.crt", &new.certificate), ("proxy.key", &new.key)]);
     world.reloaded("proxy-client-cert-file", (0, 1, 1)).await;
 
     // The servers first, then we.
@@ -215,7 +214,7 @@ async fn the_proxy_certificate_with_its_ca() {
     world.reloaded("proxy-client-cert-file", (1, 1, 0)).await;
     for server in [&world.local, &world.peer] {
         eventually("the new certificate is shown", async || {
-            if server.connected(&der(&new.0)) > 0 { Ok(()) } else { Err("it is not") }
+            if server.connected(&der(&new)) > 0 { Ok(()) } else { Err("it is not") }
         })
         .await;
     }
@@ -226,9 +225,9 @@ async fn the_proxy_certificate_with_its_ca() {
     })
     .await;
     for server in [&world.local, &world.peer] {
-        server.tls.replace(server_tls(&world.servers, &others.pem()));
+        server.tls.replace(server_tls(&world.servers, others.pem()));
     }
-    world.folder.swap(&[("proxy-ca.crt", &others.pem())]);
+    world.folder.swap(&[("proxy-ca.crt", others.pem())]);
     world.reloaded("requestheader-client-ca-file", (2, 0, 0)).await;
 
     make(&client, "one").await;
@@ -243,20 +242,20 @@ async fn the_proxy_certificate_with_its_ca() {
 }
 
 #[tokio::test]
-async fn the_ca_of_servers() {
+async fn the_server_ca_is_replaced() {
     let mut world = World::start().await;
     let user = world.user(&world.clients);
     let (client, _) = Client::with(world.address(), Arc::clone(&user)).await.unwrap();
     let mut watch = client.watch(&format!("{WIDGETS}?watch=true")).await;
     let load = Load::start(world.address(), &user, &PATHS);
-    let others = authority("servers");
+    let others = Ca::new("servers");
     world.folder.swap(&[("ca.crt", &[world.servers.pem(), others.pem()].concat())]);
     world.reloaded("peer-ca-file", (1, 0, 0)).await;
     for server in [&world.local, &world.peer] {
-        server.tls.replace(server_tls(&others, &world.proxies.pem()));
+        server.tls.replace(server_tls(&others, world.proxies.pem()));
     }
     let before = world.peer.accepted();
-    world.folder.swap(&[("ca.crt", &others.pem())]);
+    world.folder.swap(&[("ca.crt", others.pem())]);
     world.reloaded("peer-ca-file", (2, 0, 0)).await;
     eventually("there are new connections", async || {
         if world.peer.accepted() > before { Ok(()) } else { Err(before) }
@@ -268,7 +267,7 @@ async fn the_ca_of_servers() {
 }
 
 #[tokio::test]
-async fn idle_connections_of_before_end_too() {
+async fn idle_connections_with_old_certificates_are_closed() {
     let mut world = World::start().await;
     let user = world.user(&world.clients);
     let (client, _) = Client::with(world.address(), user).await.unwrap();
@@ -276,8 +275,8 @@ async fn idle_connections_of_before_end_too() {
         assert_eq!(client.get(path).await.0, StatusCode::OK);
     }
     let old = world.peer.shown().remove(0);
-    let new = issue(&world.proxies, PROXY, ClientAuth);
-    world.folder.swap(&[("proxy.crt", &new.0), ("proxy.key", &new.1)]);
+    let new = world.proxies.client(&[cn(FRONT_PROXY_NAME)]);
+    world.folder.swap(&[("proxy.crt", &new.certificate), ("proxy.key", &new.key)]);
     world.reloaded("proxy-client-cert-file", (1, 0, 0)).await;
     // Nobody asks for anything meanwhile.
     for server in [&world.local, &world.peer] {
@@ -290,21 +289,21 @@ async fn idle_connections_of_before_end_too() {
 }
 
 #[tokio::test]
-async fn files_are_looked_at_until_the_end() {
+async fn files_are_watched_until_shutdown_ends() {
     let mut world = World::start().await;
     let user = world.user(&world.clients);
     let (client, _) = Client::with(world.address(), user).await.unwrap();
     let watch = client.watch(&format!("{WIDGETS}?watch=true")).await;
-    world.gateway.signal("TERM");
+    world.gateway.signal(Signal::TERM);
     let address = world.address();
     eventually("it drains", async || match TcpStream::connect(address).await {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(()),
         other => Err(other),
     })
     .await;
-    world.folder.swap(&[("client-ca.crt", &authority("clients").pem())]);
+    world.folder.swap(&[("client-ca.crt", Ca::new("clients").pem())]);
     world.reloaded("client-ca-file", (1, 0, 0)).await;
-    world.gateway.signal("HUP");
+    world.gateway.signal(Signal::HUP);
     drop((watch, client));
     assert_eq!(ends(&mut world.gateway).await, Some(0));
 }

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use http::StatusCode;
+use testkit::process::Signal;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 
@@ -17,22 +18,22 @@ use crate::support::process::{Gateway, free_address};
 const FEW_SECONDS: Duration = Duration::from_secs(10);
 
 #[tokio::test]
-async fn a_signal_ends_it_though_a_watch_is_open() {
-    for signal in ["TERM", "INT"] {
+async fn a_signal_ends_the_gateway_while_a_watch_is_open() {
+    for signal in [Signal::TERM, Signal::INT] {
         let (mut b, _peer) = with(&["--shutdown-grace-period=1s"]).await;
         let client = Client::user(b.gateway.address).await;
         let watch = client.watch(&format!("{WIDGETS}?watch=true")).await;
         b.gateway.signal(signal);
-        assert_eq!(ends(&mut b.gateway).await, Some(0), "{signal}");
+        assert_eq!(ends(&mut b.gateway).await, Some(0), "{signal:?}");
         assert!(watch.has_ended().await);
     }
 }
 
 #[tokio::test]
-async fn readiness_fails_first_and_all_is_served_meanwhile() {
+async fn readiness_fails_before_requests_are_refused() {
     let (mut b, _peer) = with(&["--shutdown-delay-duration=3s"]).await;
     let client = Client::user(b.gateway.address).await;
-    b.gateway.signal("TERM");
+    b.gateway.signal(Signal::TERM);
     let told = Instant::now();
     let reason = eventually("it is not ready", async || match b.gateway.ask("/readyz").await {
         Some((503, reason)) => Ok(reason),
@@ -51,7 +52,7 @@ async fn readiness_fails_first_and_all_is_served_meanwhile() {
 }
 
 #[tokio::test]
-async fn the_api_port_reports_the_gateway_alone_and_its_end() {
+async fn the_api_port_reports_gateway_readiness_and_shutdown() {
     let (mut b, _peer) = with(&["--shutdown-delay-duration=5s"]).await;
     let address = b.gateway.address;
     // Each over a connection of its own: a 401 may end it.
@@ -65,7 +66,7 @@ async fn the_api_port_reports_the_gateway_alone_and_its_end() {
     for path in ["/readyz", "/livez", "/healthz", "/mvp/other"] {
         assert_eq!(probe(path).await.0, 401, "{path} is the server's");
     }
-    b.gateway.signal("TERM");
+    b.gateway.signal(Signal::TERM);
     let reason = eventually("/readyz fails", async || match probe("/readyz").await {
         (503, reason) => Ok(reason),
         other => Err(other),
@@ -82,13 +83,13 @@ async fn the_api_port_reports_the_gateway_alone_and_its_end() {
 }
 
 #[tokio::test]
-async fn what_is_under_way_is_finished() {
+async fn open_requests_are_finished_at_shutdown() {
     let (mut b, _peer) = with(&["--shutdown-grace-period=20s"]).await;
     let client = Client::user(b.gateway.address).await;
     // More than all buffers on the way hold.
     let bytes = 64_u64 << 20;
     let response = client.open(&format!("{BULKS}/{bytes}")).await;
-    b.gateway.signal("TERM");
+    b.gateway.signal(Signal::TERM);
     let address = b.gateway.address;
     eventually("nobody new is let in", async || match TcpStream::connect(address).await {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(()),
@@ -101,11 +102,11 @@ async fn what_is_under_way_is_finished() {
 }
 
 #[tokio::test]
-async fn a_hangup_is_no_end() {
+async fn sighup_does_not_end_the_gateway() {
     let (b, _peer) = with(&[]).await;
     let client = Client::user(b.gateway.address).await;
-    b.gateway.signal("HUP");
-    b.gateway.signal("HUP");
+    b.gateway.signal(Signal::HUP);
+    b.gateway.signal(Signal::HUP);
     for _ in 0..10 {
         assert_eq!(client.get(WIDGETS).await.0, StatusCode::OK);
     }
@@ -113,7 +114,7 @@ async fn a_hangup_is_no_end() {
 }
 
 #[tokio::test]
-async fn a_hangup_is_heard_as_soon_as_anybody_can_connect() {
+async fn sighup_is_handled_as_soon_as_the_port_is_open() {
     let nobody = free_address();
     for _ in 0..5 {
         let gateway = Gateway::start(free_address(), "b", nobody, &[]);
@@ -127,30 +128,30 @@ async fn a_hangup_is_heard_as_soon_as_anybody_can_connect() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_does_not_hold_it_up() {
+async fn an_idle_connection_does_not_delay_shutdown() {
     let (mut b, _peer) = beside_bare_peer().await;
     let client = Client::user(b.gateway.address).await;
     client.get(WIDGETS).await;
-    b.gateway.signal("TERM");
+    b.gateway.signal(Signal::TERM);
     assert_eq!(ends(&mut b.gateway).await, Some(0));
 }
 
 #[tokio::test]
-async fn a_second_signal_ends_it_at_once() {
+async fn a_second_signal_ends_the_gateway_at_once() {
     let (mut b, _peer) = beside_bare_peer().await;
     let client = Client::user(b.gateway.address).await;
     let watch = client.watch(&format!("{WIDGETS}?watch=true")).await;
-    b.gateway.signal("TERM");
+    b.gateway.signal(Signal::TERM);
     eventually("the first signal is heard", async || {
         let log = b.gateway.log();
         if log.contains("shutting down") { Ok(()) } else { Err(log) }
     })
     .await;
     // Whoever is impatient repeats himself.
-    let status = eventually("the second signal is heard", async || match b.gateway.ended() {
+    let status = eventually("the second signal is heard", async || match b.gateway.exit_status() {
         Some(status) => Ok(status),
         None => {
-            b.gateway.signal("TERM");
+            b.gateway.signal(Signal::TERM);
             Err("it runs")
         }
     })
@@ -169,7 +170,7 @@ async fn with(flags: &[&str]) -> (Member, Double) {
 pub(crate) async fn ends(gateway: &mut Gateway) -> Option<i32> {
     let end = Instant::now() + FEW_SECONDS;
     loop {
-        if let Some(status) = gateway.ended() {
+        if let Some(status) = gateway.exit_status() {
             return status.code();
         }
         assert!(Instant::now() < end, "it still runs after {FEW_SECONDS:?}:\n{}", gateway.log());

@@ -9,7 +9,7 @@ use crate::support::client::{Client, read};
 use crate::support::eventually;
 
 #[tokio::test]
-async fn a_peers_resource_has_every_verb() {
+async fn every_verb_works_on_a_peers_resource() {
     let cluster = Cluster::start().await;
     for client in [
         Client::user(cluster.b.gateway.address).await,
@@ -58,7 +58,7 @@ async fn a_peers_resource_has_every_verb() {
 }
 
 #[tokio::test]
-async fn discovery_is_the_same_from_both() {
+async fn both_gateways_return_the_same_discovery() {
     let cluster = Cluster::start().await;
     let clients = [
         Client::user(cluster.a.gateway.address).await,
@@ -90,7 +90,7 @@ async fn discovery_is_the_same_from_both() {
 }
 
 #[tokio::test]
-async fn the_admin_endpoint_tells_how_it_is() {
+async fn the_admin_endpoint_reports_health() {
     let mut cluster = Cluster::start().await;
     let b = &cluster.b.gateway;
     let client = Client::user(b.address).await;

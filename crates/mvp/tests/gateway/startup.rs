@@ -35,7 +35,7 @@ async fn an_address_of_another_host_is_named_with_its_flag() {
 }
 
 #[tokio::test]
-async fn a_port_that_the_system_chose_is_logged() {
+async fn a_port_chosen_by_the_system_is_logged() {
     let more = ["--secure-port=0".to_owned(), "--admin-bind-address=127.0.0.1:0".to_owned()];
     let flags = flags(any(), any(), "a", free_address(), &more);
     let gateway = Gateway::with_flags(any(), any(), &flags);
@@ -73,7 +73,7 @@ async fn limits_that_are_off_are_logged_as_zero() {
 async fn fails(address: SocketAddr, admin: SocketAddr, workers: &str) -> String {
     let flags = flags(address, admin, "a", free_address(), &[workers.to_owned()]);
     let mut gateway = Gateway::with_flags(address, admin, &flags);
-    let status = eventually("its end", async || gateway.ended().ok_or("it runs")).await;
+    let status = eventually("its end", async || gateway.exit_status().ok_or("it runs")).await;
     let log = gateway.log();
     assert_eq!(status.code(), Some(1), "{log}");
     let mut lines = log.lines();

@@ -1,6 +1,7 @@
 //! A new process takes the port over from an old one, and no client notices.
 
 use mvp_apiserver::Storage;
+use testkit::process::Signal;
 
 use crate::cluster::{CONFIG_MAPS, WIDGETS, any, api_server, serve};
 use crate::support::eventually;
@@ -11,7 +12,7 @@ use crate::support::process::{Gateway, flags, free_address};
 const GENERATIONS: usize = 4;
 
 #[tokio::test]
-async fn nobody_is_refused_while_a_new_process_takes_over() {
+async fn no_request_fails_while_a_new_process_takes_over() {
     let storage = Storage::new();
     let local = serve(any(), api_server("b", storage.clone())).await;
     let peer = serve(any(), api_server("a", storage)).await;
@@ -29,7 +30,7 @@ async fn nobody_is_refused_while_a_new_process_takes_over() {
 }
 
 #[tokio::test]
-async fn requests_by_way_of_a_peer_go_on_while_a_new_process_takes_over_there() {
+async fn requests_through_a_peer_succeed_while_a_new_process_takes_over() {
     let storage = Storage::new();
     let a_server = serve(any(), api_server("a", storage.clone())).await;
     let b_server = serve(any(), api_server("b", storage)).await;
@@ -55,8 +56,9 @@ async fn change_hands(mut current: Gateway, flags: &[String], load: &Load) -> Ga
             if log.contains("\"serving\"") { Ok(()) } else { Err(log) }
         })
         .await;
-        current.signal("TERM");
-        let status = eventually("the old one ends", async || current.ended().ok_or("it runs"));
+        current.signal(Signal::TERM);
+        let status =
+            eventually("the old one ends", async || current.exit_status().ok_or("it runs"));
         assert_eq!(status.await.code(), Some(0), "{}", current.log());
         current = next;
     }

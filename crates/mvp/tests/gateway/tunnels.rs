@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 
 use futures_util::future::join_all;
 use rustls_pki_types::ServerName;
+use testkit::certificates::SERVER_NAME;
+use testkit::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -13,7 +15,7 @@ use tokio_rustls::client::TlsStream;
 use crate::cluster::{CONFIG_MAPS, Cluster, WIDGETS, beside_bare_peer};
 use crate::memory::{MIB, enough_files};
 use crate::signals::ends;
-use crate::support::pki::{PKI, SERVER_NAME};
+use crate::support::pki::PKI;
 use crate::support::soon;
 
 /// A connection of a user that is a tunnel now.
@@ -74,12 +76,12 @@ async fn a_thousand_idle_tunnels() {
 }
 
 #[tokio::test]
-async fn a_signal_leaves_tunnels_open_for_the_grace_and_no_longer() {
+async fn a_signal_leaves_tunnels_open_for_the_grace_period() {
     let mut cluster = Cluster::start().await;
     let address = cluster.b.gateway.address;
     let mut to_local = tunnel(address, CONFIG_MAPS).await;
     let mut to_peer = tunnel(address, WIDGETS).await;
-    cluster.b.gateway.signal("TERM");
+    cluster.b.gateway.signal(Signal::TERM);
     // The listener is closed first, and both go on.
     soon(async {
         while TcpStream::connect(address).await.is_ok() {
@@ -89,7 +91,7 @@ async fn a_signal_leaves_tunnels_open_for_the_grace_and_no_longer() {
     .await;
     echoes(&mut to_local).await;
     echoes(&mut to_peer).await;
-    assert_eq!(cluster.b.gateway.ended(), None);
+    assert_eq!(cluster.b.gateway.exit_status(), None);
     assert_eq!(ends(&mut cluster.b.gateway).await, Some(0));
     for mut stream in [to_local, to_peer] {
         assert!(soon(stream.read(&mut [0])).await.is_err(), "cut, and not ended");
@@ -97,10 +99,10 @@ async fn a_signal_leaves_tunnels_open_for_the_grace_and_no_longer() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_last_tunnel_ends_the_drain() {
+async fn the_drain_ends_with_the_last_tunnel() {
     let (mut b, _peer) = beside_bare_peer().await;
     let mut stream = tunnel(b.gateway.address, WIDGETS).await;
-    b.gateway.signal("TERM");
+    b.gateway.signal(Signal::TERM);
     echoes(&mut stream).await;
     soon(stream.shutdown()).await.unwrap();
     assert_eq!(soon(stream.read(&mut [0])).await.unwrap(), 0, "ended, and not cut");

@@ -6,15 +6,35 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use futures_util::future::join_all;
 use serde_json::json;
+use testkit::process::until;
 use tokio::time::sleep;
 
 use super::others::{Others, Subject};
 use super::{attack, goes_on};
 use crate::client::Client;
 use crate::cluster::Cluster;
-use crate::process::until;
 use crate::sockets::{Counter, connections_to};
+use crate::suite::Case;
 use crate::tally::Tally;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(
+            Mixed,
+            "attacks/anonymous-streams",
+            streams,
+            "4 connections of 250 anonymous streams use few upstream connections"
+        ),
+        case!(
+            Mixed,
+            "attacks/anonymous-busy",
+            busy_server,
+            "500 concurrent anonymous requests to a server that is busy with lists"
+        ),
+        case!(full Mixed, "attacks/anonymous-directly", anonymous_directly, "comparison: the same at kube-apiserver"),
+    ]
+}
 
 /// Client connections, and streams of each.
 const CONNECTIONS: usize = 4;

@@ -9,7 +9,26 @@ use http::{HeaderValue, Method};
 use super::others::{NAMESPACE, Others, Subject, metric};
 use crate::client::Client;
 use crate::cluster::Cluster;
+use crate::suite::Case;
 use crate::tally::Tally;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(
+            Mixed,
+            "attacks/large-heads",
+            large_heads,
+            "request heads of up to 1 MB, anonymous and by a user without permissions"
+        ),
+        case!(
+            Mixed,
+            "attacks/large-heads-hop",
+            large_heads_through_hop,
+            "the same for an API that only peers serve"
+        ),
+    ]
+}
 
 const SIZES: [usize; 4] = [1_040_000, 600_000, 200_000, 100_000];
 /// What a head is made of, by how many bits HPACK's Huffman code gives each byte.

@@ -8,6 +8,17 @@ use serde_json::json;
 use super::others::{NAMESPACE, Others, Subject, metric};
 use crate::client::{Outcome, http1_status, http2_outcome};
 use crate::cluster::Cluster;
+use crate::suite::Case;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![case!(
+        Mixed,
+        "attacks/malformed",
+        malformed,
+        "malformed requests return 400, delete nothing, and eject no peer"
+    )]
+}
 
 /// Of a collection and an address: what is sent over HTTP/1.1 and over HTTP/2.
 struct Malformed {

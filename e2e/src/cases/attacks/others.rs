@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use serde_json::{Value, json};
+use testkit::process::until;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::super::{callers, objects};
 use crate::client::{Answer, Client, Http2, Http2Watch, is_retryable};
 use crate::cluster::Cluster;
-use crate::process::until;
 use crate::tally::{Failures, Tally};
 
 /// The namespace of what they read and watch.

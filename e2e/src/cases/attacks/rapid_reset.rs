@@ -13,7 +13,27 @@ use super::others::{NAMESPACE, Others, Subject, metric};
 use super::{attack, goes_on};
 use crate::client::{Client, Http2};
 use crate::cluster::Cluster;
+use crate::suite::Case;
 use crate::tally::Tally;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(
+            Mixed,
+            "attacks/rapid-reset",
+            rapid_reset,
+            "a user without permissions opens and resets streams"
+        ),
+        case!(
+            Mixed,
+            "attacks/rapid-reset-hop",
+            rapid_reset_through_hop,
+            "the same for an API that only peers serve"
+        ),
+        case!(full Mixed, "attacks/rapid-reset-directly", rapid_reset_directly, "comparison: the same at kube-apiserver"),
+    ]
+}
 
 /// Streams that are open at a time, and how long.
 const STREAMS: usize = 60;

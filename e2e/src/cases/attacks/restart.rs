@@ -8,14 +8,29 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use testkit::process::until;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::others::{NAMESPACE, tokens};
 use crate::client::Client;
 use crate::cluster::Cluster;
-use crate::process::until;
+use crate::suite::Case;
 use crate::tally::Tally;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(
+            Mixed,
+            "attacks/restart",
+            restart,
+            "a gateway restarts while 300 clients with tokens reopen their watches"
+        ),
+        case!(full Mixed, "attacks/restart-of-many", restart_of_many, "the same with 2,000 clients"),
+        case!(full Mixed, "attacks/restart-directly", begin_directly, "comparison: 2,000 clients open watches at kube-apiserver"),
+    ]
+}
 
 /// What kube-apiserver's API Priority and Fairness says about each request that it has judged.
 const FAIRNESS: &str = "x-kubernetes-pf-flowschema-uid";

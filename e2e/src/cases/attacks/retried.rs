@@ -7,6 +7,17 @@ use serde_json::Value;
 use super::super::aggregated;
 use crate::cluster::Cluster;
 use crate::extension::{EXECUTED, SHUTTING_DOWN};
+use crate::suite::Case;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![case!(
+        Mixed,
+        "attacks/retried",
+        retried,
+        "a write to a backend that claims to shut down is executed once"
+    )]
+}
 
 pub(super) async fn retried(cluster: &mut Cluster) -> anyhow::Result<String> {
     let _extension = aggregated::up(cluster).await?;

@@ -13,7 +13,21 @@ use super::{attack, goes_on};
 use crate::client::Client;
 use crate::cluster::Cluster;
 use crate::sockets::Counter;
+use crate::suite::Case;
 use crate::tally::Tally;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(
+            Mixed,
+            "attacks/junk-tokens",
+            junk_tokens,
+            "eight clients send invalid tokens over HTTP/2 and HTTP/1.1"
+        ),
+        case!(full Mixed, "attacks/junk-tokens-directly", junk_tokens_directly, "comparison: the same at kube-apiserver"),
+    ]
+}
 
 const ATTACKERS: usize = 8;
 /// Requests that an attacker has open at a time on an HTTP/2 connection.

@@ -11,15 +11,24 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use http::Method;
 use serde_json::json;
+use testkit::process::until;
 use tokio::sync::oneshot;
 
 use super::attack;
 use super::others::sum;
 use crate::client::{Client, Http2};
 use crate::cluster::Cluster;
-use crate::process::until;
 use crate::sockets::connections_to;
+use crate::suite::Case;
 use crate::tally::Tally;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(full Mixed, "attacks/watches", watches, "watches of many changes: as many survive as directly"),
+        case!(full Mixed, "attacks/spread-of-watches", watches_by_connections, "the same on few and on many client connections"),
+    ]
+}
 
 const NAMESPACE: &str = "watched";
 

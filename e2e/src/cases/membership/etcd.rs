@@ -1,29 +1,63 @@
 //! Members by an etcd of the case's own: of three members that are killed, with TLS, with users and
 //! their rights, and with a past that it forgets.
 
-use std::net::{IpAddr, SocketAddr};
+mod servers;
+
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use rustix::process::Signal;
 use serde_json::{Value, json};
+use testkit::kubernetes::file_flag;
+use testkit::pki::PairFiles;
+use testkit::process::{Signal, until};
 
 use super::super::objects;
 use super::{Finder, SOON, found, has_left, is_present};
 use crate::client::{plain, plain_post};
 use crate::cluster::Cluster;
-use crate::pki::Pair;
-use crate::process::{Process, until};
 use crate::relay::Relay;
+use crate::suite::Case;
+use servers::{Etcds, Secure};
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(
+            Mixed,
+            "membership/etcd",
+            outages,
+            "membership in an etcd of three: one member is killed, then all"
+        ),
+        case!(
+            Mixed,
+            "membership/tls-of-etcd",
+            tls,
+            "etcd with client certificates: errors are logged, new files fix them"
+        ),
+        case!(
+            Mixed,
+            "membership/rights-in-etcd",
+            auth,
+            "an etcd user without permissions: logged, nobody lost, fixed by a grant"
+        ),
+        case!(
+            Mixed,
+            "membership/past-of-etcd",
+            compaction,
+            "changes survive an etcd compaction; a deleted key is written again"
+        ),
+    ]
+}
 
 /// Where gateways keep their keys.
 const FOLDER: &str = "/registry/mixed-version-proxy/";
 const SERVERS: &str = "/registry/peerserverleases/";
 
-pub(in crate::cases) async fn outages(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn outages(cluster: &mut Cluster) -> anyhow::Result<String> {
     let mut members = Etcds::start(cluster)?;
     let flags =
         ["--membership=etcd".to_owned(), format!("--etcd-servers={}", members.urls().join(","))];
@@ -35,7 +69,7 @@ pub(in crate::cases) async fn outages(cluster: &mut Cluster) -> anyhow::Result<S
     members.kill(0);
     c.process.signal(Signal::TERM)?;
     let left = b.until("left", "finder-c", has_left).await?;
-    c.process.ended(Duration::from_secs(30)).await?;
+    c.process.exited(Duration::from_secs(30)).await?;
     let mut c = Finder::start(cluster, "c", 16743, &flags)?;
     c.ready().await?;
     let back = b.until("present", "finder-c", is_present).await?;
@@ -72,170 +106,26 @@ pub(in crate::cases) async fn outages(cluster: &mut Cluster) -> anyhow::Result<S
     ))
 }
 
-/// An etcd of three members.
-struct Etcds {
-    ip: IpAddr,
-    processes: [Option<Process>; 3],
-}
-
-impl Etcds {
-    fn start(cluster: &Cluster) -> anyhow::Result<Etcds> {
-        let mut members = Etcds { ip: cluster.client_address(), processes: [None, None, None] };
-        (0..3).try_for_each(|index| members.run(cluster, index))?;
-        Ok(members)
-    }
-
-    fn urls(&self) -> Vec<String> {
-        (0..3).map(|index| format!("http://{}:{}", self.ip, 12379 + 10 * index)).collect()
-    }
-
-    fn kill(&mut self, index: usize) {
-        if let Some(process) = self.processes.get_mut(index) {
-            *process = None;
-        }
-    }
-
-    fn run(&mut self, cluster: &Cluster, index: usize) -> anyhow::Result<()> {
-        let peer = |index: usize| format!("http://{}:{}", self.ip, 12380 + 10 * index);
-        let all: Vec<String> = (0..3).map(|index| format!("m{index}={}", peer(index))).collect();
-        let clients = self.urls().get(index).cloned().context("no such member")?;
-        let folder = cluster.folder().join(format!("etcd-m{index}"));
-        let arguments = [
-            format!("--name=m{index}"),
-            format!("--data-dir={}", folder.display()),
-            format!("--listen-client-urls={clients}"),
-            format!("--advertise-client-urls={clients}"),
-            format!("--listen-peer-urls={}", peer(index)),
-            format!("--initial-advertise-peer-urls={}", peer(index)),
-            format!("--initial-cluster={}", all.join(",")),
-            "--unsafe-no-fsync".to_owned(),
-        ];
-        let log = cluster.folder().join(format!("etcd-m{index}.log"));
-        let process = Process::start("etcd", &log, &cluster.programs.etcd(), arguments)?;
-        if let Some(place) = self.processes.get_mut(index) {
-            *place = Some(process);
-        }
-        Ok(())
-    }
-}
-
-/// An etcd of one member that speaks TLS and wants client certificates; and plain HTTP, for the case.
-struct Secure {
-    name: &'static str,
-    plain: SocketAddr,
-    process: Option<Process>,
-    /// Who may do what, once it asks.
-    token: Option<String>,
-}
-
-impl Secure {
-    fn start(cluster: &Cluster, name: &'static str) -> anyhow::Result<Secure> {
-        let plain = SocketAddr::new(cluster.spare_address(), 13381);
-        let mut etcd = Secure { name, plain, process: None, token: None };
-        etcd.run(cluster)?;
-        Ok(etcd)
-    }
-
-    fn address(&self) -> SocketAddr {
-        SocketAddr::new(self.plain.ip(), 13379)
-    }
-
-    fn run(&mut self, cluster: &Cluster) -> anyhow::Result<()> {
-        let (pki, server) = (&cluster.pki, cluster.pki.etcd()?);
-        let (clients, peer) =
-            (format!("https://{}", self.address()), format!("http://{}:13380", self.plain.ip()));
-        let name = self.name;
-        let folder = cluster.folder().join(format!("etcd-{name}"));
-        let arguments = [
-            format!("--name={name}"),
-            format!("--data-dir={}", folder.display()),
-            format!("--listen-client-urls={clients},http://{}", self.plain),
-            format!("--advertise-client-urls={clients}"),
-            format!("--listen-peer-urls={peer}"),
-            format!("--initial-advertise-peer-urls={peer}"),
-            format!("--initial-cluster={name}={peer}"),
-            format!("--cert-file={}", server.certificate.display()),
-            format!("--key-file={}", server.key.display()),
-            "--client-cert-auth".to_owned(),
-            format!("--trusted-ca-file={}", pki.ca().display()),
-            "--unsafe-no-fsync".to_owned(),
-        ];
-        let log = cluster.folder().join(format!("etcd-{name}.log"));
-        self.process = Some(Process::start("etcd", &log, &cluster.programs.etcd(), arguments)?);
-        Ok(())
-    }
-
-    /// Asks it, over its JSON API.
-    async fn ask(&self, path: &str, body: Value) -> anyhow::Result<Value> {
-        until(&format!("etcd answers {path}"), SOON, async || {
-            let answer = plain_post(self.plain, path, self.token.as_deref(), &body).await?;
-            answer.expect(200).map(Some)
-        })
-        .await
-    }
-
-    /// Turns on that users have rights: of root alone.
-    async fn enable_auth(&mut self) -> anyhow::Result<()> {
-        let root = json!({"name": "root", "password": "secret"});
-        self.ask("/v3/auth/user/add", root.clone()).await?;
-        self.ask("/v3/auth/role/add", json!({"name": "root"})).await?;
-        self.ask("/v3/auth/user/grant", json!({"user": "root", "role": "root"})).await?;
-        self.ask("/v3/auth/role/add", json!({"name": "members"})).await?;
-        let nobody = json!({"name": "finder", "options": {"no_password": true}});
-        self.ask("/v3/auth/user/add", nobody).await?;
-        self.ask("/v3/auth/user/grant", json!({"user": "finder", "role": "members"})).await?;
-        self.ask("/v3/auth/enable", json!({})).await?;
-        self.log_in().await
-    }
-
-    async fn log_in(&mut self) -> anyhow::Result<()> {
-        let root = json!({"name": "root", "password": "secret"});
-        self.token = None;
-        let token = self.ask("/v3/auth/authenticate", root).await?;
-        self.token = token.get("token").and_then(Value::as_str).map(str::to_owned);
-        Ok(())
-    }
-
-    async fn grant(&self, folder: &str, right: &str) -> anyhow::Result<()> {
-        let mut end = folder.as_bytes().to_vec();
-        end.pop();
-        end.push(b'/' + 1);
-        let (key, end) = (BASE64.encode(folder), BASE64.encode(end));
-        let right = json!({"permType": right, "key": key, "range_end": end});
-        let grant = json!({"name": "members", "perm": right});
-        self.ask("/v3/auth/role/grant", grant).await.map(drop)
-    }
-
-    /// What there is of a key: its creation, if it is there.
-    async fn created(&self, key: &str) -> anyhow::Result<Option<Value>> {
-        let there = self.ask("/v3/kv/range", json!({"key": BASE64.encode(key)})).await?;
-        Ok(there.pointer("/kvs/0/create_revision").cloned())
-    }
-}
-
 /// How a gateway is called that uses it, by a pair of the file system.
-fn flags(at: SocketAddr, ca: &std::path::Path, pair: Option<&Pair>) -> Vec<String> {
+fn flags(at: SocketAddr, ca: &std::path::Path, pair: Option<&PairFiles>) -> Vec<String> {
     let mut flags = vec![
         "--membership=etcd".to_owned(),
         format!("--etcd-servers=https://{at}"),
-        format!("--etcd-cafile={}", ca.display()),
+        file_flag("etcd-cafile", ca),
     ];
     flags.extend(pair.iter().flat_map(|pair| {
-        [
-            format!("--etcd-certfile={}", pair.certificate.display()),
-            format!("--etcd-keyfile={}", pair.key.display()),
-        ]
+        [file_flag("etcd-certfile", &pair.certificate), file_flag("etcd-keyfile", &pair.key)]
     }));
     flags
 }
 
-pub(in crate::cases) async fn tls(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn tls(cluster: &mut Cluster) -> anyhow::Result<String> {
     let etcd = Secure::start(cluster, "tls")?;
     let (pki, folder) = (&cluster.pki, cluster.folder());
     let good = pki.user("finder", &[])?;
     let (ca, pair) = (
         folder.join("etcd-ca.crt"),
-        Pair { certificate: folder.join("etcd.crt"), key: folder.join("etcd.key") },
+        PairFiles { certificate: folder.join("etcd.crt"), key: folder.join("etcd.key") },
     );
     let put = |from: &PathBuf, to: &PathBuf| {
         let beside = to.with_extension("next");
@@ -243,20 +133,20 @@ pub(in crate::cases) async fn tls(cluster: &mut Cluster) -> anyhow::Result<Strin
         anyhow::Ok(std::fs::rename(&beside, to)?)
     };
     // The wrong authority of etcd, and then the wrong one of ours.
-    let stranger = pki.stranger("finder", &[])?;
-    put(&pki.front_proxy_ca(), &ca)?;
+    let stranger = pki.untrusted_user("finder", &[])?;
+    put(&pki.files().front_proxy_ca(), &ca)?;
     put(&stranger.certificate, &pair.certificate)?;
     put(&stranger.key, &pair.key)?;
     let mut b = Finder::start(cluster, "b", 17143, &flags(etcd.address(), &ca, Some(&pair)))?;
     b.fails("etcd's certificate cannot be verified").await?;
-    put(&pki.ca(), &ca)?;
-    b.fails("etcd does not believe our client certificate").await?;
+    put(&pki.files().ca(), &ca)?;
+    b.fails("etcd rejects the client certificate").await?;
     put(&good.certificate, &pair.certificate)?;
     put(&good.key, &pair.key)?;
     b.ready().await?;
     // None at all.
     let mut c = Finder::start(cluster, "c", 17143, &flags(etcd.address(), &ca, None))?;
-    c.fails("etcd wants a client certificate; give --etcd-certfile").await?;
+    c.fails("etcd requires a client certificate; set --etcd-certfile").await?;
     c.process.kill();
     let with = flags(etcd.address(), &ca, Some(&pair));
     let c = Finder::start(cluster, "c", 17143, &with)?;
@@ -296,18 +186,18 @@ pub(in crate::cases) async fn tls(cluster: &mut Cluster) -> anyhow::Result<Strin
     ))
 }
 
-pub(in crate::cases) async fn auth(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn auth(cluster: &mut Cluster) -> anyhow::Result<String> {
     let mut etcd = Secure::start(cluster, "auth")?;
     let user = cluster.pki.user("finder", &[])?;
-    let with = flags(etcd.address(), &cluster.pki.ca(), Some(&user));
+    let with = flags(etcd.address(), &cluster.pki.files().ca(), Some(&user));
     let mut all = Finder::three(cluster, 17243, &with)?;
     found(cluster, &mut all).await?;
     // Rights come to count, and the user has none. Watches that there are go on: etcd restarts.
     etcd.enable_auth().await?;
-    etcd.process = None;
+    etcd.kill();
     etcd.run(cluster)?;
     for finder in &mut all {
-        finder.fails("etcd does not let us in").await?;
+        finder.fails("etcd denies access").await?;
     }
     let job = objects::job("default", "x");
     let (begun, mut reads) = (Instant::now(), 0);
@@ -341,11 +231,11 @@ pub(in crate::cases) async fn auth(cluster: &mut Cluster) -> anyhow::Result<Stri
     ))
 }
 
-pub(in crate::cases) async fn compaction(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn compaction(cluster: &mut Cluster) -> anyhow::Result<String> {
     let etcd = Secure::start(cluster, "compaction")?;
     let user = cluster.pki.user("finder", &[])?;
     let relay = Relay::start(cluster.spare_address(), &[etcd.address()]).await?;
-    let ca = cluster.pki.ca();
+    let ca = cluster.pki.files().ca();
     let (directly, by_relay) =
         (flags(etcd.address(), &ca, Some(&user)), flags(relay.address(), &ca, Some(&user)));
     let a = Finder::start(cluster, "a", 17343, &directly)?;

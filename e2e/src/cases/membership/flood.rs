@@ -11,6 +11,17 @@ use serde_json::{Value, json};
 use super::{Finder, LEASES, allow, found, objects};
 use crate::client::plain;
 use crate::cluster::Cluster;
+use crate::suite::Case;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![case!(
+        Mixed,
+        "membership/flood",
+        flood,
+        "a flood of forged Leases does not hide a member from a new gateway"
+    )]
+}
 
 const FORGED: usize = 600;
 

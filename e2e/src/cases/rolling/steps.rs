@@ -5,15 +5,14 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use rustix::process::Signal;
 use serde_json::{Value, json};
+use testkit::process::{Process, Signal, until};
 
 use super::super::{membership, objects};
 use super::{Before, Namespaces, PACE, Rolled, SLOW_PACE, WITHIN, Way};
 use crate::client::Client;
 use crate::cluster::{Cluster, Server};
 use crate::load::{Load, Subject};
-use crate::process::{Process, until};
 use crate::programs::Minor;
 use crate::relay::Relay;
 use crate::tally::{Failures, Tally};

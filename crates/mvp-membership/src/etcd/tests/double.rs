@@ -1,4 +1,4 @@
-//! An etcd of one member in this process, which does what a test tells it to. Entry item: [`Double`].
+//! An etcd with one member in this process, controlled by the test. Entry item: [`Double`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -27,7 +27,7 @@ use proto::{
     RangeRequest, RangeResponse, ResponseHeader, WatchRequest, WatchResponse,
 };
 
-/// Ends with the last hold on it.
+/// Ends when its last clone is dropped.
 #[derive(Clone)]
 pub(super) struct Double {
     pub(super) url: String,
@@ -52,7 +52,7 @@ struct State {
     leases: BTreeMap<i64, BTreeSet<Vec<u8>>>,
     granted: i64,
     forbids: bool,
-    /// What changed so far, for watches from an earlier revision on.
+    /// All changes so far, for watches from an earlier revision on.
     log: Vec<WatchResponse>,
 }
 
@@ -76,7 +76,7 @@ impl Double {
         self.state.lock().unwrap()
     }
 
-    /// The keys that there are.
+    /// All keys.
     pub(super) fn keys(&self) -> Vec<String> {
         let state = self.state();
         state.keys.keys().map(|key| String::from_utf8(key.clone()).unwrap()).collect()
@@ -91,13 +91,13 @@ impl Double {
         let _ = self.changes.send(change);
     }
 
-    /// Somebody deletes a key.
+    /// Deletes a key.
     pub(super) fn delete(&self, key: &str) {
         let change = self.state().delete(key.as_bytes());
         let _ = self.changes.send(change);
     }
 
-    /// A key goes while nobody is told, and what nobody was told is forgotten.
+    /// Deletes a key without an event, and compacts the revision away.
     pub(super) fn delete_and_compact(&self, key: &str) {
         let mut state = self.state();
         state.delete(key.as_bytes());
@@ -109,7 +109,7 @@ impl Double {
         let _ = self.changes.send(canceled);
     }
 
-    /// All leases end, and what is under them.
+    /// Ends all leases, and deletes their keys.
     pub(super) fn end_leases(&self) {
         for lease in self.leases() {
             self.revoke(lease);
@@ -120,7 +120,7 @@ impl Double {
         revoke(&self.state, &self.changes, lease)
     }
 
-    /// Nobody may write from now on, or everybody may.
+    /// Denies writes from now on, or allows them.
     pub(super) fn forbid(&self, forbids: bool) {
         self.state().forbids = forbids;
     }
@@ -172,7 +172,7 @@ impl State {
         self.logged(Event { r#type: EventType::Delete.into(), kv })
     }
 
-    /// What happened to these keys from that revision on.
+    /// The events of these keys from that revision on.
     fn since(&self, watched: &Watched, revision: i64) -> Vec<Event> {
         let later = |change: &&WatchResponse| change.header.unwrap().revision >= revision;
         let events = self.log.iter().filter(later).flat_map(|change| change.events.clone());
@@ -276,7 +276,7 @@ impl Lease for Service {
 impl Watch for Service {
     type WatchStream = Answers<WatchResponse>;
 
-    /// What happens while a watch is taken on may be told twice.
+    /// Events that come while a watch is accepted may be sent twice.
     async fn watch(
         &self,
         request: Request<Streaming<WatchRequest>>,

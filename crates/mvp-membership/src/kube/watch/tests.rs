@@ -1,4 +1,4 @@
-//! A server that says what the test wants, and the time that it takes.
+//! A scripted server, on a paused clock.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -7,7 +7,9 @@ use futures_util::stream;
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::StreamBody;
+use mvp_proxy::control::AskError;
 use serde_json::json;
+use tokio::time::sleep;
 
 use super::*;
 
@@ -22,15 +24,15 @@ impl Object for Thing {
     }
 }
 
-/// What the server does with one request.
+/// What the server does with a request.
 enum Does {
     /// Answers.
     Says(u16, String),
-    /// Answers with these lines, and then ends, or breaks off, or never says anything any more.
+    /// Answers with these lines, and then ends as told.
     Streams(Vec<String>, End),
-    /// Gives no answer.
+    /// Gives no response.
     Fails,
-    /// Nothing, ever.
+    /// Never responds.
     Hangs,
 }
 
@@ -47,12 +49,12 @@ struct Script {
 }
 
 impl Ask for Script {
-    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, String> {
+    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, AskError> {
         self.asked.lock().unwrap().push(request.uri().to_string());
         let step = self.steps.lock().unwrap().pop_front();
         let (status, body) = match step {
             None | Some(Does::Hangs) => std::future::pending().await,
-            Some(Does::Fails) => return Err("no way".to_owned()),
+            Some(Does::Fails) => return Err(AskError::new("connection refused")),
             Some(Does::Says(status, text)) => (status, Body::from(bytes::Bytes::from(text))),
             Some(Does::Streams(lines, end)) => {
                 let lines = lines.into_iter().map(|line| Ok(Frame::data(bytes::Bytes::from(line))));
@@ -84,7 +86,7 @@ fn event(kind: &str, name: &str, version: &str) -> String {
     json!({"type": kind, "object": object}).to_string() + "\n"
 }
 
-/// Follows the script until a minute passes in which nothing happens; gives what was told.
+/// Runs the script to its end. Gives the changes and the paths that were requested.
 async fn told(steps: impl IntoIterator<Item = Does>) -> (Vec<String>, Vec<String>) {
     let script = Script::default();
     script.steps.lock().unwrap().extend(steps);
@@ -100,8 +102,8 @@ async fn told(steps: impl IntoIterator<Item = Does>) -> (Vec<String>, Vec<String
             }
             Change::Applied(thing) => format!("+{}", thing.metadata.name),
             Change::Deleted(thing) => format!("-{}", thing.metadata.name),
-            Change::Hears => "hears".to_owned(),
-            Change::Deaf(error) => format!("deaf: {error}"),
+            Change::Connected => "connected".to_owned(),
+            Change::Disconnected(error) => format!("disconnected: {error}"),
         };
         tells.lock().unwrap().push(shown);
     }));
@@ -116,8 +118,8 @@ async fn told(steps: impl IntoIterator<Item = Does>) -> (Vec<String>, Vec<String
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_ends_is_taken_up_where_it_ended() {
-    // An event in two pieces; one that breaks off in the middle is not there.
+async fn a_watch_that_ends_is_resumed_where_it_ended() {
+    // An event in two pieces, and one that is cut off.
     let (begins, ends) = (
         "{\"type\":\"DELE",
         "TED\",\"object\":{\"metadata\":{\"name\":\"b\",\"resourceVersion\":\"12\"}}}\n",
@@ -131,14 +133,14 @@ async fn a_watch_that_ends_is_taken_up_where_it_ended() {
         Does::Hangs,
     ])
     .await;
-    assert_eq!(told, ["all a", "hears", "+b", "hears", "-b", "hears", "hears"]);
+    assert_eq!(told, ["all a", "connected", "+b", "connected", "-b", "connected", "connected"]);
     let from: Vec<_> = asked.iter().map(|path| path.rsplit('=').next().unwrap()).collect();
     assert_eq!(from, ["500", "10", "11", "12", "20", "21"]);
     assert!(asked.iter().all(|path| path.starts_with("/things?labelSelector=a%3Db&")));
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_come_in_pages_and_what_cannot_be_read_hides_nothing() {
+async fn lists_are_read_in_pages_and_an_invalid_object_hides_no_other() {
     let page = |version: &str, rest: Option<&str>, items: serde_json::Value| {
         let metadata = json!({"resourceVersion": version, "continue": rest.unwrap_or_default()});
         Does::Says(200, json!({"metadata": metadata, "items": items}).to_string())
@@ -152,12 +154,12 @@ async fn lists_come_in_pages_and_what_cannot_be_read_hides_nothing() {
         Does::Streams(vec![odd, event("ADDED", "d", "11")], End::Silent),
     ])
     .await;
-    assert_eq!(told, ["all a,b,c", "hears", "+d"]);
+    assert_eq!(told, ["all a,b,c", "connected", "+d"]);
     assert_eq!(asked.get(1).unwrap(), "/things?labelSelector=a%3Db&limit=500&continue=a%2Fb%3D");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_that_is_too_large_is_asked_for_in_halves() {
+async fn a_page_over_the_size_limit_is_read_in_halves() {
     let large = json!({"metadata": {"x": "x".repeat(33 << 20)}, "items": []}).to_string();
     let steps = [
         Does::Says(200, large.clone()),
@@ -166,14 +168,14 @@ async fn a_page_that_is_too_large_is_asked_for_in_halves() {
         Does::Streams(vec![], End::Silent),
     ];
     let (told, asked) = told(steps).await;
-    assert_eq!(told, ["all a", "hears"]);
+    assert_eq!(told, ["all a", "connected"]);
     let limits: Vec<_> =
         asked.iter().take(3).map(|path| path.rsplit('=').next().unwrap()).collect();
     assert_eq!(limits, ["500", "250", "125"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_server_forgot_is_listed_again() {
+async fn after_410_gone_the_collection_is_listed_again() {
     let gone = r#"{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old"}}"#;
     let (told, _) = told([
         list("10", &["a", "b"]),
@@ -184,11 +186,11 @@ async fn what_the_server_forgot_is_listed_again() {
         Does::Hangs,
     ])
     .await;
-    assert_eq!(told, ["all a,b", "hears", "all b", "all c"], "and it was never deaf");
+    assert_eq!(told, ["all a,b", "connected", "all b", "all c"], "410 Gone is no disconnect");
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_else_is_told_and_tried_again() {
+async fn any_other_error_is_passed_on_and_retried() {
     let status = json!({"kind": "Status", "message": "not you"}).to_string();
     let broken = r#"{"type":"ERROR","object":{"code":500,"message":"etcd"}}"#;
     let (told, _) = told([
@@ -205,30 +207,30 @@ async fn all_else_is_told_and_tried_again() {
         list("4", &["b"]),
         Does::Hangs,
         list("5", &["c"]),
-        // The server forgets to end it.
+        // The server does not end the watch.
         Does::Streams(vec![event("ADDED", "d", "6")], End::Silent),
         Does::Streams(vec![event("ADDED", "e", "7")], End::Silent),
     ])
     .await;
     let expected = [
-        "deaf: no way",
-        "deaf: 403: not you",
-        "deaf: expected value at line 1 column 1",
-        "deaf: no answer within 10 s",
+        "disconnected: connection refused",
+        "disconnected: 403: not you",
+        "disconnected: expected value at line 1 column 1",
+        "disconnected: timed out after 10 s",
         "all ",
-        "deaf: no way",
+        "disconnected: connection refused",
         "all a",
-        "hears",
-        "deaf: 500: etcd",
+        "connected",
+        "disconnected: 500: etcd",
         "all a",
-        "hears",
-        "deaf: an event: expected ident at line 1 column 2",
+        "connected",
+        "disconnected: invalid event: expected ident at line 1 column 2",
         "all b",
-        "deaf: the watch was not answered",
+        "disconnected: the watch timed out",
         "all c",
-        "hears",
+        "connected",
         "+d",
-        "hears",
+        "connected",
         "+e",
     ];
     assert_eq!(told, expected);

@@ -1,10 +1,11 @@
-//! With a paused clock, through the whole loop: what is recorded counts for whom, and how long.
+//! The whole control loop on a paused clock: for which members StorageVersions count, and how long.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::{Request, Response};
 use mvp_core::decide::{Asked, Denial, LocalHealth, Origin};
+use mvp_core::discovery::Part;
 use mvp_core::member::MemberKind;
 use mvp_core::{RequestInfo, decide};
 use serde_json::{Value, json};
@@ -12,7 +13,8 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::super::{
-    Clock, ControlSettings, SnapshotReader, WatchedMembership, channel, first_snapshot, run,
+    AskError, Clock, ControlSettings, MemberRecord, SnapshotReader, WatchedMembership, channel,
+    first_snapshot, run,
 };
 use super::*;
 use crate::body::Body;
@@ -21,15 +23,15 @@ use crate::metrics::Metrics;
 const JOBS: &str = "/apis/batch/v1/namespaces/x/jobs";
 const MISSING: &str = "confirmed-not-found";
 
-/// A server that serves pods and, where it is said so, StorageVersions.
+/// A server that serves pods and, if the test sets them, StorageVersions.
 #[derive(Clone, Default)]
 struct Double(Arc<Inside>);
 
 #[derive(Default)]
 struct Inside {
-    /// What it says of StorageVersions: status and body.
+    /// The response for StorageVersions: status and body.
     says: Mutex<Option<(u16, String)>>,
-    /// Whether it never answers for them.
+    /// Whether requests for StorageVersions hang.
     hangs: Mutex<bool>,
     asked: AtomicUsize,
 }
@@ -45,7 +47,7 @@ impl Double {
 }
 
 impl Ask for Double {
-    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, String> {
+    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, AskError> {
         let says = self.0.says.lock().unwrap().clone();
         let path = request.uri().path().to_owned();
         let (status, body) = if path.ends_with("/storageversions") {
@@ -59,7 +61,7 @@ impl Ask for Double {
                 "/api" => Some(("", "v1", "pods")),
                 "/apis" if says.is_some() => Some((GROUP, VERSION, RESOURCE)),
                 "/apis" => None,
-                _ => return Err("nothing else is here".to_owned()),
+                _ => return Err(AskError::new("no such document")),
             };
             let items: Vec<Value> = group.into_iter().map(discovered).collect();
             let version = "apidiscovery.k8s.io/v2";
@@ -69,7 +71,9 @@ impl Ask for Double {
         };
         let kind = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
         let response = Response::builder().status(status).header("content-type", kind);
-        response.body(Body::from(bytes::Bytes::from(body))).map_err(|error| error.to_string())
+        response
+            .body(Body::from(bytes::Bytes::from(body)))
+            .map_err(|error| AskError::new(error.to_string()))
     }
 }
 
@@ -83,7 +87,7 @@ fn discovered((group, version, resource): (&str, &str, &str)) -> Value {
     }]})
 }
 
-/// As kube-apiserver 1.36 writes them.
+/// The format of kube-apiserver 1.36.
 fn list(items: &[(&str, &str, &[&str])]) -> String {
     let item = |(name, server, served): &(&str, &str, &[&str])| {
         let decodable = ["batch/v1", "batch/v1beta1", "v1"];
@@ -96,7 +100,7 @@ fn list(items: &[(&str, &str, &[&str])]) -> String {
         .to_string()
 }
 
-/// Two servers that can be asked, `a` the local one, and whoever else is said to be a member.
+/// Two servers, `a` the local one and `b` a peer, and a member `c` without an address.
 struct World {
     local: Double,
     peer: Double,
@@ -110,8 +114,8 @@ struct Doubles(Double, Double);
 impl Reach for Doubles {
     type Ask = Double;
 
-    fn reach(&self, id: &Arc<str>, _: Option<&MemberRecord>) -> Option<Double> {
-        match &**id {
+    fn reach(&self, member: &Member) -> Option<Double> {
+        match &*member.id {
             "a" => Some(self.0.clone()),
             "b" => Some(self.1.clone()),
             _ => None,
@@ -120,7 +124,12 @@ impl Reach for Doubles {
 }
 
 fn record(id: &str, address: Option<&str>, heard: Option<Timestamp>) -> MemberRecord {
-    MemberRecord { id: id.into(), address: address.map(Into::into), kind: MemberKind::Bare, heard }
+    MemberRecord {
+        name: id.into(),
+        address: address.map(Into::into),
+        kind: MemberKind::Bare,
+        heard,
+    }
 }
 
 impl World {
@@ -140,25 +149,25 @@ impl World {
             stop.clone(),
         ));
         let world = World { local, peer, members, reader, _stop: stop.drop_guard() };
-        world.stranger();
+        world.beat();
         world
     }
 
-    /// `c` gives a sign of life, and no address.
-    fn stranger(&self) {
+    /// `c` has a heartbeat, and no address.
+    fn beat(&self) {
         let c = record("c", None, Some(self.reader.now()));
         self.members.send_replace(vec![record("b", Some("b:1"), None), c]);
     }
 
-    /// Time passes, in which it is heard of.
+    /// Lets time pass, with heartbeats of `c`.
     async fn pass(&self, seconds: u64) {
         for _ in 0..seconds {
-            self.stranger();
+            self.beat();
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }
 
-    /// What is decided after the local server denied it, once all confirmed what they serve.
+    /// The decision after a 404 of the local server, once all members confirmed their views.
     async fn decided(&self, path: &str) -> &'static str {
         let arrived = self.reader.now();
         let confirmed = |snapshot: &Snapshot| {
@@ -183,18 +192,18 @@ const RECORDS: [(&str, &str, &[&str]); 4] = [
     ("batch.jobs", "c", &["batch/v1"]),
     ("core.nodes", "c", &["v1"]),
     ("apps.deployments", "dead", &["apps/v1"]),
-    // Who says itself what it serves is not said by others to.
+    // The discovery of b was seen, so that records do not count.
     ("policy.budgets", "b", &["policy/v1"]),
 ];
 
 #[tokio::test(start_paused = true)]
-async fn what_a_living_server_is_recorded_to_serve_is_not_404_though_it_was_never_seen() {
+async fn a_recorded_resource_of_an_unseen_member_is_not_404() {
     let world = World::start();
     world.pass(8).await;
-    assert_eq!(world.decided(JOBS).await, MISSING, "nobody has StorageVersions");
+    assert_eq!(world.decided(JOBS).await, MISSING, "no member serves StorageVersions");
     assert_eq!(world.local.asked() + world.peer.asked(), 0);
 
-    // A peer comes to have them.
+    // A peer starts to serve them.
     world.peer.says(200, list(&RECORDS));
     world.pass(8).await;
     for (path, reason) in [
@@ -210,42 +219,42 @@ async fn what_a_living_server_is_recorded_to_serve_is_not_404_though_it_was_neve
     ] {
         assert_eq!(world.decided(path).await, reason, "{path}");
     }
-    assert_eq!(world.local.asked(), 0, "it has none");
+    assert_eq!(world.local.asked(), 0, "it does not serve them");
 
-    // What is recorded no more is not there.
+    // A record is removed.
     world.peer.says(200, list(&[("core.nodes", "c", &["v1"])]));
     world.pass(8).await;
     assert_eq!(world.decided(JOBS).await, MISSING);
     assert_eq!(world.decided("/api/v1/nodes").await, "recorded");
 }
 
-/// A server that restarts for its upgrade is there again in a while: it is remembered as any member
-/// is. But nobody deletes what the dead are recorded to serve.
+/// A server that restarts for an upgrade returns soon, so it is remembered as any member is. But nobody
+/// deletes the records of dead servers.
 #[tokio::test(start_paused = true)]
-async fn what_is_recorded_counts_as_long_as_the_server_is_remembered() {
+async fn records_count_as_long_as_the_member_is_remembered() {
     let world = World::start();
     world.local.says(200, list(&RECORDS));
     world.pass(8).await;
     let forget_after = ControlSettings::default().forget_after;
-    // Its Lease is not renewed any more.
+    // Its Lease is no longer renewed.
     tokio::time::sleep(forget_after - Duration::from_secs(20)).await;
     assert_eq!(world.decided(JOBS).await, "recorded");
     tokio::time::sleep(Duration::from_secs(40)).await;
-    assert_eq!(world.decided(JOBS).await, MISSING, "it lapsed");
+    assert_eq!(world.decided(JOBS).await, MISSING, "it expired");
     world.pass(8).await;
     assert_eq!(world.decided(JOBS).await, "recorded", "it is back");
 
-    // Its Lease is gone.
+    // Its Lease is deleted.
     world.members.send_replace(vec![record("b", Some("b:1"), None)]);
     tokio::time::sleep(Duration::from_secs(8)).await;
     assert_eq!(world.decided(JOBS).await, "recorded");
     world.reader.forget("c");
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(world.decided(JOBS).await, MISSING, "somebody said so");
+    assert_eq!(world.decided(JOBS).await, MISSING, "an operator forgot it");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_known_stays_until_something_else_is_said() {
+async fn the_last_known_records_stay_until_new_ones_are_read() {
     let world = World::start();
     world.local.says(200, list(&RECORDS));
     world.pass(8).await;
@@ -259,7 +268,7 @@ async fn what_is_known_stays_until_something_else_is_said() {
         assert!(world.local.asked() > before);
         assert_eq!(world.decided(JOBS).await, "recorded", "{status} {:.40}", body);
     }
-    // What is well formed, and odd, says nothing.
+    // Well-formed but incomplete objects record nothing.
     let odd = json!({"items": [
         {"metadata": {"name": "nodots"}, "status": {"storageVersions": [{"apiServerID": "c", "servedVersions": ["batch/v1"]}]}},
         {"metadata": {"name": "batch.jobs"}},
@@ -270,20 +279,20 @@ async fn what_is_known_stays_until_something_else_is_said() {
     assert_eq!(world.decided(JOBS).await, MISSING);
 }
 
-/// One that does not tell is not asked for ever.
+/// A member that does not answer is not asked forever.
 #[tokio::test(start_paused = true)]
-async fn another_is_asked_where_one_does_not_say() {
+async fn the_next_member_is_asked_after_a_failure() {
     let world = World::start();
     world.local.says(200, "");
     *world.local.0.hangs.lock().unwrap() = true;
     world.peer.says(200, list(&RECORDS));
     world.pass(30).await;
     assert_eq!(world.decided(JOBS).await, "recorded");
-    assert!(world.local.asked() > 0, "the nearest was asked first");
+    assert!(world.local.asked() > 0, "the local server was asked first");
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_asked_where_all_speak_for_themselves() {
+async fn records_are_not_fetched_while_every_member_was_seen() {
     let world = World::start();
     world.local.says(200, list(&RECORDS));
     world.members.send_replace(vec![record("b", Some("b:1"), None)]);
@@ -291,19 +300,19 @@ async fn nobody_is_asked_where_all_speak_for_themselves() {
     let before = world.local.asked();
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(world.local.asked(), before);
-    // Every 5 s, with a stranger.
+    // Every 5 s while there is an unseen member.
     world.pass(60).await;
     let asked = world.local.asked() - before;
     assert!((11..=13).contains(&asked), "{asked} times a minute");
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_hangs_is_waited_for_at_the_start_and_keeps_nobody_busy() {
+async fn a_fetch_that_hangs_delays_404s_at_the_start_and_causes_no_busy_loop() {
     let world = World::start();
     world.local.says(200, list(&[("batch.jobs", "c", &["batch/v1"])]));
     *world.local.0.hangs.lock().unwrap() = true;
     world.pass(2).await;
-    assert_eq!(world.decided(JOBS).await, "unconfirmed", "nobody knows yet what is recorded");
+    assert_eq!(world.decided(JOBS).await, "unconfirmed", "the records are not read yet");
     let published = Arc::new(AtomicUsize::new(0));
     let (reader, counts) = (world.reader.clone(), Arc::clone(&published));
     let counting = tokio::spawn(async move {
@@ -312,7 +321,7 @@ async fn who_hangs_is_waited_for_at_the_start_and_keeps_nobody_busy() {
     });
     world.pass(7).await;
     counting.abort();
-    // Two members are asked once a second.
+    // Two members are fetched from once a second.
     let published = published.load(Ordering::SeqCst);
     assert!((7..100).contains(&published), "{published} snapshots in 7 s");
     *world.local.0.hangs.lock().unwrap() = false;

@@ -1,24 +1,25 @@
-//! A client's connection stays with one member for each resource, until that fails: what it wrote
-//! through one, it need not look for at another. Entry item: [`Sticky`].
+//! A client connection stays with one member for each resource until that member fails, so that it
+//! reads its own writes. Entry item: [`Sticky`].
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mvp_core::RequestInfo;
 
-/// Resources that a connection is remembered to use; of more, the oldest are forgotten.
+/// The number of resources that are remembered. Beyond it, the oldest is dropped.
 const MAX_RESOURCES: usize = 64;
 
-/// Who served what to a connection. It is the connection's note, and ends with it.
+/// The members that served a client connection, by resource.
 #[derive(Debug, Default)]
 pub(crate) struct Sticky(Mutex<Vec<(Resource, Arc<str>)>>);
 
-/// A group, version and resource; two that happen to look the same only share a member.
+/// The hash of a group, version and resource. Two with the same hash share a member, which is
+/// harmless.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Resource(u64);
 
 impl Resource {
-    /// Nothing for what is no resource.
+    /// The resource of a request; `None` for a path that is not a resource.
     pub(crate) fn of(info: &RequestInfo<'_>) -> Option<Resource> {
         let RequestInfo::Resource(request) = info else { return None };
         let mut hasher = DefaultHasher::new();
@@ -28,14 +29,14 @@ impl Resource {
 }
 
 impl Sticky {
-    /// Who served it last.
+    /// The member that last served a resource.
     pub(crate) fn member(&self, resource: Resource) -> Option<Arc<str>> {
         let members = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let found = members.iter().find(|(known, _)| *known == resource);
         found.map(|(_, member)| Arc::clone(member))
     }
 
-    /// This member serves it from now on.
+    /// Remembers the member that serves a resource.
     pub(crate) fn stay(&self, resource: Resource, member: &Arc<str>) {
         let mut members = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match members.iter_mut().find(|(known, _)| *known == resource) {
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_who_served_it_is_remembered_within_bounds() {
+    fn the_last_member_is_remembered_within_bounds() {
         let sticky = Sticky::default();
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
         let of = |index| resource(&format!("/apis/a.example/v1/things-{index}"));

@@ -1,4 +1,4 @@
-//! HTTP/1.1 connections: one request at a time on each, so that no caller shares one with another.
+//! A pool of HTTP/1.1 connections. Each carries one request at a time, so callers do not share one.
 //! Their number is bounded. Entry item: [`Http1Pool::send`].
 
 use std::sync::{Arc, Mutex};
@@ -11,30 +11,30 @@ use hyper::client::conn::http1;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
-use super::{IDLE_TIMEOUT, Opened, PoolError, given_back, lock};
+use super::{IDLE_TIMEOUT, Opened, PoolError, exchange_error, lock};
 use crate::body::Body;
 use crate::upstream::connect::Endpoint;
 use crate::upstream::connect_error::ConnectError;
 use crate::upstream::inspect::read_ahead;
 
-/// How long a request waits for one of the connections that there may be.
+/// How long a request waits for a free connection.
 const QUEUE_WAIT: Duration = Duration::from_secs(1);
 const MAX_HEADERS: usize = 1024;
-/// Up to this size a response can be read before it is passed.
+/// The largest response that is read ahead.
 const SMALL: u64 = 16 << 10;
 
 #[derive(Debug)]
 pub(crate) struct Http1Pool {
     endpoint: Endpoint,
     idle: Arc<Mutex<Vec<Idle>>>,
-    /// As many connections as there may be.
+    /// One permit for each connection.
     permits: Arc<Semaphore>,
     max: usize,
-    /// Small responses are read at once: a slow reader must not keep a connection from others.
+    /// Whether small responses are read ahead: a slow reader must not block a connection.
     reads_ahead: bool,
 }
 
-/// A connection that rests, and since when.
+/// An idle connection, and since when it is idle.
 type Idle = (http1::SendRequest<Body>, Instant);
 
 impl Http1Pool {
@@ -43,7 +43,7 @@ impl Http1Pool {
         Http1Pool { endpoint, idle, permits, max, reads_ahead: false }
     }
 
-    /// Reads small responses before they are passed.
+    /// Reads small responses ahead.
     pub(crate) fn reading_ahead(self) -> Http1Pool {
         Http1Pool { reads_ahead: true, ..self }
     }
@@ -51,10 +51,10 @@ impl Http1Pool {
     pub(super) async fn send(&self, request: Request<Body>) -> Result<Response<Body>, PoolError> {
         let permit = self.permit().await?;
         let (mut sender, response) = match self.take_idle() {
-            None => self.send_anew(request).await?,
+            None => self.send_on_new(request).await?,
             Some(sender) => match self.send_on(sender, request).await {
-                // It was closed while it rested; what it gave back goes over a new one.
-                Err(PoolError::Exchange(_, Some(unsent))) => self.send_anew(*unsent).await?,
+                // The server closed the idle connection. Nothing was sent, so a new one is used.
+                Err(PoolError::Exchange(_, Some(unsent))) => self.send_on_new(*unsent).await?,
                 outcome => outcome?,
             },
         };
@@ -63,7 +63,7 @@ impl Http1Pool {
         if self.reads_ahead && small {
             response = read_ahead(response).await;
         }
-        // It can be used again when the response was read to its end.
+        // The connection is idle again when the response was read to its end.
         let idle = Arc::clone(&self.idle);
         tokio::spawn(async move {
             if sender.ready().await.is_ok() {
@@ -78,12 +78,12 @@ impl Http1Pool {
         let waiting = timeout(QUEUE_WAIT, Arc::clone(&self.permits).acquire_owned());
         match waiting.await {
             Ok(Ok(permit)) => Ok(permit),
-            // It is never closed.
+            // The semaphore is never closed, so this is a timeout.
             Ok(Err(_)) | Err(_) => Err(PoolError::Full(self.max)),
         }
     }
 
-    async fn send_anew(&self, request: Request<Body>) -> Result<Sent, PoolError> {
+    async fn send_on_new(&self, request: Request<Body>) -> Result<Sent, PoolError> {
         let sender = self.connect().await?;
         let (sender, mut response) = self.send_on(sender, request).await?;
         response.extensions_mut().insert(Opened);
@@ -97,7 +97,7 @@ impl Http1Pool {
     ) -> Result<Sent, PoolError> {
         tokio::select! {
             response = sender.try_send_request(request) => {
-                Ok((sender, response.map_err(given_back)?))
+                Ok((sender, response.map_err(exchange_error)?))
             }
             error = self.endpoint.hangs() => Err(PoolError::Hang(error)),
         }

@@ -1,12 +1,12 @@
-//! HTTP/2 connections that many requests share. Entry item: [`Http2Pool::send`].
+//! A pool of HTTP/2 connections that many requests share. Entry item: [`Http2Pool::send`].
 //!
-//! hyper has no accounting of HTTP/2 streams: a request beyond the server's limit would wait behind
-//! watches that never end. So each connection counts its streams, and the next one is opened below
-//! the limit.
+//! hyper does not account for HTTP/2 streams: a request above the server's limit would wait behind
+//! watches that never end. So each connection counts its streams, and a new one is opened before
+//! the limit is reached.
 //!
-//! A caller must not be able to end a connection that others use. Go ends one on which too many
-//! requests were reset before their handlers started, so a connection is retired, and gets no new
-//! requests, long before that.
+//! A caller must not be able to end a connection that others use. Go ends a connection on which too
+//! many requests were reset before their handlers started, so a connection is retired before that:
+//! it gets no new requests.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use http::{Request, Response};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
-use super::{IDLE_ROUNDS, Opened, PoolError, given_back, lock};
+use super::{IDLE_ROUNDS, Opened, PoolError, exchange_error, lock};
 use crate::body::Body;
 use crate::metrics::Isolation;
 use crate::upstream::client::Blame;
@@ -30,11 +30,11 @@ use crate::upstream::single_flight::SingleFlight;
 /// unread frames add up to half of the connection's window.
 const STREAM_WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = 64 << 20;
-/// The most streams on one connection.
+/// The largest number of streams on one connection.
 pub(crate) const MAX_STREAMS: usize = 100;
-/// How many connections that end a request may meet in a row.
+/// How often a request is sent again because its connection was closing.
 const MAX_RESENT: usize = 3;
-/// A server that does not answer a PING for so long hangs.
+/// A server that does not answer a PING within the timeout hangs.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_HEADER_BYTES: u32 = 1 << 20;
@@ -44,7 +44,7 @@ pub(crate) struct Http2Pool {
     endpoint: Endpoint,
     connections: Mutex<Vec<Arc<Http2Connection>>>,
     connecting: SingleFlight,
-    /// From so many streams on, another connection is opened.
+    /// The number of streams from which another connection is opened.
     spread: usize,
     counts: Isolation,
 }
@@ -55,7 +55,7 @@ struct Http2Connection {
     streams: AtomicUsize,
     max_streams: Arc<AtomicUsize>,
     resets: AtomicUsize,
-    /// How often [`Http2Pool::prune`] found it without a stream since it was last used.
+    /// How often [`Http2Pool::prune`] found it idle since it was last used.
     idle_rounds: AtomicUsize,
 }
 
@@ -69,15 +69,15 @@ impl Http2Connection {
         !self.sender.is_closed() && self.resets.load(Ordering::Relaxed) < self.max_resets()
     }
 
-    /// After so many requests that were reset before their response began, it is retired. Go ends a
-    /// connection on which four times as many as its stream limit wait for a handler; those that
-    /// are open wait, too.
+    /// The number of requests reset before their response began, after which the connection is
+    /// retired. Go ends a connection on which four times its stream limit of requests wait for a
+    /// handler, and open requests may wait, too.
     fn max_resets(&self) -> usize {
         self.max_streams.load(Ordering::Relaxed).min(MAX_STREAMS) * 5 / 2
     }
 }
 
-/// A stream of a connection, for as long as its response lasts.
+/// A guard that counts a stream of a connection until its response ends.
 #[derive(Debug)]
 struct Stream(Arc<Http2Connection>);
 
@@ -87,7 +87,7 @@ impl Drop for Stream {
     }
 }
 
-/// A request whose response has not begun. If it is dropped, its stream is reset.
+/// A guard for a request whose response has not begun. Dropping such a request resets its stream.
 struct Pending<'a> {
     connection: &'a Http2Connection,
     blame: Option<&'a Blame>,
@@ -95,7 +95,7 @@ struct Pending<'a> {
 }
 
 impl Pending<'_> {
-    /// It got a response, or failed otherwise than by a reset.
+    /// Ends the wait for a response. Only a reset is counted.
     fn ended(mut self, reset: bool) {
         self.blame = self.blame.filter(|_| reset);
     }
@@ -137,16 +137,16 @@ impl Http2Pool {
             let mut sender = stream.0.sender.clone();
             let (connection, counts) = (&stream.0, &self.counts);
             let pending = Pending { connection, blame: Some(&blame), counts };
-            let sent = sender.try_send_request(request).await.map_err(given_back);
-            // A stream that failed on a connection that lives was reset by either side.
+            let sent = sender.try_send_request(request).await.map_err(exchange_error);
+            // A stream that failed on an open connection was reset by either side.
             let reset = matches!(sent, Err(PoolError::Exchange(_, None))) && !sender.is_closed();
             pending.ended(reset);
             match sent {
                 Ok(mut response) => {
                     opened.map(|opened| response.extensions_mut().insert(opened));
-                    return Ok(response.map(|body| Body::new(body).keeping(stream)));
+                    return Ok(response.map(|body| Body::new(body).with_guard(stream)));
                 }
-                // The server is ending this connection; what it gave back goes over another.
+                // The server is closing this connection. Nothing was sent, so another one is used.
                 Err(PoolError::Exchange(_, Some(unsent))) if resent < MAX_RESENT => {
                     lock(&self.connections).retain(|other| !Arc::ptr_eq(other, &stream.0));
                     resent += 1;
@@ -157,19 +157,20 @@ impl Http2Pool {
         }
     }
 
+    /// A stream of an existing or a new connection.
     async fn stream(&self) -> Result<(Stream, Option<Opened>), ConnectError> {
         if let Some(stream) = self.free(self.spread) {
             return Ok((stream, None));
         }
-        // In a box: it is rare, and would make every request larger.
+        // Boxed: it is rare, and would make the future of every request larger.
         match Box::pin(self.connecting.run(|| self.open())).await {
             Ok(stream) => Ok((stream, Some(Opened))),
-            // A connection that is fuller than it should be is better than none.
+            // A connection above its usual load is better than none.
             Err(error) => self.free(MAX_STREAMS).map(|stream| (stream, None)).ok_or(error),
         }
     }
 
-    /// A stream of a new connection, or of one that somebody else opened meanwhile.
+    /// A stream of a new connection, or of one that another request has opened meanwhile.
     async fn open(&self) -> Result<Stream, ConnectError> {
         if let Some(stream) = self.free(self.spread) {
             return Ok(stream);
@@ -205,8 +206,8 @@ impl Http2Pool {
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(MAX_HEADER_BYTES)
-            // Frames that cross with a reset of ours count as errors for as long as the connection
-            // lives. They say nothing about a server that we trust.
+            // h2 counts frames that arrive after our own resets as errors of the server. They are
+            // no sign of an attack by a server that we trust.
             .max_local_error_reset_streams(None)
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT)

@@ -1,4 +1,5 @@
-//! Connections to one server under one identity, HTTP/2 or HTTP/1.1, opened as they are needed.
+//! Pools of connections to one server with the same credentials, over HTTP/2 or HTTP/1.1. Entry
+//! item: [`Pool::send`].
 
 mod http1;
 mod http2;
@@ -17,24 +18,25 @@ use super::tunnel::SingleUse;
 use crate::body::Body;
 use crate::upstream::client::Blame;
 
-/// kube-apiserver closes idle connections after 90 s; we are well before it.
+/// How long a connection may be idle. kube-apiserver closes idle connections after 90 s; we close
+/// them before it does.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// The same for connections that are only looked at when pools are pruned, every ten seconds.
+/// The same for connections that are checked only when pools are pruned, every ten seconds.
 const IDLE_ROUNDS: usize = 3;
 
 /// Why a request got no response.
 #[derive(Debug, Error)]
 pub(crate) enum PoolError {
-    /// No connection came about.
+    /// No connection could be opened.
     #[error("{0}")]
     Connect(ConnectError),
-    /// The connection was there; the request is given back if nothing of it was sent.
+    /// The exchange failed. The request is returned if nothing of it was sent.
     #[error("{0}")]
     Exchange(hyper::Error, Option<Box<Request<Body>>>),
-    /// The connection is there, but nobody behind it.
-    #[error("it hangs: {0}")]
+    /// The connection is open, but the server hangs.
+    #[error("the server hangs: {0}")]
     Hang(ConnectError),
-    /// All connections that there may be are in use.
+    /// All connections of the pool are in use.
     #[error("all {0} connections of this kind are in use; try again, or authenticate")]
     Full(usize),
 }
@@ -45,22 +47,23 @@ impl From<ConnectError> for PoolError {
     }
 }
 
-/// Left in the extensions of a response: its request waited for a connection to be opened, so that
-/// its time says little about the server.
+/// An extension of responses whose request waited for a new connection. Their latency says little
+/// about the server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Opened;
 
-/// Connections to one server under one identity.
+/// A pool of connections to one server with the same credentials.
 #[derive(Debug)]
 pub(crate) enum Pool {
     Http1(Http1Pool),
     Http2(Http2Pool),
-    /// None of them: each request has a connection of its own.
+    /// Each request has its own connection.
     SingleUse(SingleUse),
 }
 
 impl Pool {
-    /// Sends a request. Who causes trouble on a connection that others use is told to `blame`.
+    /// Sends a request. `blame` is the client connection responsible for resets on shared
+    /// connections.
     pub(crate) async fn send(
         &self,
         request: Request<Body>,
@@ -68,7 +71,7 @@ impl Pool {
     ) -> Result<Response<Body>, PoolError> {
         match self {
             Pool::Http2(pool) => pool.send(request, blame).await,
-            // In boxes: they are rare, and would make every request larger.
+            // Boxed: they are rare, and would make the future of every request larger.
             Pool::Http1(pool) => Box::pin(pool.send(request)).await,
             Pool::SingleUse(connections) => Box::pin(connections.send(request)).await,
         }
@@ -78,7 +81,7 @@ impl Pool {
         matches!(self, Pool::Http2(_))
     }
 
-    /// Closes connections that nobody has used for a while.
+    /// Closes idle connections.
     pub(crate) fn prune(&self) {
         match self {
             Pool::Http1(pool) => pool.prune(),
@@ -88,7 +91,8 @@ impl Pool {
     }
 }
 
-pub(crate) fn given_back(mut error: TrySendError<Request<Body>>) -> PoolError {
+/// An error of hyper, with the request if nothing of it was sent.
+pub(crate) fn exchange_error(mut error: TrySendError<Request<Body>>) -> PoolError {
     let request = error.take_message().map(Box::new);
     PoolError::Exchange(error.into_error(), request)
 }

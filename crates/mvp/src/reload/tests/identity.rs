@@ -7,7 +7,7 @@ fn an_untrusted_proxy_certificate_is_refused_until_its_ca_is_loaded() {
     let place = Place::new("proxy");
     let mut reloader = place.reloader();
     let before = reloader.in_force.outbound_local.current();
-    let proxies = authority("proxies");
+    let proxies = Ca::new("proxies");
     let new = issue(&proxies, "proxy");
     place.write_pair("proxy", &new);
     reloader.settle();
@@ -20,11 +20,14 @@ fn an_untrusted_proxy_certificate_is_refused_until_its_ca_is_loaded() {
     assert_eq!(reloader.counts(PROXY), (0, 2, 1));
 
     place.write_pair("proxy", &new);
-    place.write("proxy-ca.crt", &proxies.pem());
+    place.write("proxy-ca.crt", proxies.pem());
     reloader.settle();
     assert_eq!(reloader.counts(PROXY), (1, 2, 0));
     assert_eq!(reloader.counts("requestheader-client-ca-file"), (1, 0, 0));
-    assert_eq!(reloader.config.proxy_client.as_ref().unwrap().chain.pem, new.0.as_bytes());
+    assert_eq!(
+        reloader.config.proxy_client.as_ref().unwrap().chain.pem,
+        new.certificate.as_bytes()
+    );
     assert!(!Arc::ptr_eq(&before, &reloader.in_force.outbound_local.current()));
 }
 
@@ -32,11 +35,11 @@ fn an_untrusted_proxy_certificate_is_refused_until_its_ca_is_loaded() {
 fn a_ca_that_does_not_cover_the_proxy_certificate_is_used_and_reported() {
     let place = Place::new("proxy-ca");
     let mut reloader = place.reloader();
-    place.write("proxy-ca.crt", &authority("proxies").pem());
+    place.write("proxy-ca.crt", Ca::new("proxies").pem());
     reloader.settle();
     assert_eq!(reloader.counts("requestheader-client-ca-file"), (1, 0, 0), "the new CA is in use");
     assert_eq!(reloader.counts(PROXY), (0, 1, 1));
-    place.write("proxy-ca.crt", &place.proxies.pem());
+    place.write("proxy-ca.crt", place.proxies.pem());
     reloader.settle();
     assert_eq!(reloader.counts(PROXY), (0, 1, 0));
 }
@@ -45,7 +48,7 @@ fn a_ca_that_does_not_cover_the_proxy_certificate_is_used_and_reported() {
 fn a_client_ca_shared_with_front_proxies_is_refused() {
     let place = Place::new("shared");
     let mut reloader = place.reloader();
-    place.write("client-ca.crt", &place.proxies.pem());
+    place.write("client-ca.crt", place.proxies.pem());
     reloader.settle();
     assert_eq!(reloader.counts("client-ca-file"), (0, 1, 1));
     assert_eq!(reloader.config.client_ca.as_ref().unwrap().pem, place.clients.pem().as_bytes());
@@ -56,12 +59,12 @@ fn a_client_ca_that_authenticates_the_proxy_certificate_is_refused() {
     let place = Place::new("proxy-user");
     let mut reloader = place.reloader_with(&["--requestheader-allowed-names=proxy"]);
     let old = place.clients.pem();
-    place.write("client-ca.crt", &[old.clone(), place.proxies.pem()].concat());
+    place.write("client-ca.crt", &[old, place.proxies.pem()].concat());
     reloader.settle();
     assert_eq!(reloader.counts("client-ca-file"), (0, 1, 1));
     assert_eq!(reloader.counts(PROXY), (0, 0, 0), "the one in use is valid");
     assert_eq!(reloader.config.client_ca.as_ref().unwrap().pem, old.as_bytes());
-    place.write("client-ca.crt", &old);
+    place.write("client-ca.crt", old);
     reloader.settle();
     assert_eq!(reloader.counts("client-ca-file"), (0, 1, 0));
 

@@ -13,10 +13,11 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls_pki_types::{CertificateDer, ServerName};
 use serde_json::Value;
+use testkit::certificates::SERVER_NAME;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::pki::{PKI, SERVER_NAME};
+use super::pki::PKI;
 use super::soon;
 
 /// A connection over HTTP/2. Clones share it.

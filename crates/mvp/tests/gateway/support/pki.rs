@@ -1,103 +1,63 @@
-//! The certificates of a cluster, made once and written where the binary can read them.
+//! The certificates of a cluster, created once and written to files that the binary reads.
 
 use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
 use mvp_net::{ClientTls, ClientTrust, ServerTls};
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, KeyPair,
-};
-
-pub(crate) const SERVER_NAME: &str = "kubernetes.default.svc";
-pub(crate) const PROXY: &str = "front-proxy-client";
+use testkit::certificates::{Ca, FRONT_PROXY_NAME, Pair, SERVER_NAME, cn};
+use testkit::kubernetes::file_flag;
 
 pub(crate) static PKI: LazyLock<Pki> = LazyLock::new(Pki::new);
 
-/// PEM texts, and the directory that holds them.
+/// The CAs of a cluster, the certificates they issued, and the directory of their files.
 pub(crate) struct Pki {
     directory: PathBuf,
-    server_ca: String,
-    client_ca: String,
-    proxy_ca: String,
-    server: (String, String),
-    user: (String, String),
+    servers: Ca,
+    clients: Ca,
+    front_proxies: Ca,
+    server: Pair,
+    user: Pair,
 }
-
-pub(crate) type Ca = CertifiedIssuer<'static, KeyPair>;
 
 impl Pki {
     fn new() -> Pki {
         let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("gateway-certificates");
         let directory = directory.join(std::process::id().to_string());
         fs::create_dir_all(&directory).unwrap();
-        let [servers, clients, proxies] = ["servers", "clients", "proxies"].map(authority);
-        let pki = Pki {
-            server: issue(&servers, SERVER_NAME, ExtendedKeyUsagePurpose::ServerAuth),
-            user: issue(&clients, "alice", ExtendedKeyUsagePurpose::ClientAuth),
-            server_ca: servers.pem(),
-            client_ca: clients.pem(),
-            proxy_ca: proxies.pem(),
-            directory,
-        };
-        let proxy = issue(&proxies, PROXY, ExtendedKeyUsagePurpose::ClientAuth);
-        for (name, text) in [
-            ("ca.crt", &pki.server_ca),
-            ("client-ca.crt", &pki.client_ca),
-            ("proxy-ca.crt", &pki.proxy_ca),
-            ("server.crt", &pki.server.0),
-            ("server.key", &pki.server.1),
-            ("proxy.crt", &proxy.0),
-            ("proxy.key", &proxy.1),
-        ] {
-            fs::write(pki.directory.join(name), text).unwrap();
+        let [servers, clients, front_proxies] = ["servers", "clients", "proxies"].map(Ca::new);
+        let (server, user) = (servers.server(&[SERVER_NAME]), clients.client(&[cn("alice")]));
+        server.write(&directory, "server").unwrap();
+        front_proxies.client(&[cn(FRONT_PROXY_NAME)]).write(&directory, "proxy").unwrap();
+        for (name, ca) in
+            [("ca.crt", &servers), ("client-ca.crt", &clients), ("proxy-ca.crt", &front_proxies)]
+        {
+            fs::write(directory.join(name), ca.pem()).unwrap();
         }
-        pki
+        Pki { directory, servers, clients, front_proxies, server, user }
     }
 
-    /// A flag and the file that it names.
+    /// A flag whose value is one of the files.
     pub(crate) fn flag(&self, flag: &str, file: &str) -> String {
-        format!("--{flag}={}", self.directory.join(file).display())
+        file_flag(flag, &self.directory.join(file))
     }
 
-    /// What a server serves with, and whom it believes.
+    /// The TLS configuration of a server.
     pub(crate) fn server(&self) -> ServerTls {
-        let (certificate, key) = &self.server;
-        ServerTls::new(certificate.as_bytes(), key.as_bytes(), self.trust()).unwrap()
+        let (certificate, key) = self.server.pem();
+        ServerTls::new(certificate, key, self.trust()).unwrap()
     }
 
-    /// Whom a server believes.
+    /// The client CAs that a server trusts.
     pub(crate) fn trust(&self) -> ClientTrust {
-        let (clients, proxies) = (self.client_ca.as_bytes(), self.proxy_ca.as_bytes());
-        ClientTrust::new(Some(clients), Some(proxies), vec![PROXY.to_owned()]).unwrap()
+        let (clients, proxies) =
+            (self.clients.pem().as_bytes(), self.front_proxies.pem().as_bytes());
+        ClientTrust::new(Some(clients), Some(proxies), vec![FRONT_PROXY_NAME.to_owned()]).unwrap()
     }
 
-    /// How a client connects, with the certificate of a user or with none.
+    /// The TLS configuration of a client, with or without the certificate of a user.
     pub(crate) fn client(&self, as_user: bool, protocol: &[u8]) -> Arc<rustls::ClientConfig> {
-        let (certificate, key) = &self.user;
-        let user = as_user.then_some((certificate.as_bytes(), key.as_bytes()));
-        ClientTls::new(self.server_ca.as_bytes(), user).unwrap().config(&[protocol])
+        let user = as_user.then(|| self.user.pem());
+        ClientTls::new(self.servers.pem().as_bytes(), user).unwrap().config(&[protocol])
     }
-}
-
-fn named(name: &str, alternatives: Vec<String>) -> CertificateParams {
-    let mut params = CertificateParams::new(alternatives).unwrap();
-    params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, name);
-    params
-}
-
-pub(crate) fn authority(name: &str) -> Ca {
-    let mut params = named(name, Vec::new());
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-}
-
-pub(crate) fn issue(ca: &Ca, name: &str, usage: ExtendedKeyUsagePurpose) -> (String, String) {
-    let server = usage == ExtendedKeyUsagePurpose::ServerAuth;
-    let mut params = named(name, if server { vec![name.to_owned()] } else { Vec::new() });
-    params.extended_key_usages = vec![usage];
-    let key = KeyPair::generate().unwrap();
-    (params.signed_by(&key, ca).unwrap().pem(), key.serialize_pem())
 }

@@ -3,22 +3,23 @@
 use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
 use serde_json::Value;
+use testkit::certificates::FRONT_PROXY_NAME;
+use testkit::process::{Process, Signal};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::eventually;
-use super::pki::{PKI, PROXY};
+use super::pki::PKI;
 
 /// `mvp serve`, until it is dropped.
 pub(crate) struct Gateway {
     pub(crate) address: SocketAddr,
     pub(crate) admin: SocketAddr,
-    log: PathBuf,
-    child: Child,
+    process: Process,
 }
 
 /// Memory of a process, in KiB: now, and at its most.
@@ -99,7 +100,7 @@ impl Gateway {
             .stderr(stderr)
             .spawn()
             .unwrap();
-        Gateway { address, admin, log, child }
+        Gateway { address, admin, process: Process::new("mvp", child, &log) }
     }
 
     /// Waits until it may get traffic.
@@ -132,7 +133,7 @@ impl Gateway {
 
     /// What it wrote so far.
     pub(crate) fn log(&self) -> String {
-        fs::read_to_string(&self.log).unwrap()
+        fs::read_to_string(self.process.log()).unwrap()
     }
 
     /// Waits until it wrote this.
@@ -156,7 +157,7 @@ impl Gateway {
     }
 
     pub(crate) fn memory(&self) -> Memory {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
         let field = |name: &str| -> u64 {
             let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
             line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
@@ -166,39 +167,34 @@ impl Gateway {
 
     /// File descriptors that it has open.
     pub(crate) fn descriptors(&self) -> usize {
-        fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+        fs::read_dir(format!("/proc/{}/fd", self.process.id())).unwrap().count()
     }
 
     /// Whether SIGHUP would not end it.
     pub(crate) fn hears_hangups(&self) -> bool {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
         u64::from_str_radix(caught.trim(), 16).unwrap() & 1 == 1
     }
 
-    /// Sends a signal, by the name that `kill` knows it by.
-    pub(crate) fn signal(&self, name: &str) {
-        let kill = format!("kill -{name} {}", self.child.id());
-        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success(), "{kill}");
+    /// Sends a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        self.process.signal(signal).unwrap();
     }
 
-    /// Whether it ended, and how.
-    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().unwrap()
+    /// The exit status, once it has exited.
+    pub(crate) fn exit_status(&mut self) -> Option<ExitStatus> {
+        self.process.exit_status().unwrap()
     }
 }
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.kill();
         if std::thread::panicking() {
-            let log = fs::read_to_string(&self.log).unwrap_or_default();
-            let lines: Vec<&str> = log.lines().collect();
-            let last = lines.len().saturating_sub(30);
-            eprintln!("the gateway's last words:\n{}", lines[last..].join("\n"));
+            eprintln!("the last lines of the gateway's log:\n{}", self.process.last_log_lines(30));
         }
-        let _ = fs::remove_file(&self.log);
+        let _ = fs::remove_file(self.process.log());
     }
 }
 
@@ -235,7 +231,7 @@ pub(crate) fn flags(
         PKI.flag("peer-ca-file", "ca.crt"),
         PKI.flag("client-ca-file", "client-ca.crt"),
         PKI.flag("requestheader-client-ca-file", "proxy-ca.crt"),
-        format!("--requestheader-allowed-names={PROXY}"),
+        format!("--requestheader-allowed-names={FRONT_PROXY_NAME}"),
         PKI.flag("proxy-client-cert-file", "proxy.crt"),
         PKI.flag("proxy-client-key-file", "proxy.key"),
         "--workers=2".to_owned(),

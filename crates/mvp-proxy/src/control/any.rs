@@ -1,0 +1,60 @@
+//! Any member in the place of a local server, where there is none (row 12). Entry item: [`AnyMember`].
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use http::{Method, Request, Response};
+use tower_service::Service;
+
+use super::{Ask, AskError, SnapshotReader};
+use crate::body::Body;
+use crate::peers::Peers;
+use crate::status;
+
+/// The least loaded member that is well, whichever that is. It is asked for what has no body: what
+/// any server says of itself and of the cluster.
+#[derive(Debug, Clone)]
+pub struct AnyMember {
+    peers: Peers,
+    reader: SnapshotReader,
+}
+
+impl AnyMember {
+    /// One of these.
+    pub fn new(peers: Peers, reader: SnapshotReader) -> AnyMember {
+        AnyMember { peers, reader }
+    }
+}
+
+impl Ask for AnyMember {
+    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, AskError> {
+        let (parts, _) = request.into_parts();
+        if !matches!(parts.method, Method::GET | Method::HEAD) {
+            return Err(AskError::new("only reads can go to any member"));
+        }
+        let again = |_: &_| Request::from_parts(parts.clone(), Body::empty());
+        let asked = self.peers.ask_any(&self.reader.load(), again).await;
+        asked.map(|(_, response)| response).map_err(|failed| match &*failed.tried() {
+            [] => AskError::new("no member is known"),
+            tried => AskError::new(format!("no member answers: {}", tried.join(", "))),
+        })
+    }
+}
+
+impl Service<Request<Body>> for AnyMember {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let any = self.clone();
+        Box::pin(async move {
+            Ok(any.ask(request).await.unwrap_or_else(|_| status::unavailable("no member answers")))
+        })
+    }
+}

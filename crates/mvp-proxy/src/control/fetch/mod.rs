@@ -1,0 +1,256 @@
+//! What a server serves: the second step of the control loop.
+//!
+//! `/api`, `/apis`, `/openapi/v3` and `/version` are fetched in parallel, conditionally, as the proxy
+//! itself, each with a time limit and a size limit. A failure changes nothing: the last known documents
+//! stay in use. Entry item: [`fetch`].
+
+mod get;
+mod legacy;
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::{Either, join, join3, select};
+use http::{HeaderValue, Request, Response, StatusCode};
+use mvp_core::discovery::{DocumentError, GroupList, Limits, Parsed, Part, Source};
+use mvp_core::member::Release;
+use mvp_core::openapi::Index;
+use serde::Deserialize;
+use tokio::time::timeout;
+
+use super::ask::{Ask, AskError};
+use super::extensions::{self, Found};
+use super::membership::Who;
+use crate::body::Body;
+use crate::gateway::{Instance, who};
+pub(crate) use get::{get, gunzip};
+use legacy::walk;
+
+/// Aggregated discovery of that server alone, else the next best format. Servers ignore parameters that
+/// they do not know, so that one header works for servers of every version.
+const ACCEPT_DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,\
+application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList;q=0.9,\
+application/json;q=0.8";
+/// The time limit for a discovery document.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The time limit for small documents, whose failure loses nothing: they must not delay discovery.
+pub(super) const SMALL_TIMEOUT: Duration = Duration::from_secs(2);
+/// The size limit for `/version`, the list of paths at the root, and APIServices.
+pub(super) const MAX_SMALL: usize = 1 << 20;
+/// The time limit for small documents after discovery is complete.
+const GRACE: Duration = Duration::from_millis(400);
+
+/// What earlier fetches learned about a server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) etags: [Option<HeaderValue>; 2],
+    pub(crate) openapi: Option<KnownIndex>,
+    pub(crate) release: Option<Release>,
+}
+
+/// The OpenAPI index as it was sent last: most servers send the same bytes again, which need no parsing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KnownIndex {
+    body: Bytes,
+    etag: Option<HeaderValue>,
+}
+
+/// The result of a fetch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fetched {
+    pub(crate) parts: [Outcome; 2],
+    pub(crate) openapi: OpenApiOutcome,
+    pub(crate) release: Option<Release>,
+    pub(crate) extensions: Found,
+    /// Who answered, with whatever status.
+    pub(crate) who: Option<Who>,
+}
+
+impl Fetched {
+    /// A fetch in which everything failed.
+    pub(crate) fn failed(known: &Known, error: &str) -> Fetched {
+        let failed = || Outcome::Failed(error.to_owned());
+        let parts = [failed(), failed()];
+        let openapi = OpenApiOutcome::Failed(error.to_owned());
+        let (release, extensions) = (known.release, Found::Nothing);
+        Fetched { parts, openapi, release, extensions, who: None }
+    }
+
+    /// Why a discovery document could not be fetched.
+    pub(crate) fn error(&self) -> Option<String> {
+        self.parts.iter().find_map(|part| match part {
+            Outcome::Failed(error) => Some(error.clone()),
+            _ => None,
+        })
+    }
+}
+
+/// The result for one discovery document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The document is the same as before.
+    Unchanged,
+    /// The document may have changed.
+    Changed { list: Arc<GroupList>, etag: Option<HeaderValue>, complaints: Vec<DocumentError> },
+    /// The document could not be fetched.
+    Failed(String),
+}
+
+/// The result for the OpenAPI index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum OpenApiOutcome {
+    /// The index is the same as before.
+    Unchanged,
+    /// The index may have changed.
+    Changed(Arc<Index>, KnownIndex),
+    /// The server has no OpenAPI v3.
+    None,
+    /// The index could not be fetched.
+    Failed(String),
+}
+
+/// Fetches what a server serves and, if wanted, which groups extension servers serve. Fails as a whole if
+/// the server turns out to be this process.
+pub(crate) async fn fetch(
+    ask: &impl Ask,
+    server: &str,
+    known: &Known,
+    with_extensions: bool,
+    own: Option<&Instance>,
+) -> Fetched {
+    let noting = Noting { ask, own, who: Mutex::default() };
+    let fetched = fetch_all(&noting, server, known, with_extensions).await;
+    match noting.who.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(who) if who == Who::Ourselves => {
+            let fetched = Fetched::failed(known, "the address leads back to this gateway");
+            Fetched { who: Some(who), ..fetched }
+        }
+        who => Fetched { who, ..fetched },
+    }
+}
+
+/// Remembers who answers.
+struct Noting<'a, A> {
+    ask: &'a A,
+    own: Option<&'a Instance>,
+    who: Mutex<Option<Who>>,
+}
+
+impl<A: Ask> Ask for Noting<'_, A> {
+    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, AskError> {
+        let response = self.ask.ask(request).await?;
+        let who = who(response.headers(), self.own);
+        *self.who.lock().unwrap_or_else(PoisonError::into_inner) = Some(who);
+        Ok(response)
+    }
+}
+
+async fn fetch_all(ask: &impl Ask, server: &str, known: &Known, with_extensions: bool) -> Fetched {
+    let [api, apis] = &known.etags;
+    let extensions =
+        async { if with_extensions { extensions::find(ask).await } else { Found::Nothing } };
+    let parts = join(
+        fetch_part(ask, server, Part::Api, api.as_ref()),
+        fetch_part(ask, server, Part::Apis, apis.as_ref()),
+    );
+    let beside =
+        join3(fetch_index(ask, server, known.openapi.as_ref()), fetch_release(ask), extensions);
+    // 404s wait for confirmed discovery documents, so nothing else may delay them.
+    let ((api, apis), beside) = match select(pin!(parts), pin!(beside)).await {
+        Either::Left((parts, beside)) => (parts, timeout(GRACE, beside).await.ok()),
+        Either::Right((beside, parts)) => (parts.await, Some(beside)),
+    };
+    let late = || {
+        let error = format!("{INDEX}: timed out {GRACE:?} after discovery");
+        (OpenApiOutcome::Failed(error), None, Found::Nothing)
+    };
+    let (openapi, release, extensions) = beside.unwrap_or_else(late);
+    let release = release.or(known.release);
+    Fetched { parts: [api, apis], openapi, release, extensions, who: None }
+}
+
+async fn fetch_index(ask: &impl Ask, server: &str, known: Option<&KnownIndex>) -> OpenApiOutcome {
+    match timeout(SMALL_TIMEOUT, try_fetch_index(ask, server, known)).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(error)) => OpenApiOutcome::Failed(error),
+        Err(_) => OpenApiOutcome::Failed(format!("{INDEX}: timed out after {SMALL_TIMEOUT:?}")),
+    }
+}
+
+/// The OpenAPI index. Routing does not depend on it, so a server without one is no error.
+const INDEX: &str = "/openapi/v3";
+
+async fn try_fetch_index(
+    ask: &impl Ask,
+    server: &str,
+    known: Option<&KnownIndex>,
+) -> Result<OpenApiOutcome, String> {
+    let limits = Limits::default();
+    let etag = known.and_then(|known| known.etag.as_ref());
+    let answer = get(ask, INDEX, "application/json", etag, limits.max_bytes).await?;
+    match answer.status {
+        StatusCode::NOT_MODIFIED if etag.is_some() => return Ok(OpenApiOutcome::Unchanged),
+        StatusCode::NOT_FOUND => return Ok(OpenApiOutcome::None),
+        _ => {}
+    }
+    let body = answer.ok()?;
+    if known.is_some_and(|known| known.body == body) {
+        return Ok(OpenApiOutcome::Unchanged);
+    }
+    let source = Source { server, document: INDEX };
+    let index = Index::parse(source, body.clone(), &limits).map_err(|error| error.to_string())?;
+    Ok(OpenApiOutcome::Changed(Arc::new(index), KnownIndex { body, etag: answer.etag }))
+}
+
+async fn fetch_part(
+    ask: &impl Ask,
+    server: &str,
+    part: Part,
+    etag: Option<&HeaderValue>,
+) -> Outcome {
+    let fetched = timeout(TIMEOUT, try_fetch_part(ask, server, part, etag)).await;
+    match fetched {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(error)) => Outcome::Failed(error),
+        Err(_) => Outcome::Failed(format!("{}: timed out after {TIMEOUT:?}", part.path())),
+    }
+}
+
+async fn try_fetch_part(
+    ask: &impl Ask,
+    server: &str,
+    part: Part,
+    etag: Option<&HeaderValue>,
+) -> Result<Outcome, String> {
+    let answer = get(ask, part.path(), ACCEPT_DISCOVERY, etag, Limits::default().max_bytes).await?;
+    if answer.status == StatusCode::NOT_MODIFIED && etag.is_some() {
+        return Ok(Outcome::Unchanged);
+    }
+    let document = answer.ok()?;
+    let source = Source { server, document: part.path() };
+    let aggregated = answer.content_type.contains("APIGroupDiscoveryList");
+    let parsed = if aggregated {
+        GroupList::parse(source, part, document, &Limits::default()).map_err(|e| e.to_string())?
+    } else {
+        walk(ask, source, part, document).await?
+    };
+    let Parsed { mut value, complaints } = parsed;
+    value.etag = answer.etag.as_ref().and_then(|etag| Some(etag.to_str().ok()?.into()));
+    Ok(Outcome::Changed { list: Arc::new(value), etag: answer.etag, complaints })
+}
+
+async fn fetch_release(ask: &impl Ask) -> Option<Release> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Version {
+        git_version: String,
+    }
+    let answer = timeout(SMALL_TIMEOUT, get(ask, "/version", "application/json", None, MAX_SMALL))
+        .await
+        .ok()?
+        .ok()?;
+    let version: Version = serde_json::from_slice(&answer.ok().ok()?).ok()?;
+    Release::parse(&version.git_version)
+}

@@ -1,0 +1,112 @@
+//! What the control loop does for the roster: the roster itself logs, counts and fetches nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mvp_core::Timestamp;
+use mvp_core::discovery::DocumentError;
+use mvp_core::member::Member;
+
+use super::super::fetch::Known;
+use super::super::membership::Who;
+
+/// Something that the control loop must do after a step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Fetch what a member serves.
+    Fetch(Box<FetchRequest>),
+    /// Tell the membership who answered at an address.
+    Answered { address: Arc<str>, who: Who },
+    /// Store why the last fetch from a member failed, or that it did not. For operators only.
+    LastError { id: Arc<str>, error: Option<String> },
+    /// Drop whatever is kept about a member that is forgotten.
+    Forget(Arc<str>),
+    /// Count documents that could not be fetched.
+    CountFailures(usize),
+    /// Write a log line.
+    Report(Report),
+}
+
+/// A fetch that is to start now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FetchRequest {
+    pub(crate) member: Member,
+    /// What earlier fetches learned, for conditional requests.
+    pub(crate) known: Known,
+    pub(crate) ticket: Ticket,
+}
+
+/// Which fetch a result belongs to. The result of a fetch that is no longer current is ignored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    pub(crate) id: Arc<str>,
+    pub(crate) address: Option<Arc<str>>,
+    pub(crate) begun: Timestamp,
+}
+
+/// A log line. Conditions are reported once, and again after they have cleared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// A member serves something else than before.
+    ViewChanged { id: Arc<str>, document: &'static str, groups: usize },
+    /// A part of a document cannot be used.
+    DocumentProblem { id: Arc<str>, problem: DocumentError },
+    /// Documents of a member cannot be fetched. A member that no source vouches for and that never
+    /// answered may not exist.
+    DiscoveryFailed { id: Arc<str>, may_not_exist: bool, error: String },
+    /// Documents of a member can be fetched again.
+    DiscoveryRecovered { id: Arc<str> },
+    /// The OpenAPI index of a member cannot be fetched, but its other documents can.
+    OpenApiFailed { id: Arc<str>, error: String },
+    /// The OpenAPI index of a member can be fetched again.
+    OpenApiRecovered { id: Arc<str> },
+    /// A member could not be fetched for so long that 404s no longer wait for it.
+    MemberTimedOut { id: Arc<str>, after: Duration },
+    /// The wait budget for members that never answered is spent.
+    UnverifiedTimedOut { after: Duration },
+    /// The sources did not name all members within the time limit.
+    MembersUnknown { after: Duration },
+}
+
+impl Report {
+    /// Writes the log line.
+    pub(crate) fn log(&self) {
+        match self {
+            Report::ViewChanged { id, document, groups } => {
+                tracing::info!(member = %id, document, groups, "discovery changed");
+            }
+            Report::DocumentProblem { id, problem } => {
+                tracing::warn!(member = %id, error = %problem, "discovery document is invalid in part");
+            }
+            Report::DiscoveryFailed { id, may_not_exist: false, error } => {
+                tracing::warn!(member = %id, error, "discovery failed; the last known view stays in use");
+            }
+            Report::DiscoveryFailed { id, may_not_exist: true, error } => {
+                tracing::info!(member = %id, error, "member does not answer");
+            }
+            Report::DiscoveryRecovered { id } => {
+                tracing::info!(member = %id, "discovery recovered");
+            }
+            Report::OpenApiFailed { id, error } => {
+                tracing::warn!(member = %id, error, "OpenAPI failed; the last known index stays in use");
+            }
+            Report::OpenApiRecovered { id } => tracing::info!(member = %id, "OpenAPI recovered"),
+            Report::MemberTimedOut { id, after } => tracing::warn!(
+                member = %id,
+                seconds = after.as_secs(),
+                "member timed out; APIs that no other member serves are 404 from now on; repair the \
+                 member, or remove it from the members"
+            ),
+            Report::UnverifiedTimedOut { after } => tracing::warn!(
+                seconds = after.as_secs(),
+                "members that never answered timed out; APIs that no other member serves are 404 \
+                 from now on; check who creates Leases in kube-system"
+            ),
+            Report::MembersUnknown { after } => tracing::warn!(
+                seconds = after.as_secs(),
+                "members unknown; APIs that no known member serves are 404 from now on; see /readyz \
+                 for the reason"
+            ),
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Documents of OpenAPI that were asked for: those of version 3 by their hash, that of version 2 put
+//! together of every member's. Entry item: [`Schemas`].
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http::{HeaderValue, StatusCode};
+use mvp_core::discovery::Limits;
+use mvp_core::member::{Member, Presence};
+use mvp_core::openapi::v2::{self, Format};
+use mvp_core::snapshot::{Encoded, etag};
+use mvp_core::{Snapshot, Timestamp};
+use tokio::time::timeout;
+
+use super::{Ask, get};
+use crate::metrics::Metrics;
+
+/// A document, ready to be sent.
+#[derive(Debug)]
+pub(crate) struct Schema {
+    pub(crate) content_type: HeaderValue,
+    /// With its quotes.
+    pub(crate) etag: Box<str>,
+    pub(crate) encoded: Encoded,
+}
+
+impl Schema {
+    /// What keeping it costs; an empty one is not free.
+    fn cost(&self) -> usize {
+        self.encoded.body.len() + 1024
+    }
+}
+
+/// What is kept of OpenAPI, for every worker.
+#[derive(Debug, Default)]
+pub(crate) struct Schemas {
+    documents: Mutex<Kept>,
+    json: Merged,
+    protobuf: Merged,
+}
+
+/// The most that is kept of documents of version 3.
+const MAX_KEPT: usize = 64 << 20;
+/// The document of version 2 of any member. Kubernetes' own has 4 MB.
+const LIMITS: Limits = Limits { max_bytes: 32 << 20, max_depth: 64 };
+/// Members are asked anew for theirs when it is older than this, and somebody wants it.
+const FRESH_FOR: Duration = Duration::from_secs(1);
+/// A member whose document is known is not waited for any longer.
+const SHORT: Duration = Duration::from_secs(2);
+const LONG: Duration = Duration::from_secs(10);
+/// One that failed the last time holds nobody up.
+const FAILED: Duration = Duration::from_millis(300);
+
+/// Documents of version 3, the oldest first.
+#[derive(Debug, Default)]
+struct Kept {
+    documents: BTreeMap<Key, Arc<Schema>>,
+    order: VecDeque<Key>,
+    bytes: usize,
+}
+
+/// Its key in the index, its hash, and whether it is protobuf.
+type Key = (Box<str>, Box<str>, bool);
+
+impl Schemas {
+    /// The document of that hash, if it was asked for before.
+    pub(crate) fn kept(&self, key: &str, hash: &str, format: Format) -> Option<Arc<Schema>> {
+        let kept = self.documents.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.documents.get(&(key.into(), hash.into(), format == Format::Protobuf)).cloned()
+    }
+
+    /// Keeps the document of a hash, and lets the oldest go where that is too much.
+    pub(crate) fn keep(&self, key: &str, hash: &str, format: Format, schema: Arc<Schema>) {
+        let mut kept = self.documents.lock().unwrap_or_else(PoisonError::into_inner);
+        let key: Key = (key.into(), hash.into(), format == Format::Protobuf);
+        let size = schema.cost();
+        if size > MAX_KEPT || kept.documents.contains_key(&key) {
+            return;
+        }
+        kept.documents.insert(key.clone(), schema);
+        kept.order.push_back(key);
+        kept.bytes += size;
+        while kept.bytes > MAX_KEPT
+            && let Some(oldest) = kept.order.pop_front()
+        {
+            let gone = kept.documents.remove(&oldest);
+            kept.bytes = kept.bytes.saturating_sub(gone.map_or(0, |gone| gone.cost()));
+        }
+    }
+
+    /// The document of version 2 of all members together; nothing where none has one.
+    pub(crate) async fn v2<A: Ask>(
+        &self,
+        format: Format,
+        snapshot: &Snapshot,
+        now: impl Fn() -> Timestamp,
+        reach: impl Fn(&Member) -> Option<A>,
+        metrics: &Metrics,
+    ) -> Option<Arc<Schema>> {
+        let merged = self.merged(format);
+        if let Some(current) = merged.current(now()) {
+            return current;
+        }
+        let mut own = merged.own.lock().await;
+        // Others may have waited for the same.
+        if let Some(current) = merged.current(now()) {
+            return current;
+        }
+        own.refresh(format, snapshot, reach, metrics).await;
+        let schema = own.merged(format, snapshot).await;
+        let etag = |(id, own): (&Arc<str>, &OwnDocument)| Some((Arc::clone(id), own.etag.clone()?));
+        let etags = own.0.iter().filter_map(etag).collect();
+        let checked = Checked { schema: schema.clone(), etags, at: now() };
+        merged.checked.store(Some(Arc::new(checked)));
+        schema
+    }
+
+    /// The entity tag by which a member says whether its document of version 2 still stands.
+    pub(crate) fn etag_of(&self, member: &str, format: Format) -> Option<HeaderValue> {
+        self.merged(format).checked.load().as_ref()?.etags.get(member).cloned()
+    }
+
+    fn merged(&self, format: Format) -> &Merged {
+        match format {
+            Format::Json => &self.json,
+            Format::Protobuf => &self.protobuf,
+        }
+    }
+}
+
+/// Version 2 in one format.
+#[derive(Debug, Default)]
+struct Merged {
+    own: tokio::sync::Mutex<Own>,
+    checked: ArcSwapOption<Checked>,
+}
+
+/// The merged document, and when members were asked last whether it still stands.
+#[derive(Debug)]
+struct Checked {
+    schema: Option<Arc<Schema>>,
+    etags: BTreeMap<Arc<str>, HeaderValue>,
+    at: Timestamp,
+}
+
+impl Merged {
+    fn current(&self, now: Timestamp) -> Option<Option<Arc<Schema>>> {
+        let checked = self.checked.load_full()?;
+        (now.since(checked.at) < FRESH_FOR).then(|| checked.schema.clone())
+    }
+}
+
+/// What each member said last.
+#[derive(Debug, Default)]
+struct Own(BTreeMap<Arc<str>, OwnDocument>, Option<(Vec<Bytes>, Arc<Schema>)>);
+
+#[derive(Debug, Default)]
+struct OwnDocument {
+    document: Option<Bytes>,
+    etag: Option<HeaderValue>,
+    failing: bool,
+}
+
+impl Own {
+    /// Asks every member whether its document still stands.
+    async fn refresh<A: Ask>(
+        &mut self,
+        format: Format,
+        snapshot: &Snapshot,
+        reach: impl Fn(&Member) -> Option<A>,
+        metrics: &Metrics,
+    ) {
+        self.0.retain(|id, _| snapshot.member_by_id(id).is_some());
+        let present = snapshot.members().filter(|member| member.presence == Presence::Present);
+        let asked = present.filter_map(|member| {
+            let known = self.0.get(&member.id);
+            let etag = known.and_then(|known| known.etag.clone());
+            let wait = match known {
+                Some(known) if known.failing => FAILED,
+                Some(known) if known.document.is_some() => SHORT,
+                _ => LONG,
+            };
+            let ask = reach(member)?;
+            let id = Arc::clone(&member.id);
+            Some(async move {
+                let fetched = timeout(wait, fetch(&ask, format, etag.as_ref())).await;
+                (id, fetched.unwrap_or_else(|_| Err(format!("no answer within {wait:?}"))))
+            })
+        });
+        let answers = join_all(asked.collect::<Vec<_>>()).await;
+        for (id, fetched) in answers {
+            // Members of one version mostly have the same: it is kept once.
+            let shared = |document: Bytes| {
+                let same =
+                    |own: &OwnDocument| own.document.clone().filter(|known| *known == document);
+                self.0.values().find_map(same).unwrap_or(document)
+            };
+            let fetched = fetched.map(|fetched| match fetched {
+                Fetched::Changed(document, etag) => Fetched::Changed(shared(document), etag),
+                other => other,
+            });
+            let own = self.0.entry(Arc::clone(&id)).or_default();
+            let failed = fetched.is_err();
+            match fetched {
+                Ok(Fetched::Unchanged) => {}
+                Ok(Fetched::Changed(document, etag)) => {
+                    (own.document, own.etag) = (Some(document), etag);
+                }
+                Ok(Fetched::None) => (own.document, own.etag) = (None, None),
+                Err(problem) => {
+                    metrics.discovery_failed();
+                    if !own.failing {
+                        tracing::warn!(member = %id, "/openapi/v2 fails, the last known good stays: {problem}");
+                    }
+                }
+            }
+            own.failing = failed;
+        }
+    }
+
+    /// The document of all; the newest member's counts where they differ.
+    async fn merged(&mut self, format: Format, snapshot: &Snapshot) -> Option<Arc<Schema>> {
+        let mut members: Vec<&Member> = snapshot.members().collect();
+        // In the order of their IDs they come already.
+        members.sort_by_key(|member| std::cmp::Reverse(member.view.release));
+        let mut documents: Vec<Bytes> = Vec::new();
+        for member in members {
+            let own = self.0.get(&member.id).and_then(|own| own.document.clone());
+            documents.extend(own.filter(|own| !documents.contains(own)));
+        }
+        if let Some((of, schema)) = &self.1
+            && *of == documents
+        {
+            return Some(Arc::clone(schema));
+        }
+        let of = documents.clone();
+        // Megabytes of text: not on a thread that serves others meanwhile.
+        let merged = tokio::task::spawn_blocking(move || {
+            let body = v2::merge(&documents, format)?;
+            Some((etag(&body), body))
+        });
+        let (etag, body) = merged.await.ok()??;
+        let content_type = HeaderValue::from_static(content_type(format));
+        let schema = Arc::new(Schema { content_type, etag, encoded: Encoded::new(body) });
+        self.1 = Some((of, Arc::clone(&schema)));
+        Some(schema)
+    }
+}
+
+/// What a member said.
+enum Fetched {
+    Unchanged,
+    Changed(Bytes, Option<HeaderValue>),
+    None,
+}
+
+const V2: &str = "/openapi/v2";
+
+async fn fetch(
+    ask: &impl Ask,
+    format: Format,
+    etag: Option<&HeaderValue>,
+) -> Result<Fetched, String> {
+    let answer = get(ask, V2, content_type(format), etag, LIMITS.max_bytes).await?;
+    match answer.status {
+        StatusCode::NOT_MODIFIED if etag.is_some() => return Ok(Fetched::Unchanged),
+        StatusCode::NOT_FOUND | StatusCode::NOT_ACCEPTABLE => return Ok(Fetched::None),
+        _ => {}
+    }
+    let body = answer.ok()?;
+    let prepared = tokio::task::spawn_blocking(move || v2::prepare(body, format, &LIMITS)).await;
+    let prepared = prepared.map_err(|error| error.to_string())?;
+    let document = prepared.map_err(|error| format!("{V2}: {error}"))?;
+    Ok(Fetched::Changed(document, answer.etag))
+}
+
+/// The media type of version 2 in a format.
+pub(crate) fn content_type(format: Format) -> &'static str {
+    match format {
+        Format::Json => "application/json",
+        Format::Protobuf => "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+    }
+}

@@ -1,0 +1,161 @@
+//! Authentication as a tower layer. Entry item: [`Authenticate`].
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use http::{Request, Response};
+use mvp_net::ConnectionInfo;
+use pin_project_lite::pin_project;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::rules::authenticate;
+use super::{Identity, RemoteHeaders, Screened};
+use crate::body::Body;
+use crate::door::{self, Door, Head, Refusal};
+
+/// A layer that identifies the caller, and refuses requests that are malformed or too large.
+#[derive(Debug, Clone, Default)]
+pub struct AuthenticateLayer {
+    headers: Arc<RemoteHeaders>,
+    door: Door,
+}
+
+impl AuthenticateLayer {
+    /// A layer that reads the users of front proxies from these headers.
+    pub fn new(headers: RemoteHeaders) -> AuthenticateLayer {
+        AuthenticateLayer { headers: Arc::new(headers), door: Door::default() }
+    }
+
+    /// Sets the largest request head; larger ones get a 431. The size is that of an HTTP/2 header
+    /// list: name, value and 32 bytes for each field. The default is 128 KiB. Front proxies and
+    /// peers add headers of their own, so they may send 32 KiB more.
+    pub fn with_max_head_bytes(mut self, bytes: usize) -> AuthenticateLayer {
+        self.door.max_head_bytes = bytes;
+        self
+    }
+
+    /// Sets the probability with which an HTTP/2 request closes its connection (GOAWAY), so that
+    /// long-lived clients are rebalanced, as with kube-apiserver's `--goaway-chance`. Connections
+    /// of front proxies and peers are never closed. The default is 0.
+    pub fn with_goaway_chance(mut self, chance: f64) -> AuthenticateLayer {
+        self.door.goaway = door::Chance::new(chance);
+        self
+    }
+}
+
+impl<S> Layer<S> for AuthenticateLayer {
+    type Service = Authenticate<S>;
+
+    fn layer(&self, inner: S) -> Authenticate<S> {
+        Authenticate { headers: Arc::clone(&self.headers), door: self.door, inner }
+    }
+}
+
+/// A service that identifies the caller before it calls the inner service.
+#[derive(Debug, Clone)]
+pub struct Authenticate<S> {
+    headers: Arc<RemoteHeaders>,
+    door: Door,
+    inner: S,
+}
+
+impl<S, B> Service<Request<B>> for Authenticate<S>
+where
+    S: Service<Request<B>, Response = Response<Body>, Error = Infallible>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = ResponseFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let connection = request.extensions().get::<ConnectionInfo>().cloned();
+        let mut end = self.door.end(connection.as_ref());
+        match self.admit(connection.as_ref(), &mut request) {
+            Ok(anonymous) => {
+                end.always |= anonymous;
+                let answer = self.inner.call(request);
+                ResponseFuture { answer: Answer::Inner { answer }, end }
+            }
+            Err(refusal) => {
+                let client = connection.as_ref().map(ConnectionInfo::remote);
+                let response = Some(refusal.response(client));
+                ResponseFuture { answer: Answer::Refused { response }, end }
+            }
+        }
+    }
+}
+
+impl<S> Authenticate<S> {
+    /// Sets the extensions of a request. Returns whether its caller is anonymous, or why the
+    /// request is refused.
+    fn admit<B>(
+        &self,
+        connection: Option<&ConnectionInfo>,
+        request: &mut Request<B>,
+    ) -> Result<bool, Refusal> {
+        let head = Head::of(request, |name| self.headers.reserves(name));
+        let large = self.door.check(connection, request, head.bytes)?;
+        let headers = request.headers_mut();
+        let (identity, origin) = authenticate(connection, headers, &self.headers, head.reserved)
+            .map_err(Refusal::Unauthorized)?;
+        let anonymous = matches!(identity, Identity::Anonymous);
+        let extensions = request.extensions_mut();
+        extensions.insert(identity);
+        extensions.insert(origin);
+        extensions.insert(Screened(Arc::clone(&self.headers)));
+        if let Some(large) = large {
+            extensions.insert(large);
+        }
+        Ok(anonymous)
+    }
+}
+
+pin_project! {
+    /// The future of [`Authenticate`].
+    #[derive(Debug)]
+    pub struct ResponseFuture<F> {
+        #[pin]
+        answer: Answer<F>,
+        end: door::End,
+    }
+}
+
+pin_project! {
+    #[derive(Debug)]
+    #[project = AnswerProjection]
+    enum Answer<F> {
+        Inner { #[pin] answer: F },
+        Refused { response: Option<Response<Body>> },
+    }
+}
+
+impl<F> Future for ResponseFuture<F>
+where
+    F: Future<Output = Result<Response<Body>, Infallible>>,
+{
+    type Output = Result<Response<Body>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let response = match this.answer.project() {
+            AnswerProjection::Inner { answer } => {
+                let Ok(response) = ready!(answer.poll(cx));
+                response
+            }
+            // It stays pending if it is polled again after completion.
+            AnswerProjection::Refused { response } => match response.take() {
+                Some(response) => response,
+                None => return Poll::Pending,
+            },
+        };
+        this.end.after(response.status());
+        Poll::Ready(Ok(response))
+    }
+}

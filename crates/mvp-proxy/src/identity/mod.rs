@@ -1,0 +1,55 @@
+//! The caller's identity, by kube-apiserver's rules.
+//!
+//! [`Authenticate`] runs before the layer. It reads the connection's certificate and the request's
+//! headers, removes all headers that the caller may not send, and sets the extensions [`Identity`]
+//! and [`Origin`](mvp_core::decide::Origin). `Identity::write` writes the headers that a server
+//! receives.
+
+mod authenticate;
+mod remote_headers;
+mod rules;
+mod user;
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+
+pub use authenticate::{Authenticate, AuthenticateLayer, ResponseFuture};
+pub use remote_headers::RemoteHeaders;
+pub(crate) use remote_headers::Screened;
+pub(crate) use rules::bearer;
+pub use user::User;
+
+/// The caller of a request.
+#[derive(Debug, Clone)]
+pub enum Identity {
+    /// A user that a client certificate or a trusted front proxy names.
+    User(Arc<User>),
+    /// The owner of a bearer token. The server that receives the token verifies it.
+    Token,
+    /// A caller without credentials.
+    Anonymous,
+    /// This proxy itself, when it asks a server for discovery.
+    System,
+}
+
+impl Identity {
+    /// Writes the caller into the headers of a request to a server.
+    pub(crate) fn write(&self, headers: &mut HeaderMap, names: &RemoteHeaders) {
+        match self {
+            Identity::User(user) => user.write(headers, names),
+            Identity::System => User::system().write(headers, names),
+            Identity::Token | Identity::Anonymous => {}
+        }
+    }
+
+    /// Whether kube-apiserver treats the caller as unauthenticated, although it has a name.
+    pub(crate) fn is_unauthenticated(&self) -> bool {
+        matches!(self, Identity::User(user) if user.is_unauthenticated())
+    }
+
+    /// Whether servers believe the caller's headers only on this proxy's own certificate.
+    pub(crate) fn needs_certificate(&self) -> bool {
+        matches!(self, Identity::User(_) | Identity::System)
+    }
+}

@@ -1,0 +1,351 @@
+//! The one assembly of a member: its shared state, its workers, its control loop. `mvp serve`,
+//! authors of API servers, tests and the example all use it. Entry item: [`Member::builder`].
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use mvp_core::member::MemberKind;
+use tokio_util::sync::CancellationToken;
+use tower_layer::Layer;
+
+use crate::control::{
+    self, AnyMember, Clock, ControlSettings, Membership, Reachable, SnapshotReader, SnapshotWriter,
+    channel,
+};
+use crate::gateway::Instance;
+use crate::identity::RemoteHeaders;
+use crate::layer::{MixedVersion, MixedVersionLayer};
+use crate::local::LocalSlot;
+use crate::metrics::Metrics;
+use crate::peers::{Health, Peers};
+use crate::probe::{self, LocalState};
+use crate::upstream::{Forwarder, ReloadableOutbound, Target, Upstream, server_name};
+
+/// How often unneeded connections are closed.
+const PRUNE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// A member of a cluster of mixed versions: one for each process. Clones share everything.
+///
+/// A member does nothing until one of its workers runs the control loop: [`start`](Self::start) does
+/// all of it on the current runtime.
+#[derive(Clone)]
+pub struct Member(Arc<Shared>);
+
+/// Where the API server of a member is.
+#[derive(Debug)]
+enum Server {
+    /// In this process: the layer is put in front of it.
+    InProcess,
+    /// Behind a connection, with its health, and whether that is probed.
+    Behind { target: Arc<Target>, state: LocalState, probed: bool },
+    /// There is none.
+    Nowhere,
+}
+
+struct Shared {
+    server: Server,
+    settings: ControlSettings,
+    local_tls: ReloadableOutbound,
+    peer_tls: Option<ReloadableOutbound>,
+    headers: RemoteHeaders,
+    /// What the forwarders of all workers know together.
+    upstream: Upstream,
+    health: Health,
+    metrics: Arc<Metrics>,
+    reader: SnapshotReader,
+    /// Taken by whoever runs the control loop.
+    writer: Mutex<Option<SnapshotWriter>>,
+}
+
+impl Member {
+    /// Builds a member for the API server of this ID. `tls` is used towards the server and towards
+    /// peers; keep a clone of a [`ReloadableOutbound`] to replace it later.
+    ///
+    /// The server is in this process, unless [`server_at`](MemberBuilder::server_at) or
+    /// [`without_server`](MemberBuilder::without_server) says otherwise.
+    pub fn builder(id: &str, tls: impl Into<ReloadableOutbound>) -> MemberBuilder {
+        let tls = tls.into();
+        MemberBuilder {
+            address: Address::InProcess,
+            settings: ControlSettings { local: Some(id.into()), ..ControlSettings::default() },
+            peer_tls: Some(tls.clone()),
+            local_tls: tls,
+            headers: RemoteHeaders::default(),
+            log_local: false,
+            probed: true,
+        }
+    }
+
+    /// Runs the control loop and the upkeep of connections on the current runtime until `stop`.
+    /// Returns the layer to put in front of the API server: the member is part of the cluster as
+    /// soon as that has happened.
+    pub fn start(&self, membership: impl Membership, stop: CancellationToken) -> MixedVersionLayer {
+        let worker = self.worker();
+        let upkeep = {
+            let (pruned, watched) = (worker.clone(), worker.clone());
+            async { tokio::join!(pruned.prune(), watched.watch_members()) }
+        };
+        tokio::spawn(stop.clone().run_until_cancelled_owned(upkeep));
+        tokio::spawn(worker.clone().run_control_loop(membership, stop));
+        worker.layer()
+    }
+
+    /// A new worker with connections of its own. Use one for each runtime.
+    pub fn worker(&self) -> Worker {
+        let Shared { local_tls, peer_tls, upstream, headers, metrics, .. } = &*self.0;
+        let peer_tls = peer_tls.as_ref().unwrap_or(local_tls);
+        let forwarder = Forwarder::new(local_tls.clone(), peer_tls.clone())
+            .sharing(upstream)
+            .with_remote_headers(headers.clone())
+            .with_metrics(metrics);
+        let (forwarder, slot) = (Arc::new(forwarder), LocalSlot::default());
+        Worker { member: self.clone(), forwarder, slot }
+    }
+
+    /// The published snapshots.
+    pub fn reader(&self) -> &SnapshotReader {
+        &self.0.reader
+    }
+
+    /// The metrics of all workers.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.0.metrics
+    }
+
+    /// The health of a server behind a connection; `None` for one in this process.
+    pub fn local_state(&self) -> Option<&LocalState> {
+        match &self.0.server {
+            Server::Behind { state, .. } => Some(state),
+            Server::InProcess | Server::Nowhere => None,
+        }
+    }
+
+    /// The ID of the API server; `None` without one.
+    pub fn id(&self) -> Option<&Arc<str>> {
+        self.0.settings.local.as_ref()
+    }
+
+    /// The publisher of snapshots, once: for those who make snapshots by themselves instead of
+    /// running the control loop.
+    pub fn take_writer(&self) -> Option<SnapshotWriter> {
+        self.0.writer.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl fmt::Debug for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Member").field("id", &self.id()).finish_non_exhaustive()
+    }
+}
+
+/// Builds a [`Member`].
+#[derive(Debug)]
+#[must_use]
+pub struct MemberBuilder {
+    address: Address,
+    settings: ControlSettings,
+    local_tls: ReloadableOutbound,
+    peer_tls: Option<ReloadableOutbound>,
+    headers: RemoteHeaders,
+    log_local: bool,
+    probed: bool,
+}
+
+#[derive(Debug)]
+enum Address {
+    InProcess,
+    At(Arc<str>),
+    Nowhere,
+}
+
+impl MemberBuilder {
+    /// The API server listens at this address (`HOST:PORT`), as that of a gateway does.
+    pub fn server_at(self, address: &str) -> MemberBuilder {
+        MemberBuilder { address: Address::At(address.into()), ..self }
+    }
+
+    /// There is no API server: the member balances the load of all others.
+    pub fn without_server(mut self) -> MemberBuilder {
+        self.settings.local = None;
+        MemberBuilder { address: Address::Nowhere, ..self }
+    }
+
+    /// TLS towards peers, if it is not that towards the server. With `None` there are no peers, and
+    /// every request goes to the server.
+    pub fn peer_tls(self, tls: Option<ReloadableOutbound>) -> MemberBuilder {
+        MemberBuilder { peer_tls: tls, ..self }
+    }
+
+    /// The headers that tell servers who the user is. The default is Kubernetes' own.
+    pub fn remote_headers(self, headers: RemoteHeaders) -> MemberBuilder {
+        MemberBuilder { headers, ..self }
+    }
+
+    /// How often each member is asked what it serves. The default is 1 s.
+    pub fn refresh_interval(mut self, interval: Duration) -> MemberBuilder {
+        self.settings.interval = interval;
+        self
+    }
+
+    /// How long a member that left is remembered. The default is 10 minutes.
+    pub fn forget_after(mut self, time: Duration) -> MemberBuilder {
+        self.settings.forget_after = time;
+        self
+    }
+
+    /// Logs requests that the local server answers, too.
+    pub fn log_local_requests(self, log_local: bool) -> MemberBuilder {
+        MemberBuilder { log_local, ..self }
+    }
+
+    /// Does not probe the server at [`server_at`](Self::server_at): it counts as ready until a request
+    /// fails.
+    pub fn without_probes(self) -> MemberBuilder {
+        MemberBuilder { probed: false, ..self }
+    }
+
+    /// The member.
+    pub fn build(self) -> Member {
+        let MemberBuilder {
+            address,
+            mut settings,
+            local_tls,
+            peer_tls,
+            headers,
+            log_local,
+            probed,
+        } = self;
+        let id = settings.local.clone();
+        settings.instance = Some(Instance::new(id.as_deref().unwrap_or_default()));
+        let clock = Clock::start();
+        let (writer, reader) = channel(clock, control::first_snapshot(&settings, clock));
+        let metrics = Arc::new(Metrics::new(log_local));
+        let server = match (address, id) {
+            (Address::At(address), Some(id)) => {
+                let (kind, server_name) = (MemberKind::Bare, server_name());
+                let target = Target { id, address, server_name, kind, local: true };
+                let state = LocalState::new(Arc::clone(&metrics));
+                let state = if probed { state.unseen() } else { state };
+                Server::Behind { target: Arc::new(target), state, probed }
+            }
+            (Address::InProcess, Some(_)) => Server::InProcess,
+            _ => Server::Nowhere,
+        };
+        Member(Arc::new(Shared {
+            server,
+            settings,
+            local_tls,
+            peer_tls,
+            headers,
+            upstream: Upstream::default(),
+            health: Health::new(clock, Arc::clone(&metrics)),
+            metrics,
+            reader,
+            writer: Mutex::new(Some(writer)),
+        }))
+    }
+}
+
+/// A worker of a member: connections of its own, and the layer that uses them. Clones share them.
+#[derive(Debug, Clone)]
+pub struct Worker {
+    member: Member,
+    forwarder: Arc<Forwarder>,
+    slot: LocalSlot,
+}
+
+impl Worker {
+    /// The layer to put in front of an API server in this process.
+    pub fn layer(&self) -> MixedVersionLayer {
+        let Shared { reader, metrics, peer_tls, settings, .. } = &*self.member.0;
+        let peers = peer_tls.as_ref().map(|_| self.peers());
+        let (slot, metrics) = (self.slot.clone(), Arc::clone(metrics));
+        let state = self.member.local_state().cloned();
+        let instance = settings.instance.as_ref();
+        MixedVersionLayer::new(reader.clone(), peers, slot, metrics, state, instance)
+    }
+
+    /// The service in front of the member's server behind a connection, or, where there is no
+    /// server, in front of all members.
+    pub fn gateway(&self) -> MixedVersion {
+        match &self.member.0.server {
+            Server::Behind { target, .. } => {
+                self.layer().in_front_of(Arc::clone(&self.forwarder), Arc::clone(target))
+            }
+            Server::InProcess | Server::Nowhere => self.layer().layer(self.any_member()),
+        }
+    }
+
+    /// The place of the local server: filled once the layer is in front of it.
+    pub fn local(&self) -> &LocalSlot {
+        &self.slot
+    }
+
+    /// A service that asks any healthy member.
+    pub fn any_member(&self) -> AnyMember {
+        AnyMember::new(self.peers(), self.member.0.reader.clone())
+    }
+
+    /// The connections of this worker.
+    pub fn forwarder(&self) -> &Arc<Forwarder> {
+        &self.forwarder
+    }
+
+    fn peers(&self) -> Peers {
+        let Shared { health, metrics, .. } = &*self.member.0;
+        Peers::new(Arc::clone(&self.forwarder), health.clone(), Arc::clone(metrics))
+    }
+
+    /// Closes connections to addresses that no member has any more, and those from before a
+    /// reload of TLS. Never returns. Every worker needs it.
+    pub async fn prune(self) {
+        loop {
+            tokio::time::sleep(PRUNE_INTERVAL).await;
+            let snapshot = self.member.0.reader.load();
+            let is_used = |address: &str| {
+                snapshot.members().any(|member| member.address.as_deref() == Some(address))
+            };
+            self.forwarder.prune(is_used);
+        }
+    }
+
+    /// Watches the health of a server behind a connection. Returns at once if there is none to
+    /// watch. One worker of a member needs it.
+    pub async fn watch_local(self) {
+        let Shared { server, .. } = &*self.member.0;
+        if let Server::Behind { target, state, probed: true } = server
+            && self.can_probe()
+        {
+            probe::watch_local(&self.forwarder, target, state).await;
+        }
+    }
+
+    /// Watches the health of peers that have no gateway. Returns at once if there are no peers. One
+    /// worker of a member needs it.
+    pub async fn watch_members(self) {
+        let Shared { reader, health, .. } = &*self.member.0;
+        if self.can_probe() {
+            probe::watch_members(&self.forwarder, reader, health).await;
+        }
+    }
+
+    /// Whether servers let us ask in our own name, and there is a reason to.
+    fn can_probe(&self) -> bool {
+        let Shared { local_tls, peer_tls, .. } = &*self.member.0;
+        local_tls.current().vouched.is_some() && peer_tls.is_some()
+    }
+
+    /// Runs the control loop until `stop`. Only the first call for a member does.
+    pub async fn run_control_loop(self, membership: impl Membership, stop: CancellationToken) {
+        let Some(writer) = self.member.take_writer() else { return };
+        let Shared { settings, server, local_tls, health, metrics, .. } = &*self.member.0;
+        // Without a certificate of its own a gateway cannot ask its server, and need not.
+        let can_ask = matches!(server, Server::InProcess) || local_tls.current().vouched.is_some();
+        let local = settings.local.clone().filter(|_| can_ask).map(|id| (id, self.slot.clone()));
+        let peers = Some((Arc::clone(&self.forwarder), health.clone()));
+        let (settings, metrics) = (settings.clone(), Arc::clone(metrics));
+        let reach = Reachable { local, peers };
+        control::run(membership, reach, settings, writer, metrics, stop).await;
+    }
+}

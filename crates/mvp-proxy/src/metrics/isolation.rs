@@ -1,0 +1,39 @@
+//! Counters of the measures that keep callers apart.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::registry::Registry;
+
+use super::register;
+
+/// Counters of the measures that keep callers apart. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Isolation {
+    /// Client connections that were closed because they reset too many requests.
+    pub(crate) clients_ended: Counter,
+    /// Upstream connections that were retired after too many resets.
+    pub(crate) retired: Counter,
+    /// Requests for which no upstream connection was free.
+    pub(crate) overloaded: Counter,
+}
+
+impl Isolation {
+    pub(super) fn registered(registry: &mut Registry) -> Isolation {
+        Isolation {
+            clients_ended: register(
+                registry,
+                "mvp_client_connections_ended",
+                "Client connections ended because they reset too many requests",
+            ),
+            retired: register(
+                registry,
+                "mvp_upstream_connections_retired",
+                "Upstream connections that take no new requests after too many resets",
+            ),
+            overloaded: register(
+                registry,
+                "mvp_overloaded_requests",
+                "Requests refused with 429 because no upstream connection was free",
+            ),
+        }
+    }
+}

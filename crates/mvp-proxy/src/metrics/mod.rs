@@ -1,0 +1,224 @@
+//! Metrics, under Kubernetes' own names where it has them. Entry item: [`Metrics`].
+//!
+//! - `requests`: how requests ended
+//! - `failover`: failovers, retry budget, ejections
+//! - `isolation`: measures that keep callers apart
+
+mod failover;
+mod isolation;
+mod requests;
+
+use std::fmt::Write as _;
+use std::sync::atomic::AtomicU64;
+
+use mvp_core::decide::LocalHealth;
+use mvp_core::{Snapshot, Timestamp};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Metric, Registry};
+
+use crate::error::Stage;
+use failover::Failover;
+pub(crate) use isolation::Isolation;
+use requests::Requests;
+pub(crate) use requests::{Record, ServedBy};
+
+/// The metrics of the data path and the control loop.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    requests: Requests,
+    failover: Failover,
+    isolation: Isolation,
+    sync_errors: Family<TypeLabels, Counter>,
+    in_flight: Gauge,
+    tunnels: Gauge,
+    view_age: Family<MemberLabels, Gauge<f64, AtomicU64>>,
+    local_health: Family<StateLabels, Gauge>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct MemberLabels {
+    member: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TypeLabels {
+    r#type: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabels {
+    state: &'static str,
+}
+
+/// A guard that counts a request as in flight until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Forwarded(Gauge);
+
+impl Drop for Forwarded {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+impl Metrics {
+    /// Metrics that count from zero. With `log_local`, requests that the local server answers are
+    /// logged too.
+    pub fn new(log_local: bool) -> Metrics {
+        let mut registry = Registry::default();
+        Metrics {
+            requests: Requests::registered(&mut registry, log_local),
+            failover: Failover::registered(&mut registry),
+            isolation: Isolation::registered(&mut registry),
+            sync_errors: register(
+                &mut registry,
+                "apiserver_peer_discovery_sync_errors",
+                "Failed fetches of discovery documents",
+            ),
+            in_flight: register(
+                &mut registry,
+                "mvp_in_flight",
+                "Requests being forwarded to peers",
+            ),
+            tunnels: register(
+                &mut registry,
+                "mvp_tunnels",
+                "Open upgraded connections (exec, attach, port-forward, WebSocket)",
+            ),
+            view_age: register(
+                &mut registry,
+                "mvp_view_age_seconds",
+                "Seconds since a member last confirmed what it serves; -1 for never",
+            ),
+            local_health: register(
+                &mut registry,
+                "mvp_local_health",
+                "State of the local server: 1 for the current state, else 0",
+            ),
+            registry,
+        }
+    }
+
+    /// Appends all metrics in the OpenMetrics text format.
+    pub fn encode(&self, text: &mut String) {
+        self.encode_open(text);
+        // Writing to a string cannot fail.
+        let _ = encode_eof(text);
+    }
+
+    /// Appends all metrics without the final `# EOF`, so that the caller can append its own.
+    pub fn encode_open(&self, text: &mut String) {
+        if encode_registry(text, &self.registry).is_err() {
+            let _ = writeln!(text, "# the metrics could not be encoded");
+        }
+    }
+
+    /// Counts a failed fetch of a discovery document.
+    pub(crate) fn discovery_failed(&self) {
+        self.sync_errors.get_or_create(&TypeLabels { r#type: "fetch" }).inc();
+    }
+
+    /// Counts a request as in flight until the guard is dropped.
+    pub(crate) fn forwarded(&self) -> Forwarded {
+        self.in_flight.inc();
+        Forwarded(self.in_flight.clone())
+    }
+
+    /// The number of open tunnels.
+    pub(crate) fn tunnels(&self) -> Gauge {
+        self.tunnels.clone()
+    }
+
+    /// The counters of the measures that keep callers apart.
+    pub(crate) fn isolation(&self) -> Isolation {
+        self.isolation.clone()
+    }
+
+    /// Counts the outcome of a failover, if there was one: `after` is how the previous attempt
+    /// failed.
+    pub(crate) fn failed_over(&self, after: Option<Stage>, answered: bool) {
+        if let Some(after) = after {
+            self.failover.failed_over(after, answered);
+        }
+    }
+
+    /// Counts a retry that the budget refused.
+    pub(crate) fn over_budget(&self) {
+        self.failover.over_budget();
+    }
+
+    /// Notes that a member was ejected or readmitted.
+    pub(crate) fn ejected(&self, member: &str, ejected: bool) {
+        self.failover.ejected(member, ejected);
+    }
+
+    /// Removes a former member from all labels. IDs may be new each time, so labels would
+    /// otherwise grow without bound.
+    pub(crate) fn forget(&self, member: &str) {
+        let labels = MemberLabels { member: member.to_owned() };
+        self.view_age.remove(&labels);
+        self.failover.forget(&labels);
+    }
+
+    /// Sets the state of the local server.
+    pub(crate) fn local_health(&self, health: LocalHealth) {
+        let states = [
+            ("ready", LocalHealth::Ready),
+            ("unready", LocalHealth::Unready),
+            ("unreachable", LocalHealth::Unreachable),
+        ];
+        for (state, is) in states {
+            let gauge = self.local_health.get_or_create(&StateLabels { state });
+            gauge.set(i64::from(is == health));
+        }
+    }
+
+    /// Sets the age of each member's view: that of its older half.
+    pub(crate) fn observe_snapshot(&self, snapshot: &Snapshot, now: Timestamp) {
+        for member in snapshot.members() {
+            let confirmed = [&member.view.api, &member.view.apis]
+                .into_iter()
+                .map(|seen| seen.as_ref().map(|seen| now.since(seen.confirmed).as_secs_f64()))
+                .reduce(|api, apis| Some(api?.max(apis?)))
+                .flatten();
+            self.view_age
+                .get_or_create(&MemberLabels { member: member.id.to_string() })
+                .set(confirmed.unwrap_or(-1.0));
+        }
+    }
+
+    /// Counts a request, and logs it if it is notable.
+    pub(crate) fn record(&self, record: &Record<'_>, now: Timestamp) {
+        self.requests.record(record, now);
+    }
+}
+
+/// Registers a metric with its default value.
+fn register<M>(registry: &mut Registry, name: &str, help: &str) -> M
+where
+    M: Metric + Clone + Default,
+{
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn open_text_lacks_only_the_end_marker() {
+        let metrics = Metrics::new(false);
+        metrics.ejected("a", true);
+        let (mut open, mut closed) = (String::new(), String::new());
+        metrics.encode_open(&mut open);
+        metrics.encode(&mut closed);
+        assert!(open.contains("mvp_ejected{member=\"a\"} 1"), "{open}");
+        assert_eq!(closed, open + "# EOF\n");
+    }
+}

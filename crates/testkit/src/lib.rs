@@ -1,0 +1,16 @@
+//! What tests, `e2e`, `bench` and `guard` share. A development crate: nothing in a release depends
+//! on it, and it depends on no other crate of the workspace.
+//!
+//! - [`certificates`]: CAs and the certificates they issue, as PEM.
+//! - [`pki`]: the certificate files of a cluster, laid out like kubeadm's.
+//! - [`kubernetes`]: the flags of kube-apiserver, etcd and `mvp` in a cluster under test.
+//! - `process` (feature `process`): programs that run beside a test and end with it.
+//! - `programs` (feature `process`): the `mvp` under test, and the cache of Kubernetes programs.
+
+pub mod certificates;
+pub mod kubernetes;
+pub mod pki;
+#[cfg(feature = "process")]
+pub mod process;
+#[cfg(feature = "process")]
+pub mod programs;
