@@ -1,4 +1,4 @@
-//! The bodies of requests: read up to a limit, and decoded by their type. Entry items: [`read`],
+//! Request bodies: read up to a limit, and decoded by their media type. Entries: [`read`],
 //! [`object`] and [`patch`].
 
 use std::pin::pin;
@@ -12,10 +12,10 @@ use serde_json::Value;
 use crate::status::Failure;
 use crate::storage::Fields;
 
-/// The largest body that is taken, as in real servers.
+/// The largest body, as in real servers.
 const LIMIT: usize = 3 << 20;
 
-/// Reads a body to its end.
+/// Reads a whole body.
 pub(crate) async fn read<B: http_body::Body<Data = Bytes>>(body: B) -> Result<Bytes, Failure> {
     if body.size_hint().lower() > LIMIT as u64 {
         return Err(Failure::too_large(LIMIT));
@@ -36,7 +36,7 @@ pub(crate) async fn read<B: http_body::Body<Data = Bytes>>(body: B) -> Result<By
     Ok(bytes.freeze())
 }
 
-/// A body that is an object.
+/// Parses a body that is an object.
 pub(crate) fn object(headers: &HeaderMap, body: &Bytes) -> Result<Fields, Failure> {
     match media_type(headers).as_str() {
         "" | "application/json" => parse_json(body),
@@ -45,16 +45,16 @@ pub(crate) fn object(headers: &HeaderMap, body: &Bytes) -> Result<Fields, Failur
     }
 }
 
-/// How a patch is to be taken.
+/// The kind of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PatchKind {
-    /// Merged into an object that is there.
+    /// Merged into an existing object.
     Merge,
-    /// Merged into an object that need not be there.
+    /// Merged into an object, which is created if it does not exist.
     Apply,
 }
 
-/// A body that is a patch.
+/// Parses a body that is a patch.
 pub(crate) fn patch(headers: &HeaderMap, body: &Bytes) -> Result<(PatchKind, Fields), Failure> {
     match media_type(headers).as_str() {
         "application/merge-patch+json" | "application/strategic-merge-patch+json" => {
@@ -69,7 +69,7 @@ pub(crate) fn patch(headers: &HeaderMap, body: &Bytes) -> Result<(PatchKind, Fie
     }
 }
 
-/// The type of a body, without its parameters.
+/// The media type of a body, without parameters.
 fn media_type(headers: &HeaderMap) -> String {
     let value = headers.get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or("?"));
     let media_type = value.unwrap_or_default().split(';').next().unwrap_or_default();

@@ -1,5 +1,4 @@
-//! What a server says of itself: discovery, `/version`, its health, and the index of its paths.
-//! Entry item: [`Description`].
+//! Discovery, `/version`, health and the index of paths. Entry: [`Description`].
 
 mod documents;
 
@@ -18,7 +17,7 @@ use crate::spec::ServerSpec;
 use crate::status::Failure;
 use documents::Aggregated;
 
-/// All that a server says of itself, written once.
+/// The documents of a server about itself, created once.
 #[derive(Debug)]
 pub(crate) struct Description {
     api: Half,
@@ -26,7 +25,7 @@ pub(crate) struct Description {
     git_version: String,
 }
 
-/// What is served of one half of the API surface.
+/// One half of the API surface: `/api` or `/apis`.
 #[derive(Debug)]
 struct Half {
     list: GroupList,
@@ -46,7 +45,7 @@ impl Description {
         }
     }
 
-    /// A path of discovery.
+    /// Responds to a discovery path.
     pub(crate) fn discovery(
         &self,
         path: &DiscoveryPath<'_>,
@@ -68,7 +67,7 @@ impl Description {
                     Some(list) => respond::json(StatusCode::OK, &list),
                     None => Failure::not_routed().into_response(),
                 },
-                // Real servers always have something at `/api`.
+                // Real servers always serve `/api`.
                 None if name.is_empty() => Failure::not_routed().into_response(),
                 None => respond::page_not_found(),
             },
@@ -80,7 +79,7 @@ impl Description {
         }
     }
 
-    /// A path that is neither of a resource nor of discovery.
+    /// Responds to a path that is neither a resource nor discovery.
     pub(crate) fn other(&self, method: &Method, path: &str) -> Response<Body> {
         match path {
             "/healthz" | "/livez" | "/readyz" => respond::text(StatusCode::OK, "ok"),
@@ -93,7 +92,7 @@ impl Description {
         }
     }
 
-    /// Discovery's paths, asked for with a method that they do not have.
+    /// Responds to a discovery path with an unsupported method.
     fn unread(&self, path: &str) -> Response<Body> {
         let mut steps = path.strip_prefix('/').unwrap_or_default().trim_end_matches('/').split('/');
         let (half, group) = match (steps.next(), steps.next()) {
@@ -136,7 +135,7 @@ impl Description {
         }
     }
 
-    /// All paths that a client can begin from.
+    /// The paths of the index.
     fn paths(&self) -> Vec<String> {
         let own = ["/api", "/apis", "/healthz", "/livez", "/readyz", "/version"];
         let mut paths: Vec<String> = own.map(str::to_owned).into();
@@ -158,7 +157,7 @@ impl Description {
     }
 }
 
-/// Whether we can write what a caller reads; all that we write is JSON.
+/// Negotiates the form of a response; the encoding is always JSON.
 pub(crate) fn acceptable(headers: &HeaderMap, forms: &[Form]) -> Result<Negotiated, Failure> {
     let accept = text(headers, &ACCEPT);
     let offer = Offer { forms, encodings: &[Encoding::Json] };
@@ -185,7 +184,7 @@ impl Aggregated {
     }
 }
 
-/// A version's path, or a path of nothing at all, within a group that is served.
+/// The version of a path within a served group, or the error for an unknown one.
 fn known_version<'p>(
     list: &GroupList,
     group: &str,
@@ -202,7 +201,7 @@ fn known_version<'p>(
     .into_response()
 }
 
-/// `/version`, in the shape of a real server's.
+/// The document of `/version`, as of a real server.
 fn version(git_version: &str) -> serde_json::Value {
     let release = Release::parse(git_version);
     let part = |part: fn(Release) -> u16| release.map_or(String::new(), |r| part(r).to_string());
@@ -219,7 +218,7 @@ fn version(git_version: &str) -> serde_json::Value {
     })
 }
 
-/// The first value of a header; empty where there is none that can be read.
+/// The first value of a header; empty if it is absent or not text.
 fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> &'h str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }

@@ -1,11 +1,11 @@
 //! A small Kubernetes API server that keeps its objects in memory, for the demo and for tests.
 //!
-//! Several servers of one cluster, each with groups and versions of its own, share one [`Storage`]
-//! as real ones share one etcd. [`ApiServer`] is a tower service: it needs no socket, and knows
-//! nothing of who stands before it but the [`Caller`] that a request may carry as an extension.
+//! Several servers of one cluster, each with its own groups and versions, share one [`Storage`] as
+//! real servers share one etcd. [`ApiServer`] is a tower service: it needs no socket. It knows the
+//! caller only by the [`Caller`] that a request may have in its extensions.
 //!
-//! A request goes `route → read the body → resource → storage`; all that goes wrong on the way is
-//! answered in the words of a real server.
+//! A request goes `route → read the body → resource → storage`. Errors have the form and the texts of
+//! a real server's.
 
 mod body;
 mod describe;

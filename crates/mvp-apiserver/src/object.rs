@@ -1,5 +1,4 @@
-//! Objects: what a caller may send, what is kept of it, and how it is shown. Entry items:
-//! [`admit`] on the way in, [`TypeMeta::render`] on the way out.
+//! Objects: validation of input and rendering of output. Entries: [`admit`], [`TypeMeta::render`].
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -8,8 +7,8 @@ use crate::route::Target;
 use crate::status::{Failure, Fault};
 use crate::storage::Fields;
 
-/// Takes an object that was sent to a target: of the right kind and version, in the right
-/// namespace, and with metadata that can be read. What comes out has no `apiVersion` and `kind`.
+/// Validates an object that was sent to a target: kind and version, namespace, and metadata. The
+/// result has no `apiVersion` and `kind`.
 pub(crate) fn admit(target: &Target<'_>, mut fields: Fields) -> Result<Fields, Failure> {
     let expected = target.type_meta();
     let api_version = take_text(&mut fields, "apiVersion")?.unwrap_or_default();
@@ -30,7 +29,7 @@ pub(crate) fn admit(target: &Target<'_>, mut fields: Fields) -> Result<Fields, F
     check_metadata(&mut fields)?;
     match metadata_text(&fields, "namespace") {
         namespace if namespace == target.namespace => {}
-        // Real servers pass over a namespace where there can be none.
+        // Real servers ignore the namespace of a cluster-scoped object.
         _ if target.namespace.is_empty() => set_metadata(&mut fields, "namespace", ""),
         "" => set_metadata(&mut fields, "namespace", &target.namespace),
         _ => {
@@ -43,7 +42,7 @@ pub(crate) fn admit(target: &Target<'_>, mut fields: Fields) -> Result<Fields, F
     Ok(fields)
 }
 
-/// Whether an object may have that name.
+/// Checks the name of an object.
 pub(crate) fn check_name(target: &Target<'_>, name: &str) -> Result<(), Failure> {
     let edge = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_label = |label: &str| {
@@ -62,14 +61,14 @@ pub(crate) fn check_name(target: &Target<'_>, name: &str) -> Result<(), Failure>
     Err(Failure::invalid_field(target, name, "metadata.name", fault))
 }
 
-/// Version and kind of an object as it is shown.
+/// The version and kind of a rendered object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TypeMeta {
     pub(crate) api_version: String,
     pub(crate) kind: String,
 }
 
-/// An object as it is shown.
+/// A rendered object.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Rendered<'a> {
@@ -80,14 +79,14 @@ pub(crate) struct Rendered<'a> {
 }
 
 impl TypeMeta {
-    /// Shows an object as of this version and kind.
+    /// Renders an object with this version and kind.
     pub(crate) fn render<'a>(&'a self, fields: &'a Fields) -> Rendered<'a> {
         Rendered { api_version: &self.api_version, kind: &self.kind, fields }
     }
 }
 
 impl Target<'_> {
-    /// Version and kind of its objects.
+    /// The version and kind of its objects.
     pub(crate) fn type_meta(&self) -> TypeMeta {
         TypeMeta { api_version: self.api_version(), kind: self.resource.kind.clone() }
     }
@@ -98,19 +97,19 @@ pub(crate) fn metadata_of(fields: &Fields) -> Option<&Map<String, Value>> {
     fields.get("metadata")?.as_object()
 }
 
-/// A text in the metadata; empty where it is absent.
+/// A string of the metadata; empty if it is absent.
 pub(crate) fn metadata_text<'a>(fields: &'a Fields, key: &str) -> &'a str {
     let value = metadata_of(fields).and_then(|metadata| metadata.get(key)?.as_str());
     value.unwrap_or_default()
 }
 
-/// Sets a text in the metadata; an empty one is removed.
+/// Sets a string of the metadata; an empty one is removed.
 pub(crate) fn set_metadata(fields: &mut Fields, key: &str, value: &str) {
     let value = (!value.is_empty()).then(|| value.into());
     put_metadata(fields, key, value);
 }
 
-/// Sets a value in the metadata, or removes it.
+/// Sets or removes a value of the metadata.
 pub(crate) fn put_metadata(fields: &mut Fields, key: &str, value: Option<Value>) {
     let metadata = fields.entry("metadata").or_insert_with(|| Map::new().into());
     if let Value::Object(metadata) = metadata {
@@ -121,12 +120,12 @@ pub(crate) fn put_metadata(fields: &mut Fields, key: &str, value: Option<Value>)
     }
 }
 
-/// The texts of the metadata that we look at.
+/// The strings of the metadata that are checked.
 const TEXTS: [&str; 5] = ["name", "generateName", "namespace", "uid", "resourceVersion"];
-/// Its maps from text to text.
+/// The maps of the metadata that are checked.
 const TEXT_MAPS: [&str; 2] = ["labels", "annotations"];
 
-/// Sees to it that the metadata is there, with values of the right types.
+/// Checks the types of the metadata, and adds it if it is absent.
 fn check_metadata(fields: &mut Fields) -> Result<(), Failure> {
     let metadata = fields.entry("metadata").or_insert(Value::Null);
     if metadata.is_null() {
@@ -135,7 +134,7 @@ fn check_metadata(fields: &mut Fields) -> Result<(), Failure> {
     let Value::Object(metadata) = metadata else {
         return Err(wrong_type("metadata", "an object"));
     };
-    // Go writes what is empty as null.
+    // Go encodes empty values as null.
     metadata.retain(|_, value| !value.is_null());
     for key in TEXTS {
         if metadata.get(key).is_some_and(|value| !value.is_string()) {

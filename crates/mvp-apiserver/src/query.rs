@@ -1,15 +1,15 @@
-//! The query of a request, and percent-encoding. Entry item: [`Query`].
+//! The query of a request, and percent-encoding. Entry: [`Query`].
 
 use std::borrow::Cow;
 
 use crate::status::Failure;
 
-/// The parameters of a query, in their order.
+/// The parameters of a query, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Query<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl<'a> Query<'a> {
-    /// Reads a query. As in Go, a pair with a `;` or a broken escape is passed over.
+    /// Parses a query. As in Go, a pair with a `;` or an invalid escape is ignored.
     pub(crate) fn parse(query: &'a str) -> Query<'a> {
         let pairs = query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';'));
         Query(
@@ -22,12 +22,12 @@ impl<'a> Query<'a> {
         )
     }
 
-    /// The first value of a parameter; empty where there is none.
+    /// The first value of a parameter; empty if it is absent.
     pub(crate) fn get(&self, wanted: &str) -> &str {
         self.0.iter().find(|(key, _)| key == wanted).map_or("", |(_, value)| value)
     }
 
-    /// A parameter that is a number; nothing where it is absent or empty.
+    /// A number parameter; `None` if it is absent or empty.
     pub(crate) fn number(&self, wanted: &str) -> Result<Option<u64>, Failure> {
         let value = self.get(wanted);
         if value.is_empty() {
@@ -40,13 +40,13 @@ impl<'a> Query<'a> {
         value.parse().map(Some).map_err(malformed)
     }
 
-    /// A parameter that is true or false; nothing where it is absent.
+    /// A boolean parameter; `None` if it is absent.
     pub(crate) fn flag(&self, wanted: &str) -> Option<bool> {
         let (_, value) = self.0.iter().find(|(key, _)| key == wanted)?;
         Some(value != "0" && !value.eq_ignore_ascii_case("false"))
     }
 
-    /// Whether a write is only to be tried.
+    /// Whether the request is a dry run.
     pub(crate) fn dry_run(&self) -> Result<bool, Failure> {
         match self.get("dryRun") {
             "" => Ok(false),
@@ -59,7 +59,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// Undoes percent-encoding; nothing for a `%` that two hexadecimal digits do not follow.
+/// Decodes percent-encoding; `None` if a `%` is not followed by two hexadecimal digits.
 pub(crate) fn decode(text: &str, plus_is_space: bool) -> Option<Cow<'_, str>> {
     if !text.bytes().any(|byte| byte == b'%' || (plus_is_space && byte == b'+')) {
         return Some(Cow::Borrowed(text));

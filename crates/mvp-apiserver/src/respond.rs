@@ -1,4 +1,4 @@
-//! Responses in the shapes of a real server. Entry items: [`json`] and [`text`].
+//! Responses in the form of a real server. Entries: [`json`], [`text`].
 
 use std::convert::Infallible;
 
@@ -9,15 +9,15 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use serde::Serialize;
 
-/// The body of a response. It cannot fail: a watch that cannot go on says so and ends.
+/// The body of a response. It cannot fail: a watch that cannot continue sends an error and ends.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// A response in JSON, with a newline at its end as real servers write one.
+/// A JSON response with a newline at the end, as of real servers.
 pub(crate) fn json(code: StatusCode, document: &impl Serialize) -> Response<Body> {
     respond(code, "application/json", full(line(document)))
 }
 
-/// A response in plain text.
+/// A plain text response.
 pub(crate) fn text(code: StatusCode, text: &'static str) -> Response<Body> {
     let body = full(Bytes::from_static(text.as_bytes()));
     let mut response = respond(code, "text/plain; charset=utf-8", body);
@@ -25,12 +25,12 @@ pub(crate) fn text(code: StatusCode, text: &'static str) -> Response<Body> {
     response
 }
 
-/// What a real server says of a path that nothing is registered for.
+/// The response of a real server to an unknown path.
 pub(crate) fn page_not_found() -> Response<Body> {
     text(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
-/// A response with a body of its own.
+/// A response with the given body.
 pub(crate) fn respond(code: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = code;
@@ -40,15 +40,15 @@ pub(crate) fn respond(code: StatusCode, content_type: &'static str, body: Body) 
     response
 }
 
-/// A document on a line of its own.
+/// A document as one line.
 pub(crate) fn line(document: &impl Serialize) -> Bytes {
-    // Serialising our own documents, whose keys are all strings, cannot fail.
+    // Serializing documents with string keys cannot fail.
     let mut text = serde_json::to_vec(document).unwrap_or_default();
     text.push(b'\n');
     text.into()
 }
 
-/// A body that is there from the start.
+/// A body of known bytes.
 pub(crate) fn full(bytes: Bytes) -> Body {
     Full::new(bytes).boxed_unsync()
 }

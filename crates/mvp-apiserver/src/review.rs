@@ -1,4 +1,4 @@
-//! Who the caller is: `selfsubjectreviews`. Entry item: [`Caller`].
+//! The caller of a request, and `selfsubjectreviews`. Entry: [`Caller`].
 
 use http::{Response, StatusCode};
 use serde_json::json;
@@ -7,8 +7,9 @@ use crate::respond::{self, Body};
 use crate::route::Target;
 use crate::stamp;
 
-/// Who makes a request: an extension that whoever stands before the server may set. The server
-/// uses it for nothing but to tell the caller.
+/// The caller of a request: an extension that an authenticator in front of the server sets.
+///
+/// The server uses it only to answer `selfsubjectreviews`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     /// The user's name.
@@ -18,7 +19,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Who has no name.
+    /// The anonymous caller.
     pub fn anonymous() -> Caller {
         Caller {
             name: "system:anonymous".to_owned(),
@@ -27,12 +28,12 @@ impl Caller {
     }
 }
 
-/// Whether a target is the review of the caller itself.
+/// Whether a target is `selfsubjectreviews`.
 pub(crate) fn is_asked_by(target: &Target<'_>) -> bool {
     target.group.name == "authentication.k8s.io" && target.resource.plural == "selfsubjectreviews"
 }
 
-/// Tells a caller who it is.
+/// The response to a `SelfSubjectReview`.
 pub(crate) fn answer(target: &Target<'_>, caller: Option<&Caller>) -> Response<Body> {
     let caller = caller.cloned().unwrap_or_else(Caller::anonymous);
     let review = json!({

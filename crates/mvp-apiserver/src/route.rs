@@ -1,4 +1,4 @@
-//! The first step: what of all that is served does a request ask for? Entry item: [`find`].
+//! Finds the resource of a request. Entry: [`find`].
 
 use http::Method;
 use mvp_core::Verb;
@@ -9,7 +9,7 @@ use crate::spec::{GroupSpec, ResourceSpec, ServerSpec, SubresourceSpec};
 use crate::status::Failure;
 use crate::storage::{CollectionKey, ObjectKey};
 
-/// A resource of ours, and what is asked of it.
+/// A served resource, and the request for it.
 #[derive(Debug)]
 pub(crate) struct Target<'a> {
     pub(crate) verb: Verb,
@@ -17,22 +17,22 @@ pub(crate) struct Target<'a> {
     pub(crate) version: &'a str,
     pub(crate) resource: &'a ResourceSpec,
     pub(crate) subresource: Option<&'a SubresourceSpec>,
-    /// Empty outside of namespaces, and for lists of all of them.
+    /// The namespace; empty for cluster-scoped resources, and for all namespaces.
     pub(crate) namespace: String,
-    /// Empty for a collection, unless one of its objects is selected by name.
+    /// The name; empty for a collection, unless a selector names one object.
     pub(crate) name: String,
 }
 
 /// Why there is no target.
 #[derive(Debug)]
 pub(crate) enum NoTarget {
-    /// Nothing of the kind: plain text.
+    /// An unknown path: 404 in plain text.
     PageNotFound,
-    /// A `Status`.
+    /// An error as a `Status`.
     Failure(Failure),
 }
 
-/// Finds what a request asks for.
+/// Finds the target of a request.
 pub(crate) fn find<'a>(
     spec: &'a ServerSpec,
     method: &Method,
@@ -47,7 +47,7 @@ pub(crate) fn find<'a>(
     }
     let group = spec.groups.iter().find(|group| group.name == request.group);
     let group = group.ok_or_else(|| match &*request.group {
-        // Real servers always have something at `/api`.
+        // Real servers always serve `/api`.
         "" => not_routed(),
         _ => NoTarget::PageNotFound,
     })?;
@@ -78,7 +78,7 @@ pub(crate) fn find<'a>(
     let fits = match request.verb {
         Verb::Get => shape.named && method == Method::GET,
         Verb::Update | Verb::Patch | Verb::Delete => shape.named,
-        // No method is a list or a watch but GET, whatever the path says.
+        // Only GET is a list or a watch.
         Verb::List | Verb::Watch => method == Method::GET,
         Verb::Create => !shape.named,
         Verb::DeleteCollection => true,
@@ -99,14 +99,14 @@ pub(crate) fn find<'a>(
     })
 }
 
-/// What the path says by its form alone.
+/// The parts of a path.
 struct Shape {
     in_namespace: bool,
     named: bool,
 }
 
 impl Shape {
-    /// Nothing for a path with empty steps inside, or with steps that no resource has.
+    /// `None` for a path with empty segments, or with more segments than a resource has.
     fn of(path: &str, request: &ResourceRequest<'_>) -> Option<Shape> {
         let path = query::decode(path, false)?;
         let steps: Vec<_> = path.strip_prefix('/')?.trim_end_matches('/').split('/').collect();
@@ -118,7 +118,7 @@ impl Shape {
         }
         let itself = request.resource == "namespaces";
         let in_namespace = tail.first() == Some(&"namespaces") && !itself;
-        // The name of a list is that of its selector.
+        // The name of a list comes from its selector.
         let named = !request.name.is_empty()
             && match request.verb {
                 Verb::List => false,
@@ -135,12 +135,12 @@ impl Shape {
 }
 
 impl Target<'_> {
-    /// Where its objects are kept.
+    /// The storage key of the resource.
     pub(crate) fn collection(&self) -> CollectionKey {
         CollectionKey { group: self.group.name.clone(), resource: self.resource.plural.clone() }
     }
 
-    /// Where the object that it names is kept.
+    /// The storage key of the object.
     pub(crate) fn key(&self) -> ObjectKey {
         ObjectKey { namespace: self.namespace.clone(), name: self.name.clone() }
     }

@@ -1,5 +1,4 @@
-//! Which objects of a collection are meant: by label, by field, by namespace and name.
-//! Entry item: [`Selector`].
+//! Selection of objects by label, field, namespace and name. Entry: [`Selector`].
 
 use crate::object;
 use crate::query::Query;
@@ -7,7 +6,7 @@ use crate::route::Target;
 use crate::status::Failure;
 use crate::storage::Object;
 
-/// Which objects of a collection are meant.
+/// The selection of objects in a collection.
 #[derive(Debug)]
 pub(crate) struct Selector {
     namespace: String,
@@ -32,7 +31,7 @@ enum Test {
 }
 
 impl Selector {
-    /// What a request for a collection asks for.
+    /// Parses the selectors of a request.
     pub(crate) fn new(target: &Target<'_>, query: &Query<'_>) -> Result<Selector, Failure> {
         let labels = parse(query.get("labelSelector")).map_err(|term| {
             let message = format!("unable to parse requirement: \"{term}\" is not supported");
@@ -55,8 +54,7 @@ impl Selector {
                 )));
             }
         }
-        // The name of a collection's request may itself come from the selector, and then says no
-        // more than it does.
+        // The name of a request for a collection may come from the selector; then it adds nothing.
         Ok(Selector {
             namespace: target.namespace.clone(),
             name: target.name.clone(),
@@ -65,7 +63,7 @@ impl Selector {
         })
     }
 
-    /// Whether an object is meant.
+    /// Whether an object is selected.
     pub(crate) fn matches(&self, object: &Object) -> bool {
         let key = &object.key;
         let here = (self.namespace.is_empty() || self.namespace == key.namespace)
@@ -93,7 +91,7 @@ impl Test {
     }
 }
 
-/// Reads a selector; the error is the term that cannot be read.
+/// Parses a selector; the error is the invalid term.
 fn parse(selector: &str) -> Result<Vec<Term>, &str> {
     let terms = selector.split(',').map(str::trim).filter(|term| !term.is_empty());
     terms.map(|term| parse_term(term).ok_or(term)).collect()
@@ -115,7 +113,7 @@ fn parse_term(term: &str) -> Option<Term> {
         Test::Equals(value) | Test::Differs(value) => value,
         Test::Present | Test::Absent => "",
     };
-    // Sets (`a in (b)`) are not for so small a server: better refused than misread.
+    // Sets (`a in (b)`) are not supported, and refused.
     let plain = |text: &str| !text.contains(['(', ')', ' ', '=', '!', '<', '>']);
     (!key.is_empty() && plain(key) && plain(value)).then(|| Term { key: key.to_owned(), test })
 }
@@ -125,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn terms_are_read_as_kubernetes_writes_them() {
+    fn terms_are_parsed_as_in_kubernetes() {
         let term = |key: &str, test| Some(Term { key: key.to_owned(), test });
         let cases = [
             ("a=b", term("a", Test::Equals("b".into()))),
@@ -146,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_that_is_absent_differs_from_every_value() {
+    fn an_absent_label_differs_from_every_value() {
         assert!(Test::Differs("b".into()).holds(None));
         assert!(!Test::Equals(String::new()).holds(None));
     }

@@ -1,4 +1,4 @@
-//! The server as a service: from a request to its response, in order. Entry item: [`ApiServer`].
+//! The server as a tower service. Entry: [`ApiServer`].
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -43,24 +43,24 @@ const METHODS: [Method; 5] =
     [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
 impl ApiServer {
-    /// A server of what `spec` says, over objects that it may share with others.
+    /// A server of `spec`, with a storage that other servers may share.
     pub fn new(spec: ServerSpec, storage: Storage) -> ApiServer {
         let description = Description::new(&spec);
         ApiServer(Arc::new(Inner { spec, storage, description, processed: Default::default() }))
     }
 
-    /// What it serves.
+    /// The spec of the server.
     pub fn spec(&self) -> &ServerSpec {
         &self.0.spec
     }
 
-    /// The objects.
+    /// The storage of the server.
     pub fn storage(&self) -> &Storage {
         &self.0.storage
     }
 
-    /// How many requests of a method got as far as a resource of this server, with their bodies
-    /// whole. What was refused on the way there changed nothing and does not count.
+    /// The number of requests with this method that reached a resource, with a complete body.
+    /// Requests that were refused before changed nothing and do not count.
     pub fn processed(&self, method: &Method) -> u64 {
         self.0.counter(method).map_or(0, |counter| counter.load(Ordering::SeqCst))
     }

@@ -1,13 +1,13 @@
-//! What a server serves, as its maker says it. Entry item: [`ServerSpec`].
+//! The specification of a server: its groups, versions and resources. Entry: [`ServerSpec`].
 
 use mvp_core::Verb;
 
-/// A server: who it is and what it serves.
+/// The ID, version and groups of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServerSpec {
     /// Its ID within the cluster.
     pub id: String,
-    /// Its release, such as `v1.36.4`: what `/version` says.
+    /// Its release in `/version`, such as `v1.36.4`.
     pub git_version: String,
     /// The groups that it serves; the core group has an empty name.
     pub groups: Vec<GroupSpec>,
@@ -16,7 +16,7 @@ pub struct ServerSpec {
 /// A group and its versions, the preferred one first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GroupSpec {
-    /// The group's name; empty for the core group.
+    /// The name; empty for the core group.
     pub name: String,
     /// Its versions. Objects are shared among them.
     pub versions: Vec<VersionSpec>,
@@ -25,9 +25,9 @@ pub struct GroupSpec {
 /// A version of a group and its resources.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VersionSpec {
-    /// Such as `v1`.
+    /// The name, such as `v1`.
     pub version: String,
-    /// What the version has.
+    /// Its resources.
     pub resources: Vec<ResourceSpec>,
 }
 
@@ -36,28 +36,28 @@ pub struct VersionSpec {
 pub struct ResourceSpec {
     /// Its name in paths, such as `widgets`.
     pub plural: String,
-    /// Its name for people, such as `widget`.
+    /// Its singular name, such as `widget`.
     pub singular: String,
     /// The kind of its objects, such as `Widget`.
     pub kind: String,
-    /// Whether its objects live in namespaces.
+    /// Whether it is namespaced.
     pub namespaced: bool,
-    /// Abbreviations, such as `wg`.
+    /// Its short names, such as `wg`.
     pub short_names: Vec<String>,
-    /// Sets of resources that it belongs to, such as `all`.
+    /// Its categories, such as `all`.
     pub categories: Vec<String>,
-    /// What can be asked of it; all else is 405.
+    /// Its verbs; others get 405.
     pub verbs: Vec<Verb>,
     /// Its subresources.
     pub subresources: Vec<SubresourceSpec>,
 }
 
-/// A subresource: the field of that name, read and written apart from the rest of the object.
+/// A subresource: the field of that name, read and written separately from the rest of the object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SubresourceSpec {
-    /// Such as `status`.
+    /// The name, such as `status`.
     pub name: String,
-    /// What can be asked of it: `get`, `patch` and `update`.
+    /// Its verbs: `get`, `patch` and `update`.
     pub verbs: Vec<Verb>,
 }
 
@@ -67,7 +67,7 @@ impl GroupSpec {
         GroupSpec { name: name.to_owned(), versions: Vec::new() }
     }
 
-    /// The same group with one more version.
+    /// Adds a version.
     #[must_use]
     pub fn version(
         mut self,
@@ -81,12 +81,12 @@ impl GroupSpec {
 }
 
 impl ResourceSpec {
-    /// A resource whose objects live in namespaces, with every verb.
+    /// A namespaced resource with every verb.
     pub fn namespaced(plural: &str, kind: &str) -> ResourceSpec {
         ResourceSpec { namespaced: true, ..ResourceSpec::cluster(plural, kind) }
     }
 
-    /// A resource whose objects live outside of namespaces, with every verb.
+    /// A cluster-scoped resource with every verb.
     pub fn cluster(plural: &str, kind: &str) -> ResourceSpec {
         ResourceSpec {
             plural: plural.to_owned(),
@@ -106,14 +106,14 @@ impl ResourceSpec {
         }
     }
 
-    /// `selfsubjectreviews`, by which a caller learns who it is to the server. It works in the
-    /// group `authentication.k8s.io`.
+    /// The resource `selfsubjectreviews`, which returns the caller. It works in the group
+    /// `authentication.k8s.io`.
     pub fn self_subject_reviews() -> ResourceSpec {
         let verbs = vec![Verb::Create];
         ResourceSpec { verbs, ..ResourceSpec::cluster("selfsubjectreviews", "SelfSubjectReview") }
     }
 
-    /// The same resource with a `status` subresource.
+    /// Adds a `status` subresource.
     #[must_use]
     pub fn with_status(mut self) -> ResourceSpec {
         let verbs = vec![Verb::Get, Verb::Patch, Verb::Update];
@@ -121,7 +121,7 @@ impl ResourceSpec {
         self
     }
 
-    /// The same resource with one more abbreviation.
+    /// Adds a short name.
     #[must_use]
     pub fn with_short_name(mut self, name: &str) -> ResourceSpec {
         self.short_names.push(name.to_owned());

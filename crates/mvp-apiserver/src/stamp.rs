@@ -1,15 +1,15 @@
-//! What a server gives to new objects: a time, an identity and a name.
+//! Creation time, UID and generated name of new objects.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The time now, as Kubernetes writes it: RFC 3339, in UTC, to the second.
+/// The current time in the format of Kubernetes: RFC 3339, in UTC, to the second.
 pub(crate) fn now() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format_time(since.as_secs())
 }
 
-/// A UUID of version 4.
+/// A random UUID (version 4).
 pub(crate) fn unique_id() -> String {
     let (high, low) = (random(), random());
     format!(
@@ -22,12 +22,12 @@ pub(crate) fn unique_id() -> String {
     )
 }
 
-/// Kubernetes' alphabet for generated names: no vowels, so that no words come about.
+/// Kubernetes' alphabet for generated names: no vowels, so that no words appear.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-/// The longest that a prefix may be, so that with its suffix it fits a label.
+/// The longest prefix that fits a label together with its suffix.
 const LONGEST_PREFIX: usize = 58;
 
-/// A name that begins so.
+/// A generated name with this prefix.
 pub(crate) fn generated_name(prefix: &str) -> String {
     let mut name: String = prefix.chars().take(LONGEST_PREFIX).collect();
     let mut rest = random();
@@ -39,7 +39,7 @@ pub(crate) fn generated_name(prefix: &str) -> String {
     name
 }
 
-/// Random enough for names: the standard library seeds its hash maps by the operating system.
+/// Random numbers for names, from the seeds that the operating system gives to hash maps.
 fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_written_as_the_calendar_has_them() {
+    fn times_match_the_calendar() {
         let cases = [
             (0, "1970-01-01T00:00:00Z"),
             (951_782_399, "2000-02-28T23:59:59Z"),
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn identities_are_uuids_and_differ() {
+    fn uids_are_uuids_and_differ() {
         let (one, other) = (unique_id(), unique_id());
         assert_ne!(one, other);
         let lengths: Vec<_> = one.split('-').map(str::len).collect();

@@ -1,4 +1,4 @@
-//! What goes wrong, in the words of a real server: Kubernetes' `Status`. Entry item: [`Failure`].
+//! Errors as Kubernetes `Status` objects, with the texts of a real server. Entry: [`Failure`].
 
 use http::{Response, StatusCode};
 use serde::Serialize;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::respond::{self, Body};
 use crate::route::Target;
 
-/// A request that failed, and why.
+/// The error of a request.
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: StatusCode,
@@ -16,7 +16,7 @@ pub(crate) struct Failure {
     details: Option<Box<Details>>,
 }
 
-/// A `Status` as it is written; its fields are in the order of real servers.
+/// A `Status`, with its fields in the order of real servers.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Status {
@@ -34,7 +34,7 @@ pub(crate) struct Status {
     code: Option<u16>,
 }
 
-/// What a `Status` is about.
+/// The `details` of a `Status`.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Details {
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -49,7 +49,7 @@ pub(crate) struct Details {
     causes: Vec<Cause>,
 }
 
-/// A field that is at fault.
+/// An invalid field.
 #[derive(Debug, Serialize)]
 struct Cause {
     reason: &'static str,
@@ -58,14 +58,14 @@ struct Cause {
 }
 
 impl Failure {
-    /// The group is served, but not this version, resource or subresource of it.
+    /// An unrouted 404: the group is served, but not this version, resource or subresource.
     pub(crate) fn not_routed() -> Failure {
         let message = "the server could not find the requested resource";
         let details = Some(Box::default());
         Failure { details, ..Failure::new(StatusCode::NOT_FOUND, "NotFound", message) }
     }
 
-    /// The resource is served, but not this way.
+    /// The resource does not support this method.
     pub(crate) fn method_not_allowed() -> Failure {
         let message = "the server does not allow this method on the requested resource";
         let code = StatusCode::METHOD_NOT_ALLOWED;
@@ -73,21 +73,21 @@ impl Failure {
         Failure { details, ..Failure::new(code, "MethodNotAllowed", message) }
     }
 
-    /// There is no such object.
+    /// The object does not exist.
     pub(crate) fn not_found(target: &Target<'_>, name: &str) -> Failure {
         let message = format!("{} \"{name}\" not found", target.qualified_resource());
         let details = Some(Box::new(Details::of(target, name)));
         Failure { details, ..Failure::new(StatusCode::NOT_FOUND, "NotFound", message) }
     }
 
-    /// There is such an object already.
+    /// The object already exists.
     pub(crate) fn already_exists(target: &Target<'_>, name: &str) -> Failure {
         let message = format!("{} \"{name}\" already exists", target.qualified_resource());
         let details = Some(Box::new(Details::of(target, name)));
         Failure { details, ..Failure::new(StatusCode::CONFLICT, "AlreadyExists", message) }
     }
 
-    /// The object is not the one that the caller has seen.
+    /// The object has changed since the caller read it.
     pub(crate) fn conflict(target: &Target<'_>, name: &str, why: &str) -> Failure {
         let resource = target.qualified_resource();
         let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}");
@@ -95,7 +95,7 @@ impl Failure {
         Failure { details, ..Failure::new(StatusCode::CONFLICT, "Conflict", message) }
     }
 
-    /// A field of the object has a value that it cannot have.
+    /// A field of the object is invalid.
     pub(crate) fn invalid_field(
         target: &Target<'_>,
         name: &str,
@@ -122,17 +122,17 @@ impl Failure {
         Failure { details: Some(Box::new(details)), ..failure }
     }
 
-    /// The request makes no sense.
+    /// The request is malformed.
     pub(crate) fn bad_request(message: impl Into<String>) -> Failure {
         Failure::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
-    /// Nothing that we can write is acceptable to the caller.
+    /// No supported media type is acceptable to the caller.
     pub(crate) fn not_acceptable(message: impl Into<String>) -> Failure {
         Failure::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
     }
 
-    /// The body is in a format that we do not read.
+    /// The media type of the body is not supported.
     pub(crate) fn unsupported_media_type(accepted: &[&str]) -> Failure {
         let message = format!(
             "the body of the request was in an unknown format - accepted media types include: {}",
@@ -141,19 +141,19 @@ impl Failure {
         Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
     }
 
-    /// The body is larger than we take.
+    /// The body is too large.
     pub(crate) fn too_large(limit: usize) -> Failure {
         let message = format!("Request entity is too large: limit is {limit}");
         Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
     }
 
-    /// The changes since that resource version are not known any more.
+    /// The changes since that resource version have expired.
     pub(crate) fn expired(asked: u64, oldest: u64) -> Failure {
         let message = format!("too old resource version: {asked} ({oldest})");
         Failure::new(StatusCode::GONE, "Expired", message)
     }
 
-    /// As the object that is sent.
+    /// The error as a `Status` object.
     pub(crate) fn into_status(self) -> Status {
         Status {
             message: self.message,
@@ -164,7 +164,7 @@ impl Failure {
         }
     }
 
-    /// As a response.
+    /// The error as a response.
     pub(crate) fn into_response(self) -> Response<Body> {
         respond::json(self.code, &self.into_status())
     }
@@ -174,16 +174,16 @@ impl Failure {
     }
 }
 
-/// What is the matter with a field.
+/// The problem of a field.
 pub(crate) enum Fault<'a> {
-    /// It must be there, and is not.
+    /// A required value is missing.
     Required(&'a str),
-    /// The value that it has cannot be, and why.
+    /// The value is invalid, and why.
     Value(&'a str, &'a str),
 }
 
 impl Status {
-    /// An object was deleted.
+    /// The success of a deletion.
     pub(crate) fn deleted(target: &Target<'_>, name: &str, uid: &str) -> Status {
         let details = Details { uid: uid.to_owned(), ..Details::of(target, name) };
         Status { details: Some(Box::new(details)), ..Status::new("Success") }
@@ -204,7 +204,7 @@ impl Status {
 }
 
 impl Details {
-    /// An object, named by its resource: Kubernetes calls that its kind.
+    /// The details of an object. Its resource is called `kind` in Kubernetes.
     fn of(target: &Target<'_>, name: &str) -> Details {
         Details {
             name: name.to_owned(),

@@ -4,6 +4,7 @@
 //! [`ServeArgs`]. A key of the config file becomes the flag of the same name, unless the command
 //! line or the environment sets it; then clap parses all of it again.
 
+mod duration;
 mod file;
 mod sentence;
 mod serve_args;

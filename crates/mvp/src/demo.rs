@@ -1,5 +1,5 @@
 //! `mvp demo`: three small API servers of different versions in one process, each with the layer
-//! inside, to try it in a minute; with `--check`, the promises that it keeps.
+//! inside. With `--check`, it tests every promise. Entry: [`run`].
 
 mod certificates;
 mod check;
@@ -28,7 +28,7 @@ pub(crate) fn run(args: DemoArgs) -> anyhow::Result<()> {
     runtime.block_on(async {
         let stop = CancellationToken::new();
         let certificates = Certificates::new()?;
-        // A check must not meet whatever else listens on this machine.
+        // A check must not depend on free ports.
         let port_base = if args.check { 0 } else { args.port_base };
         let cluster = Cluster::start(&certificates, port_base, &stop).await?;
         if args.check {
@@ -43,7 +43,7 @@ pub(crate) fn run(args: DemoArgs) -> anyhow::Result<()> {
     })
 }
 
-/// What runs where, and what to try.
+/// Prints the servers, and commands to try.
 fn introduce(cluster: &Cluster, files: &Files, output: Output) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if output == Output::Json {
@@ -60,7 +60,7 @@ fn introduce(cluster: &Cluster, files: &Files, output: Output) -> io::Result<()>
     let bold = |text: &str| {
         if io::stdout().is_terminal() { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
     };
-    writeln!(out, "Three API servers of one cluster, none of which serves all of it:\n")?;
+    writeln!(out, "Three API servers of one cluster. No server serves all APIs:\n")?;
     for server in &cluster.servers {
         let (id, own) = (bold(&server.id), server.own.join(", "));
         writeln!(
@@ -76,24 +76,24 @@ fn introduce(cluster: &Cluster, files: &Files, output: Output) -> io::Result<()>
     let Some(old) = cluster.servers.first() else { return Ok(()) };
     let url = old.url();
     let jobs = "apis/batch/v1/namespaces/default/jobs";
-    writeln!(out, "\nAsk {} for what only others serve:\n", bold(&old.id))?;
+    writeln!(out, "\nAsk {} for APIs that only other servers serve:\n", bold(&old.id))?;
     writeln!(
         out,
-        "  # jobs live on another server; without mvp this would be 404\n  {curl} {url}/{jobs}\n"
+        "  # list jobs, which only another server has; without mvp this would be a 404\n  {curl} {url}/{jobs}\n"
     )?;
     writeln!(
         out,
-        "  # make one, through the server that does not know them\n  {curl} {url}/{jobs} -H 'Content-Type: application/json' \\\n    -d '{{\"apiVersion\":\"batch/v1\",\"kind\":\"Job\",\"metadata\":{{\"name\":\"hello\"}}}}'\n"
+        "  # create a job through the server that does not have the API\n  {curl} {url}/{jobs} -H 'Content-Type: application/json' \\\n    -d '{{\"apiVersion\":\"batch/v1\",\"kind\":\"Job\",\"metadata\":{{\"name\":\"hello\"}}}}'\n"
     )?;
     writeln!(
         out,
-        "  # everything that the cluster serves, whichever server is asked (with kubectl at hand)\n  kubectl --kubeconfig {folder}/kubeconfig api-resources\n"
+        "  # all APIs of the cluster, through any server (needs kubectl)\n  kubectl --kubeconfig {folder}/kubeconfig api-resources\n"
     )?;
-    writeln!(out, "There is no authorization here: whoever reaches it may do everything.")?;
-    writeln!(out, "Ctrl-C ends it. `mvp demo --check` shows what it promises.")
+    writeln!(out, "The demo has no authorization: everyone who can connect may do everything.")?;
+    writeln!(out, "Press Ctrl-C to stop. Run `mvp demo --check` to test every promise.")
 }
 
-/// A line for each promise; an error if one was not kept.
+/// Prints a line for each promise. An error if one was broken.
 fn report(checks: &[Check], output: Output) -> anyhow::Result<()> {
     let kept = checks.iter().filter(|check| check.ok).count();
     let mut out = io::stdout().lock();
@@ -124,7 +124,7 @@ fn report(checks: &[Check], output: Output) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a client needs, in a folder that goes when the demo does.
+/// The files for clients, in a folder that is deleted when the demo ends.
 struct Files {
     folder: PathBuf,
 }
@@ -151,12 +151,12 @@ impl Files {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        // Nobody is left to be told.
+        // The process ends: there is nobody to report an error to.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-/// The folder holds a key: nobody else may look into it, or have made it before us.
+/// Creates a folder for the private key: only this user may read it, and it must not exist yet.
 fn make_private_folder(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new().mode(0o700).create(folder)

@@ -1,5 +1,5 @@
-//! The discovery documents of a server, made from its spec by way of mvp-core's own model, so that
-//! the older ones cannot say anything else than the aggregated one. Entry item: [`group_list`].
+//! The discovery documents of a server. They are created from its spec through the model of mvp-core,
+//! so that older documents always agree with the aggregated one. Entry: [`group_list`].
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha512};
 
 use crate::spec::{GroupSpec, ResourceSpec, ServerSpec, VersionSpec};
 
-/// The type of the aggregated document.
+/// The media type of the aggregated document.
 pub(super) const CONTENT_TYPE: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
@@ -23,7 +23,7 @@ pub(super) struct Aggregated {
     pub(super) etag: HeaderValue,
 }
 
-/// What a server serves of one half of the API surface.
+/// The groups of one half of the API surface.
 pub(super) fn group_list(spec: &ServerSpec, part: Part) -> GroupList {
     let groups = spec.groups.iter().filter(|group| Part::of_group(&group.name) == part);
     let document = json!({
@@ -34,7 +34,7 @@ pub(super) fn group_list(spec: &ServerSpec, part: Part) -> GroupList {
     });
     let source = Source { server: &spec.id, document: part.path() };
     let limits = Limits { max_bytes: usize::MAX, ..Limits::default() };
-    // The document is of the form that is expected; groups that the spec has twice are united.
+    // The document is valid; groups that the spec has twice are merged.
     GroupList::parse(source, part, document.to_string().into(), &limits)
         .map(|parsed| parsed.value)
         .unwrap_or_default()
@@ -50,7 +50,7 @@ impl Aggregated {
             let _ = write!(etag, "{byte:02X}");
         }
         etag.push('"');
-        // Quotes and hexadecimal digits are fit for a header.
+        // Quotes and hexadecimal digits are valid in a header.
         let etag = HeaderValue::try_from(etag).unwrap_or(HeaderValue::from_static("\"\""));
         Aggregated { body, etag }
     }
@@ -97,14 +97,14 @@ fn resource(resource: &ResourceSpec) -> Value {
         ("subresources", subresources.into()),
     ];
     if let Value::Object(entry) = &mut entry {
-        // Real servers leave out what is empty.
+        // Real servers omit empty fields.
         let lists = lists.into_iter().filter(|(_, list)| *list != json!([]));
         entry.extend(lists.map(|(key, list)| (key.to_owned(), list)));
     }
     entry
 }
 
-/// Real servers leave group and version empty where they are those of the list.
+/// Real servers leave group and version empty if they are those of the list.
 fn kind(resource: &ResourceSpec) -> Value {
     json!({ "group": "", "version": "", "kind": resource.kind })
 }

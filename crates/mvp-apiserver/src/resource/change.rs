@@ -1,5 +1,5 @@
-//! What becomes of an object: new ones, replaced ones, merged ones, and what stands against it.
-//! Entry items: [`newborn`] and [`replaced`].
+//! Changes of objects: creation, replacement, merge, and preconditions. Entries: [`newborn`],
+//! [`replaced`].
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::stamp;
 use crate::status::Failure;
 use crate::storage::{Fields, Object};
 
-/// A new object, with what a server gives to it.
+/// A new object with the metadata that a server sets.
 pub(super) fn newborn(
     target: &Target<'_>,
     mut fields: Fields,
@@ -32,7 +32,7 @@ pub(super) fn newborn(
     Ok(fields)
 }
 
-/// What is kept of an object, whatever a caller sends.
+/// The metadata that callers cannot change.
 const SERVERS_OWN: [&str; 6] = [
     "name",
     "uid",
@@ -42,8 +42,7 @@ const SERVERS_OWN: [&str; 6] = [
     "deletionGracePeriodSeconds",
 ];
 
-/// An object with what was sent in its place, as far as the target reaches: a subresource has its
-/// field alone, and the resource all but those.
+/// An object after an update. A subresource replaces only its field, the resource all other fields.
 pub(super) fn replaced(
     target: &Target<'_>,
     current: &Object,
@@ -87,7 +86,7 @@ pub(super) fn replaced(
     Ok(sent)
 }
 
-/// Makes a field what it is in another object.
+/// Copies a field from another object.
 fn take_over(fields: &mut Fields, other: &mut Fields, name: &str) {
     match other.remove(name) {
         Some(value) => drop(fields.insert(name.to_owned(), value)),
@@ -95,7 +94,7 @@ fn take_over(fields: &mut Fields, other: &mut Fields, name: &str) {
     }
 }
 
-/// Whether the object is the one that is meant, where that is said.
+/// Checks the UID and resource version of a precondition, if they are given.
 pub(super) fn check_precondition(
     target: &Target<'_>,
     current: &Object,
@@ -113,7 +112,7 @@ pub(super) fn check_precondition(
     Err(Failure::conflict(target, &current.key.name, &why))
 }
 
-/// A patch need not name the object, but may not name another.
+/// Checks the name in a patch: it may be absent, but not another one.
 pub(super) fn check_patched_name(target: &Target<'_>, fields: &Fields) -> Result<(), Failure> {
     match object::metadata_text(fields, "name") {
         "" => Ok(()),
@@ -121,7 +120,7 @@ pub(super) fn check_patched_name(target: &Target<'_>, fields: &Fields) -> Result
     }
 }
 
-/// The object is named as the path has it.
+/// Checks that the name of an object is that of the path.
 pub(super) fn check_same_name(target: &Target<'_>, name: &str) -> Result<(), Failure> {
     if name == target.name {
         return Ok(());
@@ -132,7 +131,7 @@ pub(super) fn check_same_name(target: &Target<'_>, name: &str) -> Result<(), Fai
     )))
 }
 
-/// Merges a patch into a value, as RFC 7396 says.
+/// Merges a patch into a value by RFC 7396.
 pub(super) fn merge(target: &mut Value, patch: Value) {
     let Value::Object(patch) = patch else {
         *target = patch;

@@ -1,4 +1,4 @@
-//! What can be done to a resource, verb by verb. Entry item: [`Call::serve`].
+//! The verbs of a resource. Entry: [`Call::serve`].
 
 mod change;
 mod read;
@@ -15,7 +15,7 @@ use crate::route::Target;
 use crate::status::Failure;
 use crate::storage::Storage;
 
-/// A request for a resource of ours, with its body read.
+/// A request for a served resource, with its body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call<'a> {
     pub(crate) target: &'a Target<'a>,
@@ -26,13 +26,13 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Does what is asked.
+    /// Executes the request.
     pub(crate) fn serve(self) -> Result<Response<Body>, Failure> {
         match self.target.verb {
             Verb::Get => self.get(),
             Verb::List => self.list(),
             Verb::Watch => self.watch(),
-            // What it would mean to create a subresource differs for each of them.
+            // Creating a subresource has a different meaning for each of them.
             Verb::Create if self.target.subresource.is_none() => self.create(),
             Verb::Update => self.update(),
             Verb::Patch => self.patch(),

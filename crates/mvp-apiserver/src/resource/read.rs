@@ -1,4 +1,4 @@
-//! Reading: one object, and collections.
+//! Reads of objects and collections.
 
 use std::sync::Arc;
 
@@ -27,12 +27,12 @@ impl Call<'_> {
         Ok(self.show_list(revision, &objects))
     }
 
-    /// One object, in the version that was asked for.
+    /// Returns one object in the requested version.
     pub(super) fn show(self, code: StatusCode, object: &Object) -> Response<Body> {
         respond::json(code, &self.target.type_meta().render(&object.fields))
     }
 
-    /// A collection, in the version that was asked for.
+    /// Returns a collection in the requested version.
     pub(super) fn show_list(self, revision: u64, objects: &[Arc<Object>]) -> Response<Body> {
         let type_meta = self.target.type_meta();
         let list = List {

@@ -1,4 +1,4 @@
-//! Watching: a response that goes on, a line for each change. Entry item: [`Call::watch`].
+//! Watches: a streamed response with a line for each change. Entry: [`Call::watch`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Call<'_> {
             cursor,
             bookmarks,
             announce_end_of_objects: bookmarks && initial == Some(true),
-            // Beyond what a clock can say there is no end.
+            // A timeout beyond the range of the clock is none.
             deadline: seconds
                 .and_then(|seconds| Instant::now().checked_add(Duration::from_secs(seconds))),
             ended: false,
@@ -55,8 +55,8 @@ impl Call<'_> {
     }
 }
 
-/// A watch under way. It holds its place in the log and nothing else: what its reader does not
-/// take stays there, and is forgotten with it.
+/// An open watch. It holds only its position in the log: changes that are not read yet stay in the log,
+/// and expire with it.
 struct Watch {
     type_meta: TypeMeta,
     selector: Selector,
@@ -68,11 +68,11 @@ struct Watch {
     ended: bool,
 }
 
-/// How many objects are written at a time.
+/// The number of objects in one chunk.
 const BATCH: usize = 64;
 
 impl Watch {
-    /// The next lines; nothing at the end.
+    /// The next lines; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         if self.ended {
             return None;
@@ -87,7 +87,7 @@ impl Watch {
         }
         loop {
             let events = match self.deadline {
-                // Also where changes never cease.
+                // Even if changes never stop.
                 Some(deadline) if deadline <= Instant::now() => None,
                 Some(deadline) => timeout_at(deadline, self.cursor.next()).await.ok(),
                 None => Some(self.cursor.next().await),
@@ -109,8 +109,8 @@ impl Watch {
         }
     }
 
-    /// A change as this watch sees it: an object that begins to be meant is new, one that ceases to
-    /// be is gone. Empty where it never was.
+    /// The event of a change for this watch: an object that begins to match the selector is ADDED, one
+    /// that no longer matches is DELETED. Empty if it never matched.
     fn show(&self, event: &Event) -> Bytes {
         let before = event.previous.as_ref().filter(|object| self.selector.matches(object));
         let after =
@@ -128,7 +128,7 @@ impl Watch {
         }
     }
 
-    /// Says how far this watch has come, so that the next one can go on from there.
+    /// A bookmark with the position of this watch, from which another watch can continue.
     fn bookmark(&self, end_of_objects: bool) -> Bytes {
         let mut fields = Fields::new();
         let revision = self.cursor.position().to_string();
@@ -152,7 +152,7 @@ fn line(type_meta: &TypeMeta, kind: &'static str, fields: &Fields) -> Bytes {
     respond::line(&WatchEvent { kind, object: type_meta.render(fields) })
 }
 
-/// Real servers say so within the watch, not by the code of the response.
+/// Real servers send this error as an event, not as the status of the response.
 fn error(expired: Expired) -> Bytes {
     let failure = Failure::expired(expired.asked, expired.oldest);
     respond::line(&WatchEvent { kind: "ERROR", object: failure.into_status() })

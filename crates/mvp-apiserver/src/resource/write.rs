@@ -1,5 +1,5 @@
-//! Writing: create, update, patch and delete. All that is decided by what an object was before is
-//! decided within a transaction of the storage.
+//! Writes: create, update, patch and delete. Decisions that depend on the previous state of an object
+//! are made within a transaction of the storage.
 
 use http::{Response, StatusCode};
 use serde_json::Value;
@@ -76,7 +76,7 @@ impl Call<'_> {
         let mut code = StatusCode::OK;
         let object = self.storage.transact(&collection, &key, !dry_run, |current| {
             let Some(current) = current else {
-                // Only a whole object can come of nothing.
+                // Only the whole object can be created, not a subresource.
                 if kind == PatchKind::Merge || self.target.subresource.is_some() {
                     return Err(Failure::not_found(self.target, &key.name));
                 }
@@ -87,8 +87,8 @@ impl Call<'_> {
                 return newborn(self.target, sent, &key.name).map(Change::Put);
             };
             let mut merged = Value::Object(current.fields.clone());
-            // A patch may say which version of the object it is for; that of the object is no such
-            // wish.
+            // A patch may require a version of the object; the object's own version is no such
+            // requirement.
             if let Value::Object(fields) = &mut merged {
                 object::set_metadata(fields, "resourceVersion", "");
             }
@@ -124,7 +124,7 @@ impl Call<'_> {
         Ok(respond::json(StatusCode::OK, &status))
     }
 
-    /// Not at one stroke, as in real servers: what is made meanwhile may stay.
+    /// Deletes a collection. It is not atomic, as in real servers: new objects may remain.
     pub(super) fn delete_collection(self) -> Result<Response<Body>, Failure> {
         let dry_run = self.query.dry_run()?;
         self.delete_options()?;

@@ -1,4 +1,4 @@
-//! A place in the log of a resource, from which a watch reads on. Entry item: [`Storage::follow`].
+//! The position of a watch in the log of a resource. Entry: [`Storage::follow`].
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use super::{CollectionKey, Event, Expired, Object, Shared, Storage};
 
-/// A place in the log of a resource.
+/// A position in the log of a resource.
 #[derive(Debug)]
 pub(crate) struct Cursor {
     shared: Arc<Shared>,
@@ -15,22 +15,22 @@ pub(crate) struct Cursor {
     changed: watch::Receiver<()>,
 }
 
-/// Where to begin.
+/// The start of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// Now, with the objects as they are.
+    /// Now, with the current objects first.
     Objects,
     /// Now.
     Latest,
-    /// After a change.
+    /// After this change.
     After(u64),
 }
 
-/// How many changes are taken from the log at a time.
+/// The number of changes that are read from the log at once.
 const BATCH: usize = 64;
 
 impl Storage {
-    /// Follows a resource: its objects where they are asked for, and all changes from there on.
+    /// Follows a resource: its current objects if requested, and all changes after that.
     pub(crate) fn follow(
         &self,
         collection: &CollectionKey,
@@ -56,21 +56,21 @@ impl Storage {
 }
 
 impl Cursor {
-    /// The next changes; waits until there are some. Cancelling loses none.
+    /// Waits for the next changes. Cancel safe.
     pub(crate) async fn next(&mut self) -> Result<Vec<Arc<Event>>, Expired> {
         loop {
-            // Before looking, so that a change after it is noticed below.
+            // Before reading, so that a change after the read is noticed below.
             self.changed.borrow_and_update();
             let events = self.read()?;
             if !events.is_empty() {
                 return Ok(events);
             }
-            // The sender is in the storage that we hold: it cannot go away.
+            // The sender is in the storage that we hold, so it is not dropped.
             let _ = self.changed.changed().await;
         }
     }
 
-    /// The change up to which everything was read.
+    /// The last change that was read.
     pub(crate) fn position(&self) -> u64 {
         self.position
     }
@@ -83,7 +83,7 @@ impl Cursor {
         let events = held.log.after(self.position, BATCH)?;
         self.position = match events.last() {
             Some(event) => event.revision,
-            // A place in the future stays there.
+            // A position in the future stays there.
             None => self.position.max(state.revision),
         };
         Ok(events)

@@ -1,11 +1,11 @@
-//! The latest changes of one resource, bounded in number and in bytes. Entry item: [`Log`].
+//! The latest changes of one resource, limited in number and in bytes. Entry: [`Log`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::Object;
 
-/// Changes in their order. What is too old is forgotten, but not that it was there.
+/// Changes in order. Old changes are dropped, but the log knows which ones.
 #[derive(Debug)]
 pub(super) struct Log {
     events: VecDeque<(usize, Arc<Event>)>,
@@ -22,18 +22,18 @@ pub(crate) struct Event {
     pub(crate) revision: u64,
     /// Whether the object was removed.
     pub(crate) deleted: bool,
-    /// The object after the change; of one that was removed, its last state.
+    /// The object after the change; for a removal, its last state.
     pub(crate) object: Arc<Object>,
     /// The object before the change.
     pub(crate) previous: Option<Arc<Object>>,
 }
 
-/// Changes were forgotten before they were read.
+/// The error of a reader whose changes were dropped before it read them.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Expired {
-    /// The change after which was to be read.
+    /// The change after which the reader wanted to continue.
     pub(crate) asked: u64,
-    /// The earliest change after which everything is known.
+    /// The earliest change after which all changes are known.
     pub(crate) oldest: u64,
 }
 
@@ -55,7 +55,7 @@ impl Log {
         }
     }
 
-    /// The first changes after a revision, so many at the most.
+    /// The first changes after a revision, up to a number.
     pub(super) fn after(&self, revision: u64, most: usize) -> Result<Vec<Arc<Event>>, Expired> {
         if revision < self.forgotten {
             return Err(Expired { asked: revision, oldest: self.forgotten });
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_old_is_expired_and_the_rest_is_whole() {
+    fn old_changes_expire_and_newer_ones_are_complete() {
         let mut log = Log::new(2, 1000);
         for revision in [3, 5, 8] {
             push(&mut log, revision, 1);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn large_objects_are_forgotten_by_their_size() {
+    fn changes_are_limited_by_their_size() {
         let mut log = Log::new(1000, 1000);
         for revision in 1..=5 {
             push(&mut log, revision, 1000 / 3);

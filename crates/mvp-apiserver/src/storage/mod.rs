@@ -1,8 +1,8 @@
-//! The objects of a cluster, shared by its servers as they share one etcd.
+//! The objects of a cluster, shared by its servers like one etcd. Entry: [`Storage`].
 //!
-//! [`Storage`] has one lock, one counter of changes, and for each resource its objects and the log
-//! of their latest changes ([`log`]). Watches read that log at their own pace ([`cursor`]): nothing
-//! is kept for any one of them, and one that falls behind the log is told so.
+//! [`Storage`] has one lock, one counter of changes, and for each resource its objects and a log of
+//! their latest changes ([`log`]). Watches read that log at their own pace ([`cursor`]): nothing is
+//! kept for a single watch, and a watch that falls behind the log gets an error.
 
 mod cursor;
 mod log;
@@ -35,7 +35,7 @@ struct State {
     collections: HashMap<CollectionKey, Collection>,
 }
 
-/// All objects of a resource, whatever the version that they are asked for in.
+/// The objects of a resource, in all versions.
 #[derive(Debug)]
 struct Collection {
     objects: BTreeMap<ObjectKey, Arc<Object>>,
@@ -43,14 +43,14 @@ struct Collection {
     changed: watch::Sender<()>,
 }
 
-/// Group and plural name of a resource.
+/// The group and plural name of a resource.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct CollectionKey {
     pub(crate) group: String,
     pub(crate) resource: String,
 }
 
-/// Namespace and name of an object.
+/// The namespace and name of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ObjectKey {
     pub(crate) namespace: String,
@@ -60,37 +60,37 @@ pub(crate) struct ObjectKey {
 /// The fields of an object.
 pub(crate) type Fields = Map<String, Value>;
 
-/// A state of an object. Its fields are without `apiVersion` and `kind`, which are those of
-/// whatever version it is asked for in.
+/// A state of an object. Its fields lack `apiVersion` and `kind`, which depend on the requested
+/// version.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Object {
     pub(crate) key: ObjectKey,
     pub(crate) fields: Fields,
 }
 
-/// What to do to an object.
+/// A change of an object.
 pub(crate) enum Change {
-    /// Make these its fields.
+    /// Replace its fields.
     Put(Fields),
     /// Remove it.
     Delete,
 }
 
-/// How many changes of a resource are remembered.
+/// The number of changes that the log of a resource keeps.
 const LOG_CAPACITY: usize = 4096;
-/// How many bytes of changes of a resource are remembered.
+/// The bytes of changes that the log of a resource keeps.
 const LOG_BYTES: usize = 64 << 20;
 
 impl Storage {
-    /// An empty one.
+    /// An empty storage.
     pub fn new() -> Storage {
         Storage::with_log_capacity(LOG_CAPACITY)
     }
 
-    /// An empty one that remembers so many changes of each resource. A watch that is further
-    /// behind is ended with `410 Gone`.
+    /// An empty storage that keeps this many changes of each resource. A watch that falls further
+    /// behind ends with `410 Gone`.
     pub fn with_log_capacity(events: usize) -> Storage {
-        // From 1, since 0 has a meaning of its own for lists and watches.
+        // From 1: 0 has a special meaning for lists and watches.
         let state = Mutex::new(State { revision: 1, collections: HashMap::new() });
         Storage(Arc::new(Shared { state, log_capacity: events.max(1) }))
     }
@@ -100,9 +100,9 @@ impl Storage {
         self.0.lock().revision
     }
 
-    /// Changes one object, or finds that it should not be changed. `decide` sees the object as it
-    /// is and nothing else happens meanwhile; without `commit` what it wants is only tried. What
-    /// comes back is the object as it is then, or was before its removal.
+    /// Changes one object in a transaction. `decide` gets the current object and returns the change, or
+    /// an error. Without `commit` nothing is stored. Returns the new object, or the last state of a
+    /// removed one.
     pub(crate) fn transact<E>(
         &self,
         collection: &CollectionKey,
@@ -119,7 +119,7 @@ impl Storage {
             (Change::Delete, Some(previous)) => (previous.fields.clone(), true),
             (Change::Delete, None) => (Fields::new(), true),
         };
-        // A change that changes nothing is none: writers that repeat themselves wake nobody.
+        // An update without a difference is no change: it must not wake watches.
         if let Some(previous) = previous.as_ref().filter(|_| !deleted) {
             let version = object::metadata_text(&previous.fields, "resourceVersion");
             object::set_metadata(&mut fields, "resourceVersion", version);
@@ -149,7 +149,7 @@ impl Storage {
         self.0.lock().collections.get(collection)?.objects.get(key).cloned()
     }
 
-    /// All objects of a resource, and the number of the change up to which that is so.
+    /// All objects of a resource, and the number of the latest change.
     pub(crate) fn list(&self, collection: &CollectionKey) -> (u64, Vec<Arc<Object>>) {
         let state = self.0.lock();
         let objects = state.collections.get(collection);
@@ -166,7 +166,7 @@ impl Default for Storage {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing that is done under the lock leaves the state half changed.
+        // No code under the lock can panic with the state half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! Bodies: good ones, bad ones, and too large ones.
+//! Valid, invalid and too large bodies.
 
 use std::convert::Infallible;
 use std::io;
@@ -22,7 +22,7 @@ async fn post(server: &ApiServer, kind: &str, body: impl Into<Bytes>) -> (Status
 }
 
 #[tokio::test]
-async fn bodies_that_are_no_objects() {
+async fn bodies_that_are_not_objects() {
     let server = server();
     let deep = format!("{}1{}", "[".repeat(5_000), "]".repeat(5_000));
     for body in ["", "no json", "{", "[]", "7", "null", "{\"a\":\u{1}}", deep.as_str()] {
@@ -38,7 +38,7 @@ async fn bodies_that_are_no_objects() {
 }
 
 #[tokio::test]
-async fn objects_that_do_not_belong_here() {
+async fn objects_of_another_kind_or_namespace_are_refused() {
     let server = server();
     let cases = [
         (json!({ "kind": "Gear", "metadata": { "name": "x" } }), 400, "Gear in version \"v1\""),
@@ -78,7 +78,7 @@ async fn objects_that_do_not_belong_here() {
 }
 
 #[tokio::test]
-async fn an_update_is_of_the_object_in_the_path() {
+async fn an_update_must_name_the_object_in_the_path() {
     let server = server();
     make(&server, "one").await;
     let path = format!("{WIDGETS}/one");
@@ -93,7 +93,7 @@ async fn an_update_is_of_the_object_in_the_path() {
 }
 
 #[tokio::test]
-async fn the_type_of_a_body_matters() {
+async fn the_media_type_of_a_body_is_checked() {
     let server = server();
     for kind in
         ["text/plain", "application/vnd.kubernetes.protobuf", "application/merge-patch+json"]
@@ -119,7 +119,7 @@ async fn the_type_of_a_body_matters() {
 }
 
 #[tokio::test]
-async fn a_body_may_be_just_so_large() {
+async fn a_body_over_the_size_limit_is_refused() {
     let server = server();
     let empty = json!({ "metadata": { "name": "large" }, "data": "" }).to_string().len();
     let of_size = |size: usize| {
@@ -140,7 +140,7 @@ async fn a_body_may_be_just_so_large() {
 }
 
 #[tokio::test]
-async fn a_body_without_end_is_cut_off() {
+async fn an_endless_body_is_cut_off() {
     let server = server();
     let chunk = || Ok::<_, Infallible>(Frame::data(Bytes::from_static(&[b' '; 64 << 10])));
     let body = StreamBody::new(stream::repeat_with(chunk));
@@ -150,7 +150,7 @@ async fn a_body_without_end_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_changes_nothing() {
+async fn an_incomplete_body_changes_nothing() {
     let server = server();
     let whole = widget("one").to_string();
     let frames = [Ok(Frame::data(Bytes::from(whole))), Err(io::Error::other("cut"))];

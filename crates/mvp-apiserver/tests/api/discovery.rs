@@ -1,4 +1,4 @@
-//! What a server says of itself.
+//! Discovery, version, health and the index.
 
 use bytes::Bytes;
 use http::{Method, Response};
@@ -42,7 +42,7 @@ async fn legacy<D: DeserializeOwned>(server: &ApiServer, path: &str) -> D {
 }
 
 #[tokio::test]
-async fn the_aggregated_documents_say_what_is_served() {
+async fn aggregated_documents_list_what_is_served() {
     let server = server();
     let apis = aggregated(&server, Part::Apis).await;
     let names: Vec<_> = apis.groups.iter().map(|group| &*group.name).collect();
@@ -67,10 +67,10 @@ async fn the_aggregated_documents_say_what_is_served() {
     assert_eq!(&*api.group("").unwrap().versions[0].name, "v1");
 }
 
-/// An entry has all that a real server's has, in the same shape: that of batch/v1 cronjobs in the
+/// An entry has all fields of a real server's, in the same form: that of batch/v1 cronjobs in the
 /// recorded documents of 1.36.
 #[tokio::test]
-async fn entries_have_the_shape_of_a_real_servers() {
+async fn entries_have_the_form_of_a_real_servers() {
     let jobs = ResourceSpec {
         categories: vec!["all".to_owned()],
         ..ResourceSpec::namespaced("cronjobs", "CronJob").with_short_name("cj").with_status()
@@ -92,7 +92,7 @@ async fn entries_have_the_shape_of_a_real_servers() {
 }
 
 #[tokio::test]
-async fn the_older_documents_say_the_same() {
+async fn legacy_documents_agree_with_aggregated_ones() {
     let server = server();
     let apis = aggregated(&server, Part::Apis).await;
     let api = aggregated(&server, Part::Api).await;
@@ -135,7 +135,7 @@ async fn an_unchanged_document_is_not_sent_again() {
         let other = ("if-none-match", "\"00\"");
         let response = ask(&server, path, &[("accept", AGGREGATED), other]).await;
         assert_eq!(response.status(), 200);
-        // The older document is another one.
+        // The legacy document differs.
         let response = ask(&server, path, &[condition]).await;
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "application/json");
@@ -144,7 +144,7 @@ async fn an_unchanged_document_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn servers_of_the_same_have_the_same_tags() {
+async fn equal_servers_have_equal_etags() {
     let etag = async |server: &ApiServer| {
         let response = ask(server, "/apis", &[("accept", AGGREGATED)]).await;
         response.headers()["etag"].clone()
@@ -200,12 +200,12 @@ async fn version_health_and_index() {
 }
 
 #[tokio::test]
-async fn a_server_of_nothing_still_speaks() {
+async fn an_empty_server_has_discovery() {
     let server = ApiServer::new(ServerSpec::default(), Storage::new());
     assert!(aggregated(&server, Part::Apis).await.groups.is_empty());
     assert!(aggregated(&server, Part::Api).await.groups.is_empty());
     assert_eq!(get(&server, "/version").await.1["major"], "");
-    // Real servers always have something at /api: a Status, not a page.
+    // Real servers always serve /api: a Status, not a page.
     assert_eq!(get(&server, "/api/v1").await.0, 404);
     assert_eq!(get(&server, "/api/v1/pods").await.1["reason"], "NotFound");
 }

@@ -1,5 +1,5 @@
-//! Servers in process, without a socket: objects, watches, discovery and refusals, as clients of a
-//! real server would see them.
+//! Servers in process, without a socket: objects, watches, discovery and errors, as clients of a real
+//! server see them.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 

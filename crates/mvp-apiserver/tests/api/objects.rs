@@ -1,4 +1,4 @@
-//! Objects from their creation to their end.
+//! Objects from creation to deletion.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::{WIDGETS, call, get, make, names, server, version_of, widget};
 
 #[tokio::test]
-async fn an_object_lives_from_create_to_delete() {
+async fn an_object_is_created_read_updated_and_deleted() {
     let server = server();
     let path = format!("{WIDGETS}/one");
 
@@ -62,7 +62,7 @@ async fn names_are_generated_and_differ() {
 }
 
 #[tokio::test]
-async fn lists_are_narrowed_by_namespace_label_and_field() {
+async fn lists_are_filtered_by_namespace_label_and_field() {
     let server = server();
     let cases = [("default", "a", "x"), ("default", "b", "y"), ("other", "a", "x")];
     for (namespace, name, label) in cases {
@@ -92,7 +92,7 @@ async fn lists_are_narrowed_by_namespace_label_and_field() {
 }
 
 #[tokio::test]
-async fn a_collection_is_deleted_as_it_is_selected() {
+async fn deletecollection_honours_selectors() {
     let server = server();
     for name in ["a", "b", "c"] {
         make(&server, name).await;
@@ -104,7 +104,7 @@ async fn a_collection_is_deleted_as_it_is_selected() {
 }
 
 #[tokio::test]
-async fn status_and_the_rest_are_written_apart() {
+async fn status_is_written_separately() {
     let server = server();
     let mut body = widget("one");
     body["status"] = json!({ "ready": true });
@@ -129,7 +129,7 @@ async fn status_and_the_rest_are_written_apart() {
 }
 
 #[tokio::test]
-async fn a_stale_update_is_a_conflict_and_one_that_changes_nothing_is_none() {
+async fn a_stale_update_is_a_conflict_and_an_equal_update_is_no_change() {
     let server = server();
     let path = format!("{WIDGETS}/one");
     let first = make(&server, "one").await;
@@ -152,7 +152,7 @@ async fn a_stale_update_is_a_conflict_and_one_that_changes_nothing_is_none() {
 }
 
 #[tokio::test]
-async fn a_deletion_may_insist_on_the_object_that_was_seen() {
+async fn a_deletion_may_have_preconditions() {
     let server = server();
     let made = make(&server, "one").await;
     let path = format!("{WIDGETS}/one");
@@ -196,7 +196,7 @@ async fn namespaces_are_objects_like_others() {
 }
 
 #[tokio::test]
-async fn what_was_processed_is_counted_once_and_what_was_not_routed_never() {
+async fn processed_requests_are_counted_and_unrouted_ones_are_not() {
     let server = server();
     make(&server, "one").await;
     call(&server, Method::POST, WIDGETS, widget("one")).await;

@@ -1,4 +1,4 @@
-//! Patches, merged and applied.
+//! Merge patches and apply patches.
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
@@ -16,7 +16,7 @@ async fn patch(server: &ApiServer, path: &str, kind: &str, body: &str) -> (Statu
 
 /// RFC 7396, appendix A, as far as its targets are objects.
 #[tokio::test]
-async fn merge_patches_do_what_the_rfc_says() {
+async fn merge_patches_follow_rfc_7396() {
     let cases = [
         (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
         (json!({"a": "b"}), json!({"b": "c"}), json!({"a": "b", "b": "c"})),
@@ -35,7 +35,7 @@ async fn merge_patches_do_what_the_rfc_says() {
             let name = format!("case-{index}");
             make(&server, &name).await;
             let path = format!("{WIDGETS}/{name}");
-            // First the whole is replaced, for which a merge has to remove what is there.
+            // First everything is replaced, for which the merge must remove the existing fields.
             let whole = json!({ "spec": null }).to_string();
             patch(&server, &path, kind, &whole).await;
             let mut object = crate::support::get(&server, &path).await.1;
@@ -50,7 +50,7 @@ async fn merge_patches_do_what_the_rfc_says() {
 }
 
 #[tokio::test]
-async fn a_patch_keeps_to_its_object() {
+async fn a_patch_cannot_change_the_identity_of_an_object() {
     let server = server();
     let made = make(&server, "one").await;
     let path = format!("{WIDGETS}/one");
@@ -79,7 +79,7 @@ async fn a_patch_keeps_to_its_object() {
 }
 
 #[tokio::test]
-async fn what_is_applied_is_made_or_merged() {
+async fn an_apply_patch_creates_or_merges() {
     let server = server();
     let path = format!("{WIDGETS}/one?fieldManager=test");
     let kind = "application/apply-patch+yaml";
@@ -104,7 +104,7 @@ async fn what_is_applied_is_made_or_merged() {
 }
 
 #[tokio::test]
-async fn other_patches_are_not_understood() {
+async fn other_kinds_of_patches_are_refused() {
     let server = server();
     make(&server, "one").await;
     for kind in ["application/json-patch+json", "application/json", "", "text/plain"] {

@@ -1,4 +1,4 @@
-//! What is refused, in the very shapes of real servers.
+//! Errors, in the exact form of real servers.
 
 use bytes::Bytes;
 use http::Method;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::{WIDGETS, call, get, make, request, send, server, widget};
 
-/// Code, type and text of any response.
+/// The status, media type and text of a response.
 async fn raw(server: &ApiServer, method: Method, path: &str) -> (u16, String, Bytes) {
     let request = request(method, path).body(Full::default()).unwrap();
     let response = send(server, request).await;
@@ -78,14 +78,14 @@ async fn an_unknown_part_of_a_known_group_is_a_status_without_details() {
         "/api/v9".to_owned(),
         "/api/v1/pods".to_owned(),
         format!("{WIDGETS}/one/scale"),
-        // Steps that no resource has.
+        // Too many segments.
         format!("{WIDGETS}/one/status/more"),
         "/api/v1/namespaces/default/status/more".to_owned(),
         "/api/v1/namespaces/default/namespaces/more".to_owned(),
         // The wrong scope.
         "/apis/example.com/v1/widgets/one".to_owned(),
         "/apis/example.com/v1/namespaces/default/gears".to_owned(),
-        // Empty steps.
+        // Empty segments.
         "/apis/example.com/v1//gears".to_owned(),
         "/apis/example.com//v1/gears".to_owned(),
         "/apis/example.com/v1/namespaces//widgets".to_owned(),
@@ -105,7 +105,7 @@ async fn an_unknown_part_of_a_known_group_is_a_status_without_details() {
 }
 
 #[tokio::test]
-async fn slashes_at_the_end_do_not_matter() {
+async fn trailing_slashes_are_ignored() {
     let server = server();
     make(&server, "one").await;
     let paths = [
@@ -129,7 +129,7 @@ async fn slashes_at_the_end_do_not_matter() {
 }
 
 #[tokio::test]
-async fn an_object_that_is_missing_is_named() {
+async fn the_404_of_a_missing_object_names_it() {
     let server = server();
     let (code, status) = get(&server, &format!("{WIDGETS}/x")).await;
     let expected = json!({
@@ -156,7 +156,7 @@ async fn an_object_that_is_missing_is_named() {
 }
 
 #[tokio::test]
-async fn an_object_that_is_there_is_named() {
+async fn the_409_of_an_existing_object_names_it() {
     let server = server();
     make(&server, "x").await;
     let (code, status) = call(&server, Method::POST, WIDGETS, widget("x")).await;
@@ -174,7 +174,7 @@ async fn an_object_that_is_there_is_named() {
 }
 
 #[tokio::test]
-async fn methods_that_a_resource_does_not_have() {
+async fn unsupported_methods_are_405() {
     let server = server();
     make(&server, "one").await;
     let one = format!("{WIDGETS}/one");
@@ -215,7 +215,7 @@ async fn head_has_no_body() {
 }
 
 #[tokio::test]
-async fn selectors_and_numbers_that_cannot_be_read() {
+async fn invalid_selectors_and_numbers_are_400() {
     let server = server();
     for query in [
         "labelSelector=a+in+(b,c)",

@@ -1,4 +1,4 @@
-//! Servers of one cluster, and those who call them.
+//! Servers of one cluster with one storage, and their callers.
 
 use std::thread;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Lines, WIDGETS, call, get, make, read, request, send, server, server_on};
 
-/// A newer server of the same cluster: a version more, and a group that the other one lacks.
+/// A newer server of the same cluster: one more version, and one more group.
 fn newer(storage: Storage) -> ApiServer {
     let widgets = || ResourceSpec::namespaced("widgets", "Widget").with_status();
     let spec = ServerSpec {
@@ -50,7 +50,7 @@ async fn servers_on_one_storage_see_the_same_objects() {
     assert_eq!(old.processed(&Method::PATCH) + new.processed(&Method::POST), 0);
 }
 
-/// Many writers at once, each adding one by reading and updating: none is lost.
+/// Many concurrent writers, each of which reads, adds one and updates: no update is lost.
 #[test]
 fn no_update_is_lost() {
     const WRITERS: u64 = 4;
@@ -106,7 +106,7 @@ async fn who_am_i(server: &ApiServer, caller: Option<Caller>) -> Value {
 }
 
 #[tokio::test]
-async fn a_caller_is_told_who_it_is() {
+async fn a_self_subject_review_returns_the_caller() {
     let server = server();
     let groups = vec!["system:masters".to_owned(), "system:authenticated".to_owned()];
     let alice = Caller { name: "alice".to_owned(), groups: groups.clone() };

@@ -54,7 +54,7 @@ pub(crate) async fn send(server: &ApiServer, request: Request<Full<Bytes>>) -> R
     answer.unwrap()
 }
 
-/// Code and body of a response that is JSON.
+/// The status and body of a JSON response.
 pub(crate) async fn read(response: Response<Body>) -> (StatusCode, Value) {
     let code = response.status();
     assert_eq!(response.headers()["content-type"], "application/json");
@@ -84,7 +84,7 @@ pub(crate) async fn get(server: &ApiServer, path: &str) -> (StatusCode, Value) {
     call(server, Method::GET, path, Value::Null).await
 }
 
-/// A widget that is there.
+/// Creates a widget.
 pub(crate) async fn make(server: &ApiServer, name: &str) -> Value {
     let (code, object) = call(server, Method::POST, WIDGETS, widget(name)).await;
     assert_eq!(code, 201, "{object}");
@@ -124,7 +124,7 @@ impl Lines {
         Lines { body: response.into_body(), pending: Vec::new() }
     }
 
-    /// The next event; nothing at the end of the watch. The deadline is for a broken server.
+    /// The next event; `None` at the end of the watch. The deadline is for a broken server.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         tokio::time::timeout(Duration::from_secs(30), self.wait()).await.unwrap()
     }
@@ -137,7 +137,7 @@ impl Lines {
         (text(&event["type"]), text(&object["metadata"]["name"]), version_of(object))
     }
 
-    /// Whether nothing is there to be read now.
+    /// Whether there is nothing to read now.
     pub(crate) fn is_idle(&mut self) -> bool {
         self.pending.is_empty()
             && futures_util::FutureExt::now_or_never(self.body.frame()).is_none()

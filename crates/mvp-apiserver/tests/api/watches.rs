@@ -1,4 +1,4 @@
-//! Watches: every change once, from wherever they begin.
+//! Watches: every change once, from any start.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn named(kind: &str, name: &str, version: u64) -> (String, String, u64) {
 }
 
 #[tokio::test]
-async fn a_watch_begins_with_what_is_there_and_has_every_change_once() {
+async fn a_watch_starts_with_the_current_objects_and_has_every_change_once() {
     let server = server();
     let one = make(&server, "one").await;
     let mut watch = Lines::open(&server, &format!("{WIDGETS}?watch=true")).await;
@@ -33,7 +33,7 @@ async fn a_watch_begins_with_what_is_there_and_has_every_change_once() {
 }
 
 #[tokio::test]
-async fn a_watch_goes_on_from_where_a_list_or_another_watch_was() {
+async fn a_watch_continues_from_a_list_or_another_watch() {
     let server = server();
     make(&server, "one").await;
     let (_, list) = get(&server, WIDGETS).await;
@@ -52,7 +52,7 @@ async fn a_watch_goes_on_from_where_a_list_or_another_watch_was() {
 }
 
 #[tokio::test]
-async fn resource_version_zero_is_from_now_with_what_is_there() {
+async fn resource_version_zero_starts_with_the_current_objects() {
     let server = server();
     make(&server, "one").await;
     let path = "/apis/example.com/v1/widgets?watch=true&resourceVersion=0";
@@ -61,7 +61,7 @@ async fn resource_version_zero_is_from_now_with_what_is_there() {
 }
 
 #[tokio::test]
-async fn what_is_forgotten_is_expired() {
+async fn dropped_changes_are_expired() {
     let server = server_on(Storage::with_log_capacity(2));
     let from = version_of(&make(&server, "one").await);
     for name in ["two", "three", "four"] {
@@ -84,7 +84,7 @@ async fn what_is_forgotten_is_expired() {
     assert_eq!(watch.next().await, Some(expected));
     assert_eq!(watch.next().await, None);
 
-    // From the change that was forgotten last, all later ones are still known.
+    // After the last dropped change, all later ones are known.
     let path = format!("{WIDGETS}?watch=true&resourceVersion={}", from + 1);
     let mut watch = Lines::open(&server, &path).await;
     assert_eq!(watch.event().await.1, "three");
@@ -92,7 +92,7 @@ async fn what_is_forgotten_is_expired() {
 }
 
 #[tokio::test]
-async fn a_watch_that_is_too_slow_is_ended_and_disturbs_nobody() {
+async fn a_slow_watch_is_ended_and_affects_no_other() {
     let server = server_on(Storage::with_log_capacity(8));
     let (mut slow, mut quick) = (
         Lines::open(&server, &format!("{WIDGETS}?watch=true")).await,
@@ -109,7 +109,7 @@ async fn a_watch_that_is_too_slow_is_ended_and_disturbs_nobody() {
 }
 
 #[tokio::test]
-async fn changes_of_other_resources_make_nothing_expire() {
+async fn changes_of_other_resources_expire_nothing() {
     let server = server_on(Storage::with_log_capacity(1));
     let from = version_of(&make(&server, "one").await);
     for index in 0..5 {
@@ -123,7 +123,7 @@ async fn changes_of_other_resources_make_nothing_expire() {
 }
 
 #[tokio::test]
-async fn objects_come_and_go_with_the_selector() {
+async fn objects_are_added_and_deleted_as_they_match_the_selector() {
     let server = server();
     let path = format!("{WIDGETS}?watch=true&labelSelector=l%3Dx");
     let mut watch = Lines::open(&server, &path).await;
@@ -172,7 +172,7 @@ async fn one_object_or_one_namespace_can_be_watched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_ends_at_its_time_with_a_bookmark_for_those_who_want_it() {
+async fn a_watch_ends_at_its_timeout_with_a_bookmark_if_requested() {
     let server = server();
     make(&server, "one").await;
     let latest = server.storage().resource_version();
@@ -192,7 +192,7 @@ async fn a_watch_ends_at_its_time_with_a_bookmark_for_those_who_want_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_ends_at_its_time_even_where_changes_never_cease() {
+async fn a_watch_ends_at_its_timeout_while_changes_continue() {
     let server = server();
     let path = format!("{WIDGETS}?watch=true&timeoutSeconds=5");
     let mut watch = Lines::open(&server, &path).await;
@@ -204,7 +204,7 @@ async fn a_watch_ends_at_its_time_even_where_changes_never_cease() {
 }
 
 #[tokio::test]
-async fn a_time_beyond_every_clock_is_no_end() {
+async fn a_timeout_beyond_the_clock_is_none() {
     let server = server();
     let path = format!("{WIDGETS}?watch=true&timeoutSeconds={}", u64::MAX);
     let mut watch = Lines::open(&server, &path).await;
@@ -213,7 +213,7 @@ async fn a_time_beyond_every_clock_is_no_end() {
 }
 
 #[tokio::test]
-async fn a_streamed_list_says_where_it_ends() {
+async fn a_streamed_list_ends_with_a_bookmark() {
     let server = server();
     make(&server, "one").await;
     let path = format!(
@@ -237,7 +237,7 @@ async fn a_streamed_list_says_where_it_ends() {
 
 /// Many writers, many watches: each watch sees each change once and in order.
 #[tokio::test]
-async fn every_watch_has_every_change_in_order() {
+async fn every_watch_sees_every_change_in_order() {
     const WRITERS: usize = 8;
     const EACH: usize = 100;
     let server = server();

@@ -11,6 +11,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 use http::{HeaderName, Uri};
 
+use super::duration;
 use super::url::{self, Peer, ServerUrl};
 use super::values::{self, FeatureGate, MembershipSource};
 use crate::logging::{LogFilter, LogFormat};
@@ -53,11 +54,11 @@ pub(crate) struct ServeArgs {
     /// Time from SIGTERM to the start of the drain. Requests are served as before, but /readyz
     /// fails, so that load balancers stop sending new connections.
     #[arg(long, value_name = "TIME", default_value = "0s", help_heading = LISTENER)]
-    #[arg(value_parser = values::shutdown_delay)]
+    #[arg(value_parser = duration::shutdown_delay)]
     pub shutdown_delay_duration: Duration,
     /// Time that requests and watches have to end in the drain, before they are cut off.
     #[arg(long, value_name = "TIME", default_value = "10s", help_heading = LISTENER)]
-    #[arg(value_parser = values::shutdown_grace)]
+    #[arg(value_parser = duration::shutdown_grace)]
     pub shutdown_grace_period: Duration,
 
     /// Fraction of HTTP/2 requests that end their connection (GOAWAY), 0 (off) to 0.02, so that
@@ -144,7 +145,7 @@ pub(crate) struct ServeArgs {
     pub etcd_prefix: String,
     /// Time for which a member that left is remembered: APIs that only it serves get 503, not 404.
     #[arg(long, value_name = "TIME", default_value = "10m", help_heading = PEERS)]
-    #[arg(value_parser = values::forget_after)]
+    #[arg(value_parser = duration::forget_after)]
     pub forget_after: Duration,
 
     /// PEM file with the CAs of client certificates: the common name is the user, each organization
@@ -191,7 +192,7 @@ pub(crate) struct ServeArgs {
 
     /// Interval at which the discovery of every member is fetched.
     #[arg(long, value_name = "TIME", default_value = "1s", help_heading = DECISIONS)]
-    #[arg(value_parser = values::refresh_interval)]
+    #[arg(value_parser = duration::refresh_interval)]
     pub refresh_interval: Duration,
     /// Feature gates; UnknownVersionInteroperabilityProxy=false makes mvp a plain reverse proxy of
     /// the local server [default: UnknownVersionInteroperabilityProxy=true].

@@ -1,4 +1,4 @@
-//! The certificates of the demo's cluster, made anew each time.
+//! The certificates of the demo's cluster, created at each start. Entry: [`Certificates`].
 
 use anyhow::Context;
 use rcgen::{
@@ -6,17 +6,17 @@ use rcgen::{
     ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
 };
 
-/// All that the cluster and its clients need, as PEM.
+/// The certificates of the cluster and its clients, as PEM.
 pub(super) struct Certificates {
-    /// Signs servers and users.
+    /// The CA of servers and users.
     pub(super) ca: String,
-    /// Signs those who may speak for users.
+    /// The CA of front proxies, which may act for users.
     pub(super) front_proxy_ca: String,
-    /// What every server presents.
+    /// The serving certificate of every server.
     pub(super) server: Pair,
-    /// What servers present to each other.
+    /// The client certificate between servers.
     pub(super) proxy: Pair,
-    /// A user.
+    /// The client certificate of a user.
     pub(super) admin: Pair,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Pair {
 
 impl Certificates {
     pub(super) fn new() -> anyhow::Result<Certificates> {
-        Certificates::make().context("cannot make the demo's certificates")
+        Certificates::make().context("cannot create the certificates of the demo")
     }
 
     fn make() -> Result<Certificates, rcgen::Error> {

@@ -1,4 +1,4 @@
-//! The promises, each tried on the running cluster as a client would.
+//! The promises of the demo, each tested on the running cluster as a client. Entry: [`run`].
 
 #![allow(clippy::indexing_slicing, reason = "a JSON value has null for what it lacks")]
 
@@ -15,7 +15,7 @@ use super::certificates::Certificates;
 use super::client::{Answer, Client};
 use super::cluster::{Cluster, Server};
 
-/// A promise, and whether it was kept.
+/// The result of testing one promise.
 pub(super) struct Check {
     pub(super) name: &'static str,
     pub(super) ok: bool,
@@ -26,7 +26,7 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
-/// Tries them all.
+/// Tests all promises.
 pub(super) async fn run(cluster: &Cluster, certificates: &Certificates) -> Vec<Check> {
     let tried = match Trial::new(cluster, certificates) {
         Ok(trial) => trial,
@@ -35,13 +35,13 @@ pub(super) async fn run(cluster: &Cluster, certificates: &Certificates) -> Vec<C
     vec![
         check("discovery shows the cluster", tried.discovery().await),
         check("nopeer shows one server", tried.nopeer().await),
-        check("a peer's API works everywhere", tried.everywhere().await),
-        check("a watch follows through a peer", tried.watch().await),
+        check("an API of a peer works everywhere", tried.everywhere().await),
+        check("a watch works through a peer", tried.watch().await),
         check("a missing object is 404", tried.missing_object().await),
-        check("what nobody serves is 404", tried.unserved().await),
+        check("an API that no server has is 404", tried.unserved().await),
         check("one hop, never a false 404", tried.one_hop().await),
-        check("the caller stays who he is", tried.identity().await),
-        check("nobody can pretend", tried.spoof().await),
+        check("callers keep their identity", tried.identity().await),
+        check("callers cannot take another identity", tried.spoof().await),
     ]
 }
 
@@ -133,7 +133,7 @@ impl<'a> Trial<'a> {
             ensure!(deleted.status == StatusCode::OK, "delete: {}", deleted.status);
         }
         Ok(format!(
-            "jobs made, read, listed and deleted through {} servers, one of which has them",
+            "jobs created, read, listed and deleted through {} servers, one of which has them",
             statuses.len()
         ))
     }
@@ -176,7 +176,7 @@ impl<'a> Trial<'a> {
             let answer = self.admin.get(server, "/apis/example.com/v1/things").await?;
             ensure!(answer.status == StatusCode::NOT_FOUND, "{}: {}", server.id, answer.status);
         }
-        Ok("the servers' own 404, once every member confirmed it".to_owned())
+        Ok("the server's own 404, after every member confirmed it".to_owned())
     }
 
     async fn one_hop(&self) -> anyhow::Result<String> {
@@ -188,7 +188,7 @@ impl<'a> Trial<'a> {
             status["kind"] == "Status" && answer.headers.contains_key("retry-after"),
             "{status}"
         );
-        Ok("503 with Retry-After for a request that says it was passed on before".to_owned())
+        Ok("503 with Retry-After for a request that is marked as proxied before".to_owned())
     }
 
     async fn identity(&self) -> anyhow::Result<String> {
@@ -205,7 +205,7 @@ impl<'a> Trial<'a> {
             let user = self.whoami(client, &pretence).await?;
             ensure!(user == expected, "{expected} became {user:?}");
         }
-        Ok("X-Remote-User of a client counts for nothing".to_owned())
+        Ok("X-Remote-User of a client is ignored".to_owned())
     }
 
     async fn whoami(&self, client: &Client, headers: &[(&str, &str)]) -> anyhow::Result<String> {
@@ -226,7 +226,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// `jobs.v1.batch`, for every resource of an aggregated document.
+/// The resources of an aggregated document, as `jobs.v1.batch`.
 fn listed(answer: &Answer) -> BTreeSet<String> {
     let document = answer.json();
     let each = |value: &Value| value.as_array().cloned().unwrap_or_default();

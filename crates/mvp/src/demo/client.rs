@@ -1,4 +1,4 @@
-//! A client of the demo: one request over one connection, as a person with curl would.
+//! A client of the demo: one request per connection, as with curl. Entry: [`Client`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +20,13 @@ use tokio_rustls::TlsConnector;
 use super::certificates::Certificates;
 use super::cluster::Server;
 
-/// The longest that an answer of a server in the same process may take.
+/// The time limit of a response from a server in the same process.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// A client with or without a certificate.
 pub(super) struct Client(ClientTls);
 
-/// An answer, read whole.
+/// A complete response.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
@@ -49,7 +49,7 @@ impl Client {
         Ok(Client(ClientTls::new(certificates.ca.as_bytes(), None)?))
     }
 
-    /// Sends a request, and reads the answer to its end.
+    /// Sends a request, and reads the whole response.
     pub(super) async fn send(
         &self,
         server: &Server,
@@ -64,15 +64,15 @@ impl Client {
             let body = body.collect().await?.to_bytes();
             Ok(Answer { status: head.status, headers: head.headers, body })
         };
-        timeout(DEADLINE, exchange).await.context("no answer in time")?
+        timeout(DEADLINE, exchange).await.context("no response within 10 s")?
     }
 
-    /// Reads.
+    /// Sends a GET request.
     pub(super) async fn get(&self, server: &Server, path: &str) -> anyhow::Result<Answer> {
         self.send(server, Method::GET, path, &[], None).await
     }
 
-    /// Sends a request, and leaves its answer to be read as it comes.
+    /// Sends a request, and returns the response with its body unread.
     pub(super) async fn open(
         &self,
         server: &Server,
@@ -87,7 +87,7 @@ impl Client {
         let stream = tls.connect(name, stream).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(async move {
-            // How it ends is seen by whoever reads the answer.
+            // The reader of the response sees how the connection ends.
             let _ = connection.await;
         });
         let mut request = Request::builder().method(method).uri(path).header("host", "localhost");

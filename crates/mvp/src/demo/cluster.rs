@@ -1,4 +1,5 @@
-//! The demo's cluster: three API servers over one storage, each with the layer inside.
+//! The demo's cluster: three API servers with one storage, each with the layer inside. Entry:
+//! [`Cluster::start`].
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -20,7 +21,7 @@ use tower_layer::Layer;
 
 use super::certificates::Certificates;
 
-/// The servers, all of which know each other.
+/// The servers, which all know each other.
 pub(super) struct Cluster {
     pub(super) servers: Vec<Server>,
 }
@@ -30,7 +31,7 @@ pub(super) struct Server {
     pub(super) id: String,
     pub(super) version: &'static str,
     pub(super) address: SocketAddr,
-    /// What it serves by itself.
+    /// The resources that it serves itself.
     pub(super) own: Vec<String>,
     reader: SnapshotReader,
 }
@@ -42,7 +43,7 @@ impl Server {
 }
 
 impl Cluster {
-    /// Starts the servers, and waits until each knows the others.
+    /// Starts the servers, and waits until each has fetched the discovery of the others.
     pub(super) async fn start(
         certificates: &Certificates,
         port_base: u16,
@@ -83,9 +84,9 @@ impl Cluster {
                 let seen = |part| snapshot.members().all(|m| m.view.part(part).is_some());
                 snapshot.members().count() == members.len() && Part::ALL.into_iter().all(seen)
             };
-            timeout(Duration::from_secs(20), server.reader.wait_for(everyone))
-                .await
-                .with_context(|| format!("{} did not find the others in time", server.id))?;
+            timeout(Duration::from_secs(20), server.reader.wait_for(everyone)).await.with_context(
+                || format!("{} did not fetch the discovery of the others within 20 s", server.id),
+            )?;
         }
         Ok(Cluster { servers })
     }
@@ -107,7 +108,7 @@ fn start_server(
     let member = Member::builder(&id, outbound).build();
     let layer = member.start(StaticMembership::new(others), stop.clone());
 
-    // The API server, with the layer before it, and before that who the caller is.
+    // Outermost first: authenticate the caller, then the layer, then the API server.
     let api_server = ApiServer::new(spec, storage.clone()).map_request(with_caller);
     let service = AuthenticateLayer::default().layer(layer.layer(api_server));
 
@@ -130,7 +131,7 @@ fn start_server(
     Ok(server)
 }
 
-/// Tells the API server who the caller is.
+/// Puts the caller into the request, for the API server.
 fn with_caller(mut request: Request<Body>) -> Request<Body> {
     let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
     let caller = match request.extensions().get::<Identity>() {
@@ -149,7 +150,7 @@ fn with_caller(mut request: Request<Body>) -> Request<Body> {
 
 const VERSIONS: [&str; 3] = ["v1.34.0", "v1.35.0", "v1.36.0"];
 
-/// An old, a middle and a new server: each lacks what another has.
+/// An old, a middle and a new server: each lacks an API that another has.
 fn specs() -> Vec<ServerSpec> {
     let core = || {
         GroupSpec::new("").version(

@@ -47,6 +47,23 @@ async fn local_requests_are_logged_on_demand() {
 }
 
 #[tokio::test]
+async fn malformed_requests_are_logged_at_debug_with_the_client() {
+    let cluster = Cluster::with(&["--log-level=info,mvp_proxy::door=debug".to_owned()]).await;
+    let b = &cluster.b.gateway;
+    let client = Client::user(b.address).await;
+    assert_eq!(client.open("/a%zz").await.status(), StatusCode::BAD_REQUEST);
+    let line = eventually("the line is written", async || {
+        let log = b.log();
+        let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.find(|line| line["message"] == "request refused").ok_or(log)
+    })
+    .await;
+    assert_eq!((&line["level"], &line["code"]), (&"DEBUG".into(), &400.into()), "{line}");
+    assert!(line["client"].as_str().unwrap().starts_with("127."), "{line}");
+    assert_eq!(line["reason"], "the path has an invalid percent escape", "{line}");
+}
+
+#[tokio::test]
 async fn text_lines_are_one_line_each() {
     let cluster = Cluster::with(&["--log-format=text".to_owned()]).await;
     let b = &cluster.b.gateway;
@@ -127,7 +144,7 @@ async fn dropped_log_lines_are_reported_when_the_pipe_is_read_again() {
     gateway.signal(Signal::TERM);
     assert_eq!(ends(&mut gateway).await, Some(0));
     // The end of the log is flushed.
-    until("SIGTERM received").await;
+    until("shutting down").await;
     drop(lines);
     reading.join().unwrap();
 }

@@ -144,7 +144,7 @@ async fn a_second_signal_ends_the_gateway_at_once() {
     b.gateway.signal(Signal::TERM);
     eventually("the first signal is heard", async || {
         let log = b.gateway.log();
-        if log.contains("SIGTERM received") { Ok(()) } else { Err(log) }
+        if log.contains("shutting down") { Ok(()) } else { Err(log) }
     })
     .await;
     // The signal is repeated until it is handled.

@@ -52,7 +52,24 @@ async fn a_port_chosen_by_the_system_is_logged() {
     }
 }
 
-/// The one line of its log.
+#[tokio::test]
+async fn limits_that_are_off_are_logged_as_zero() {
+    let more = ["--secure-port=0".to_owned(), "--admin-bind-address=127.0.0.1:0".to_owned()];
+    let flags = flags(any(), any(), "a", free_address(), &more);
+    let gateway = Gateway::with_flags(any(), any(), &flags);
+    let line = eventually("the limits", async || {
+        let log = gateway.log();
+        let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.find(|line| line["message"] == "limits").ok_or(log)
+    })
+    .await;
+    assert_eq!(line["max_client_connections_per_address"], 0, "{line}");
+    assert_eq!(line["goaway_chance"], 0.0, "{line}");
+    assert_eq!(line["max_request_header_bytes"], 131_072, "{line}");
+    assert!(line["max_client_connections"].as_u64() > Some(0), "{line}");
+}
+
+/// The one line that it ends with.
 async fn fails(address: SocketAddr, admin: SocketAddr, workers: &str) -> String {
     let flags = flags(address, admin, "a", free_address(), &[workers.to_owned()]);
     let mut gateway = Gateway::with_flags(address, admin, &flags);
