@@ -25,7 +25,7 @@ pub(super) fn cases() -> Vec<Case> {
 
 const FORGED: usize = 600;
 
-pub(in crate::cases) async fn flood(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn flood(cluster: &mut Cluster) -> anyhow::Result<String> {
     allow(cluster).await?;
     let flags = ["--membership=leases".to_owned()];
     let mut all = Finder::three(cluster, 16843, &flags)?;
