@@ -50,6 +50,21 @@ fn wrong_flags_and_values_are_reported() {
             "--feature-gates: \"AllBeta\" is not a feature gate of mvp; known is \
              UnknownVersionInteroperabilityProxy",
         ),
+    ] {
+        place.serve(&[flag]).is_mistake(2, sentence);
+    }
+    place
+        .mvp(&["sevre"])
+        .is_mistake(2, "sevre: not a command of mvp; use serve, demo, forget or version");
+    place
+        .mvp(&["demo", "-o", "yaml"])
+        .is_mistake(2, "--output: \"yaml\" is not one of its values; use text or json");
+}
+
+#[test]
+fn wrong_times_limits_and_names_are_reported() {
+    let place = Folder::new();
+    for (flag, sentence) in [
         (
             "--refresh-interval=1",
             "--refresh-interval: \"1\" is not a time; give a time from 100ms to 1m",
@@ -98,12 +113,6 @@ fn wrong_flags_and_values_are_reported() {
     ] {
         place.serve(&[flag]).is_mistake(2, sentence);
     }
-    place
-        .mvp(&["sevre"])
-        .is_mistake(2, "sevre: not a command of mvp; use serve, demo, forget or version");
-    place
-        .mvp(&["demo", "-o", "yaml"])
-        .is_mistake(2, "--output: \"yaml\" is not one of its values; use text or json");
 }
 
 #[test]
