@@ -24,7 +24,12 @@ pub(super) fn cases() -> Vec<Case> {
             passed_on,
             "responses of an extension server pass through every member, also 404s"
         ),
-        case!(full Mixed, "aggregated/up-and-down", up_and_down, "the extension server is killed and restarted: only its API is affected"),
+        case!(
+            full Mixed,
+            "aggregated/up-and-down",
+            up_and_down,
+            "the extension server is killed and restarted: only its API is affected"
+        ),
     ]
 }
 
@@ -39,7 +44,7 @@ pub(super) fn collection() -> String {
 }
 
 /// Its responses are passed through.
-pub(super) async fn passed_on(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn passed_on(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.namespace(NAMESPACE).await?;
     forbid(cluster).await?;
     let _extension = start(cluster)?;
@@ -70,7 +75,7 @@ pub(super) async fn passed_on(cluster: &mut Cluster) -> anyhow::Result<String> {
 }
 
 /// Its unavailability is passed through, and affects no other API.
-pub(super) async fn up_and_down(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn up_and_down(cluster: &mut Cluster) -> anyhow::Result<String> {
     let mut extension = up(cluster).await?;
 
     extension.kill();

@@ -123,7 +123,7 @@ impl Gateway {
 }
 
 /// Servers found by their EndpointSlices: through a named one, or through the pod environment.
-pub(super) async fn endpoints(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn endpoints(cluster: &mut Cluster) -> anyhow::Result<String> {
     membership::keep_endpoints(cluster).await?;
     let addresses: Vec<_> = cluster.servers.iter().map(|server| server.direct()).collect();
     let all: BTreeMap<String, bool> =
@@ -187,7 +187,7 @@ pub(super) async fn endpoints(cluster: &mut Cluster) -> anyhow::Result<String> {
     ))
 }
 
-pub(super) async fn rolling(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn rolling(cluster: &mut Cluster) -> anyhow::Result<String> {
     let servers: Vec<String> =
         cluster.servers.iter().map(|server| format!("https://{}", server.direct())).collect();
     let flags = [format!("--servers={}", servers.join(","))];

@@ -54,13 +54,13 @@ fn lacking(namespace: &'static str) -> [(&'static str, &'static str, Kind); 3] {
     ]
 }
 
-pub(super) async fn client_go(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn client_go(cluster: &mut Cluster) -> anyhow::Result<String> {
     let program = cluster.programs.clients.client_go()?.to_owned();
     let missing = "no matches for kind";
     story(cluster, "client-go", &[&program], missing).await
 }
 
-pub(super) async fn python(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn python(cluster: &mut Cluster) -> anyhow::Result<String> {
     let python = cluster.programs.clients.python()?.to_owned();
     let program = python_folder().join("client.py");
     story(cluster, "python", &[&python, &program], "ResourceNotFoundError").await
@@ -114,7 +114,7 @@ async fn run(program: &[&Path], arguments: &[&Path], input: &Value) -> anyhow::R
 }
 
 /// kubectl of 1.20: discovery is only what `/api`, `/apis` and each `/apis/GROUP/VERSION` say.
-pub(super) async fn old_kubectl(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn old_kubectl(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.namespace("old-kubectl").await?;
     let program = cluster.programs.clients.old_kubectl()?;
     let at =

@@ -113,7 +113,7 @@ impl<'a> Story<'a> {
     }
 }
 
-pub(super) async fn collector_without_mvp(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn collector_without_mvp(cluster: &mut Cluster) -> anyhow::Result<String> {
     let (a, b) = (cluster.server("a")?.direct(), cluster.server("b")?.direct());
     let mut story = Story::tell(cluster, "gc-without", a, b).await?;
     let uid = story.owner("alive").await?;
@@ -123,7 +123,7 @@ pub(super) async fn collector_without_mvp(cluster: &mut Cluster) -> anyhow::Resu
     Ok("the owner lives, its dependent was deleted".to_owned())
 }
 
-pub(super) async fn collector_with_mvp(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn collector_with_mvp(cluster: &mut Cluster) -> anyhow::Result<String> {
     let (a, b) = (cluster.server("a")?.through(), cluster.server("b")?.through());
     let mut story = Story::tell(cluster, "gc-with", a, b).await?;
     let uid = story.owner("alive").await?;
@@ -141,7 +141,7 @@ pub(super) async fn collector_with_mvp(cluster: &mut Cluster) -> anyhow::Result<
 }
 
 /// A Job is run by a controller at each member in turn; the case acts as the kubelet.
-pub(super) async fn job_through_each(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn job_through_each(cluster: &mut Cluster) -> anyhow::Result<String> {
     let namespace = "job-controller";
     cluster.namespace(namespace).await?;
     let admin = &cluster.admin;

@@ -91,7 +91,7 @@ async fn hammer(
     Ok(tally)
 }
 
-pub(super) async fn established(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn established(cluster: &mut Cluster) -> anyhow::Result<String> {
     let admin = &cluster.admin;
     let mut seen = Tally::default();
     let mut without = Tally::default();
@@ -104,7 +104,7 @@ pub(super) async fn established(cluster: &mut Cluster) -> anyhow::Result<String>
         let lasts = Duration::from_millis(1500);
         let through = others.iter().map(|server| hammer(admin, server.through(), &path, lasts));
         let direct = others.iter().map(|server| hammer(admin, server.direct(), &path, lasts));
-        // Without mvp in every other round, so that the two do not help each other.
+        // Every other round is without mvp, so that the two do not affect each other.
         let tallies = match round % 2 {
             0 => try_join_all(through).await?,
             _ => try_join_all(direct).await?,
@@ -114,7 +114,7 @@ pub(super) async fn established(cluster: &mut Cluster) -> anyhow::Result<String>
         }
     }
     ensure!(seen.total() > 100, "only {} requests", seen.total());
-    // 429: the server itself asks to wait until its storage is set up.
+    // 429: the server asks to wait until its storage is set up.
     seen.only(&["200", "429"])?;
 
     let kind = json!({
@@ -127,7 +127,7 @@ pub(super) async fn established(cluster: &mut Cluster) -> anyhow::Result<String>
     Ok(format!("through mvp {seen}; directly {without}"))
 }
 
-pub(super) async fn deleted(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn deleted(cluster: &mut Cluster) -> anyhow::Result<String> {
     let plural = "widgets";
     let path = collection(plural);
     establish(cluster, "c", plural).await?;

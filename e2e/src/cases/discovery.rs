@@ -68,7 +68,7 @@ pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-pub(super) async fn one_truth(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn one_truth(cluster: &mut Cluster) -> anyhow::Result<String> {
     let mut figures = Vec::new();
     for path in ["/api", "/apis"] {
         let mut union = BTreeMap::new();
@@ -102,7 +102,7 @@ pub(super) async fn one_truth(cluster: &mut Cluster) -> anyhow::Result<String> {
     Ok(format!("{}, the same bytes and ETag from 3 members; 304", figures.join(", ")))
 }
 
-pub(super) async fn nopeer(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn nopeer(cluster: &mut Cluster) -> anyhow::Result<String> {
     let mut counts = Vec::new();
     for server in &cluster.servers {
         let own = cluster.admin.get_as(server.direct(), "/apis", NOPEER).await?.expect(200)?;
@@ -122,7 +122,7 @@ pub(super) async fn nopeer(cluster: &mut Cluster) -> anyhow::Result<String> {
 type Change<'a> = Box<dyn FnOnce(&mut Vec<String>) + 'a>;
 
 /// A gateway that merges nothing passes through the local documents and 404s.
-pub(super) async fn switched_off(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn switched_off(cluster: &mut Cluster) -> anyhow::Result<String> {
     let admin = &cluster.admin;
     let b = cluster.server("b")?;
     let own = admin.get_as(b.direct(), "/apis", V2).await?.expect(200)?;
@@ -169,7 +169,7 @@ pub(super) async fn switched_off(cluster: &mut Cluster) -> anyhow::Result<String
     ))
 }
 
-pub(super) async fn as_kubernetes_own(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn as_kubernetes_own(cluster: &mut Cluster) -> anyhow::Result<String> {
     let b = cluster.server("b")?;
     // Kubernetes' own proxy needs some seconds to discover its peers.
     let (theirs, ours) = until("both merge all members", Duration::from_secs(60), async || {

@@ -31,9 +31,12 @@ use crate::suite::Case;
 
 /// The cases of this group, in the order in which they run.
 pub(super) fn cases() -> Vec<Case> {
-    vec![
-        case!(full Mixed, "clients/head-sizes", head_sizes, "the size of the request heads of real clients"),
-    ]
+    vec![case!(
+        full Mixed,
+        "clients/head-sizes",
+        head_sizes,
+        "the size of the request heads of real clients"
+    )]
 }
 
 const NAMESPACE: &str = "heads";
@@ -47,8 +50,9 @@ struct Recorder {
     sizes: Mutex<BTreeMap<String, Vec<usize>>>,
 }
 
-/// kubectl, client-go and the Python client, each by certificate and by the token of a service account.
-pub(super) async fn head_sizes(cluster: &mut Cluster) -> anyhow::Result<String> {
+/// kubectl, client-go and the Python client, each with a certificate and with a service account
+/// token.
+async fn head_sizes(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.namespace(NAMESPACE).await?;
     let token = super::callers::token_of(cluster, "robin").await?;
     let recorder = Arc::new(Recorder::default());
@@ -79,7 +83,7 @@ impl Recorder {
         what.clone_into(&mut self.now.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Names and values, and 32 bytes for each, as HTTP/2 has it.
+    /// The sum of names and values, and 32 bytes for each header, as HTTP/2 counts.
     fn record(&self, request: &Request<Incoming>) {
         let uri = request.uri().to_string();
         let pseudo =
@@ -94,7 +98,7 @@ impl Recorder {
     }
 }
 
-/// Listens where the certificate of servers is good, and passes requests on to a kube-apiserver.
+/// Listens on an address in the server certificate, and forwards requests to a kube-apiserver.
 fn start(
     cluster: &Cluster,
     recorder: Arc<Recorder>,
@@ -166,7 +170,7 @@ async fn kubectl(
     Ok(())
 }
 
-/// A program of ours, which takes a kubeconfig, a namespace and an object.
+/// A test client, which takes a kubeconfig, a namespace and an object.
 async fn run(program: &Path, arguments: &[&Path], object: &Value) -> anyhow::Result<()> {
     let mut child = Command::new(program)
         .args(arguments)

@@ -37,7 +37,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// What may be done to jobs in the case's namespace, and by whom.
+/// Grants verbs on jobs in the namespace of the case.
 async fn grant(
     cluster: &Cluster,
     namespace: &str,
@@ -61,7 +61,7 @@ async fn grant(
     Ok(())
 }
 
-/// Waits until every server that can serve jobs knows what was granted.
+/// Waits until every server that serves jobs has the grant.
 async fn granted(cluster: &Cluster, client: &Client, path: &str) -> anyhow::Result<()> {
     for name in ["a", "c"] {
         let to = cluster.server(name)?.direct();
@@ -73,7 +73,7 @@ async fn granted(cluster: &Cluster, client: &Client, path: &str) -> anyhow::Resu
     Ok(())
 }
 
-/// The audit entry of a request, by what it was for, at whichever destination it came to.
+/// The audit entry of a request at its destination, found by its path.
 async fn audited(cluster: &Cluster, marker: &str) -> anyhow::Result<(&'static str, Value)> {
     until("the destination's audit log names the request", Duration::from_secs(10), async || {
         for name in ["a", "c"] {
@@ -103,7 +103,7 @@ fn ensure_from_client(cluster: &Cluster, entry: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(super) async fn certificate(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn certificate(cluster: &mut Cluster) -> anyhow::Result<String> {
     let namespace = "identity-certificate";
     let subject =
         json!({"kind": "Group", "name": "builders", "apiGroup": "rbac.authorization.k8s.io"});
@@ -137,7 +137,7 @@ pub(super) async fn certificate(cluster: &mut Cluster) -> anyhow::Result<String>
         "the server that cannot serve it was asked, too"
     );
 
-    // Directly, the same user is described alike.
+    // The audit entry of a direct request describes the same user.
     let direct = cluster.server(destination)?.direct();
     alice.get(direct, &format!("{path}?pretty=e2e-direct")).await?.expect(200)?;
     let (_, directly) = audited(cluster, "pretty=e2e-direct").await?;
@@ -149,7 +149,7 @@ pub(super) async fn certificate(cluster: &mut Cluster) -> anyhow::Result<String>
     ))
 }
 
-pub(super) async fn service_account(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn service_account(cluster: &mut Cluster) -> anyhow::Result<String> {
     let namespace = "identity-token";
     let subject = json!({"kind": "ServiceAccount", "name": "robot", "namespace": namespace});
     grant(cluster, namespace, &["get", "list"], subject).await?;
@@ -187,7 +187,7 @@ pub(super) async fn service_account(cluster: &mut Cluster) -> anyhow::Result<Str
     Ok(format!("{user} at {destination}; its delete 403; a forged token 401"))
 }
 
-pub(super) async fn impersonation(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn impersonation(cluster: &mut Cluster) -> anyhow::Result<String> {
     let namespace = "identity-impersonation";
     let subject = json!({"kind": "User", "name": "carol", "apiGroup": "rbac.authorization.k8s.io"});
     grant(cluster, namespace, &["list"], subject).await?;
@@ -214,7 +214,7 @@ pub(super) async fn impersonation(cluster: &mut Cluster) -> anyhow::Result<Strin
     Ok(format!("admin as carol at {destination}; carol's limits hold; dave cannot impersonate"))
 }
 
-pub(super) async fn denials(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn denials(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.namespace("identity-denials").await?;
     let job = objects::job("identity-denials", "one");
     let (through, capable) = (cluster.server("b")?.through(), cluster.server("a")?.direct());

@@ -51,7 +51,7 @@ fn kinds(name: &str) -> [(&'static str, Kind); 3] {
 }
 
 /// `mvp` forwards to a bare server and to a gateway.
-pub(super) async fn bare_peer(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn bare_peer(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.namespace(NAMESPACE).await?;
     let mut requests = 0;
     for (through, wanted) in [("a", "b"), ("a", "c"), ("c", "a"), ("c", "b")] {
@@ -66,7 +66,7 @@ pub(super) async fn bare_peer(cluster: &mut Cluster) -> anyhow::Result<String> {
 }
 
 /// Kubernetes' own proxy forwards to a gateway.
-pub(super) async fn their_peer(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn their_peer(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.namespace(NAMESPACE).await?;
     // It looks at its peers when they come, and not again: gateways have to be there before.
     for name in ["b", "c"] {
@@ -103,7 +103,7 @@ pub(super) async fn their_peer(cluster: &mut Cluster) -> anyhow::Result<String> 
 }
 
 /// Both at once: a request that one forwards, the other does not forward again.
-pub(super) async fn both(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn both(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.namespace(NAMESPACE).await?;
     let mut ways: Vec<(&str, SocketAddr)> = Vec::new();
     for name in ["a", "c"] {

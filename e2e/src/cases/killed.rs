@@ -80,7 +80,7 @@ async fn four_read(client: &Client, to: SocketAddr, lasts: Duration) -> anyhow::
     Ok(all)
 }
 
-pub(super) async fn two_can_serve(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn two_can_serve(cluster: &mut Cluster) -> anyhow::Result<String> {
     kill_each(cluster, |server| {
         server.kill();
         Ok(())
@@ -89,7 +89,7 @@ pub(super) async fn two_can_serve(cluster: &mut Cluster) -> anyhow::Result<Strin
 }
 
 /// Its gateway lives on, and refuses what it is sent.
-pub(super) async fn behind_its_gateway(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn behind_its_gateway(cluster: &mut Cluster) -> anyhow::Result<String> {
     kill_each(cluster, |server| {
         server.process()?.kill();
         Ok(())
@@ -124,7 +124,7 @@ async fn kill_each(
     Ok(format!("{rounds} kills: {all}"))
 }
 
-pub(super) async fn only_it_can(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn only_it_can(cluster: &mut Cluster) -> anyhow::Result<String> {
     let admin = cluster.admin.clone();
     let through = [cluster.server("b")?.through(), cluster.server("c")?.through()];
     for to in through {
@@ -170,7 +170,7 @@ pub(super) async fn only_it_can(cluster: &mut Cluster) -> anyhow::Result<String>
     Ok(format!("down: {down}; until it was back ({took:.0} s): {returning}"))
 }
 
-pub(super) async fn kubernetes_own(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn kubernetes_own(cluster: &mut Cluster) -> anyhow::Result<String> {
     let admin = cluster.admin.clone();
     let mut figures = Vec::new();
     for (what, ours) in [("Kubernetes' own", false), ("mvp", true)] {

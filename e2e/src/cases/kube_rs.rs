@@ -33,7 +33,7 @@ pub(super) fn cases() -> Vec<Case> {
 const NAMESPACE: &str = "kube-rs";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub(super) async fn kube_rs(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn kube_rs(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.namespace(NAMESPACE).await?;
     let lacking = [
         ("b", objects::job(NAMESPACE, "one")),

@@ -61,7 +61,7 @@ async fn delete_namespace(
     Ok((left(&job.collection).await?, took))
 }
 
-pub(super) async fn without_mvp(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn without_mvp(cluster: &mut Cluster) -> anyhow::Result<String> {
     let direct = cluster.server("b")?.direct();
     let (left, took) = delete_namespace(cluster, "story-without", direct).await?;
     ensure!(left == 1, "no harm was done: {left} jobs are left");
@@ -76,7 +76,7 @@ pub(super) async fn without_mvp(cluster: &mut Cluster) -> anyhow::Result<String>
     ))
 }
 
-pub(super) async fn with_mvp(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn with_mvp(cluster: &mut Cluster) -> anyhow::Result<String> {
     let through = cluster.server("b")?.through();
     let (left, took) = delete_namespace(cluster, "story-with", through).await?;
     ensure!(left == 0, "{left} jobs are left behind");

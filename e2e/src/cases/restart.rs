@@ -21,7 +21,7 @@ pub(super) fn cases() -> Vec<Case> {
     )]
 }
 
-pub(super) async fn local_server(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn local_server(cluster: &mut Cluster) -> anyhow::Result<String> {
     let admin = cluster.admin.clone();
     let user = callers::by_certificate(cluster).await?;
     let mut figures = Vec::new();

@@ -26,9 +26,24 @@ pub(super) fn cases() -> Vec<Case> {
             gateways_stay,
             "three servers from 1.34 to 1.36 and back, under load at each gateway"
         ),
-        case!(full Rolling, "upgrade/nodes-and-back", nodes_restart_and_back, "whole nodes restart, gateways found by Leases only: no read fails"),
-        case!(full Rolling, "upgrade/gateways-too", gateways_restart, "the same upgrade, each gateway restarting with its server"),
-        case!(full Rolling, "upgrade/without-mvp", without_mvp, "without mvp: the same upgrade behind a load balancer"),
+        case!(
+            full Rolling,
+            "upgrade/nodes-and-back",
+            nodes_restart_and_back,
+            "whole nodes restart, gateways found by Leases only: no read fails"
+        ),
+        case!(
+            full Rolling,
+            "upgrade/gateways-too",
+            gateways_restart,
+            "the same upgrade, each gateway restarting with its server"
+        ),
+        case!(
+            full Rolling,
+            "upgrade/without-mvp",
+            without_mvp,
+            "without mvp: the same upgrade behind a load balancer"
+        ),
         case!(
             Rolling,
             "upgrade/nodes",
@@ -65,12 +80,12 @@ enum Way {
     AndBack,
 }
 
-pub(super) async fn gateways_stay(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn gateways_stay(cluster: &mut Cluster) -> anyhow::Result<String> {
     let rolled = roll(cluster, Before::Gateways, Way::AndBack).await?;
     rolled.kept_its_promises()?;
-    // Nobody was turned away: only what was under way when its server was killed has no good end. At
-    // each of six restarts, one of each reader and writer at that address, of the four loads.
-    // From when the first server serves it until its peers have seen that, they may be told to wait.
+    // No request was refused. Only requests in flight when their server was killed may break off:
+    // at each of six restarts, one of each reader and writer at that address, of the four loads.
+    // Until its peers have seen a new API, they may return 503.
     for (whose, told) in [("1.36", &rolled.newer), ("1.34", &rolled.older)] {
         told.only(&["200", "503", Tally::CUT_OFF]).context(format!("of what only {whose} has"))?;
         ensure!(told.of("503") <= 60, "of what only {whose} has: {told}");
@@ -78,17 +93,17 @@ pub(super) async fn gateways_stay(cluster: &mut Cluster) -> anyhow::Result<Strin
     rolled.reads.only(&["200", Tally::CUT_OFF]).context("reads")?;
     rolled.watching.only(&["200", Tally::CUT_OFF]).context("lists and watches")?;
     rolled.writes.only(&["201", "503", Tally::CUT_OFF]).context("writes")?;
-    // The last to be downgraded is newer than those who could write in its place.
+    // The last one to be downgraded is newer than the servers that could write in its place.
     let too_old = rolled.failures.that_say("too old to write");
     let under_way = rolled.failures.kinds().total() - too_old;
     ensure!(under_way <= 6 * 4 * 2, "{under_way} failed: {}", rolled.failures.kinds());
     Ok(rolled.figures())
 }
 
-pub(super) async fn gateways_restart(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn gateways_restart(cluster: &mut Cluster) -> anyhow::Result<String> {
     let rolled = roll(cluster, Before::RestartedGateways, Way::AndBack).await?;
     rolled.kept_its_promises()?;
-    // Where nobody listens a connection is refused.
+    // A connection to a stopped server is refused.
     let allowed = ["200", "503", Tally::CUT_OFF, Tally::NO_ANSWER];
     rolled.reads.only(&allowed).context("reads")?;
     rolled.writes.only(&["201", "503", Tally::CUT_OFF, Tally::NO_ANSWER]).context("writes")?;
@@ -97,22 +112,22 @@ pub(super) async fn gateways_restart(cluster: &mut Cluster) -> anyhow::Result<St
     Ok(rolled.figures())
 }
 
-pub(super) async fn nodes_restart(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn nodes_restart(cluster: &mut Cluster) -> anyhow::Result<String> {
     found(cluster, Way::Up).await
 }
 
-pub(super) async fn nodes_restart_and_back(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn nodes_restart_and_back(cluster: &mut Cluster) -> anyhow::Result<String> {
     found(cluster, Way::AndBack).await
 }
 
 async fn found(cluster: &mut Cluster, way: Way) -> anyhow::Result<String> {
     let rolled = roll(cluster, Before::FoundGateways, way).await?;
     rolled.kept_its_promises()?;
-    // There is always a gateway that is ready.
+    // At least one gateway is always ready.
     rolled.reads.only(&["200"]).context("reads")?;
     rolled.watching.only(&["200"]).context("lists and watches")?;
     rolled.writes.only(&["201", "503", Tally::CUT_OFF]).context("writes")?;
-    // A write that was under way when its server ended.
+    // A write that was in flight when its server stopped.
     let failed = rolled.failures.kinds();
     ensure!(failed.total() <= 2 * rolled.restarts, "{failed}");
     for (whose, told) in [("1.36", &rolled.newer), ("1.34", &rolled.older)] {
@@ -121,7 +136,7 @@ async fn found(cluster: &mut Cluster, way: Way) -> anyhow::Result<String> {
     Ok(rolled.figures())
 }
 
-pub(super) async fn without_mvp(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn without_mvp(cluster: &mut Cluster) -> anyhow::Result<String> {
     let rolled = roll(cluster, Before::LoadBalancer, Way::AndBack).await?;
     ensure!(rolled.false_404s() > 0, "no harm was done: {}", rolled.figures());
     Ok(rolled.figures())
@@ -136,7 +151,8 @@ struct Rolled {
     watching: Tally,
     failures: Failures,
     broken: Vec<String>,
-    /// How what only 1.36 has, and what only 1.34 has, was answered while there was one that has it.
+    /// The responses for APIs that only 1.36 or only 1.34 serves, while a server of that release
+    /// was up.
     newer: Tally,
     older: Tally,
     namespaces: Namespaces,
@@ -145,9 +161,9 @@ struct Rolled {
 #[derive(Debug, Default)]
 struct Namespaces {
     deleted: usize,
-    /// Those that are not gone.
+    /// Namespaces that are not deleted.
     stuck: usize,
-    /// Those that are gone, and what they held is not.
+    /// Deleted namespaces whose objects are left.
     left_behind: usize,
 }
 
@@ -211,7 +227,7 @@ async fn roll(cluster: &mut Cluster, before: Before, way: Way) -> anyhow::Result
     let certificates = upgrade.load_of_config_maps("certificates", &by_certificate).await?;
     let tokens = upgrade.load_of_config_maps("tokens", &by_token).await?;
 
-    // Up. What only 1.34 has is there until the last of it leaves.
+    // The upgrade. APIs of 1.34 are served until the last such server stops.
     let load_of_older = upgrade.load_of_older("up", &by_token);
     let newer_from = upgrade.step("a", Minor::V1_36).await?;
     let load_of_newer = upgrade.load_of_newer(&by_certificate);
@@ -225,7 +241,7 @@ async fn roll(cluster: &mut Cluster, before: Before, way: Way) -> anyhow::Result
         upgrade.end("what only 1.36 has", load_of_newer, "c").await?;
         upgrade.rolled.newer = asks_newer.between(newer_from, Instant::now());
     } else {
-        // And back. What only 1.36 has is there until the last of it leaves.
+        // The downgrade. APIs of 1.36 are served until the last such server stops.
         let older_from = upgrade.step("a", Minor::V1_34).await?;
         let load_of_older = upgrade.load_of_older("down", &by_token);
         upgrade.step("b", Minor::V1_34).await?;

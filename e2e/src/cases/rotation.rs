@@ -27,7 +27,7 @@ pub(super) fn cases() -> Vec<Case> {
 /// kube-apiserver reloads its files at once or after a minute.
 const TAKES: Duration = Duration::from_secs(100);
 
-pub(super) async fn whole_cluster(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn whole_cluster(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.namespace("rotation-old").await?;
     cluster.namespace("rotation-new").await?;
     let started = Instant::now();

@@ -35,7 +35,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-pub(super) async fn every_verb(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn every_verb(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.namespace("routing").await?;
     let lacking = [
         ("a", objects::autoscaler("routing", "one")),
@@ -52,7 +52,7 @@ pub(super) async fn every_verb(cluster: &mut Cluster) -> anyhow::Result<String> 
     Ok(format!("3 kinds, each through the server without it: {verbs} requests as directly"))
 }
 
-pub(super) async fn newer_api(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn newer_api(cluster: &mut Cluster) -> anyhow::Result<String> {
     let kind = objects::mutating_policy("e2e-newer-api");
     let old = cluster.server("b")?;
     not_routed(&cluster.admin, old.direct(), &kind).await?;
@@ -145,7 +145,7 @@ pub(super) async fn life(client: &Client, to: SocketAddr, kind: &Kind) -> anyhow
     Ok(12)
 }
 
-pub(super) async fn kubectl(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn kubectl(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.namespace("kubectl").await?;
     let old = cluster.server("b")?;
     let directly = cluster.kubectl(old.direct())?;

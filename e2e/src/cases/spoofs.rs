@@ -42,7 +42,7 @@ const PRETENCES: [&[(&str, &str)]; 6] = [
     &[("x_remote_user", "admin"), ("x_remote_group", "system:masters")],
 ];
 
-pub(super) async fn spoofs(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn spoofs(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.namespace("spoofs").await?;
     let through = cluster.server("b")?.through();
     let nobody = cluster.nobody()?;
@@ -52,7 +52,7 @@ pub(super) async fn spoofs(cluster: &mut Cluster) -> anyhow::Result<String> {
     let speaker = Client::with_certificate(&ca, &cluster.pki.front_proxy_client("somebody-else")?)?;
     let stranger = cluster.pki.untrusted_user("admin", &["system:masters"])?;
     let stranger = Client::with_certificate(&ca, &stranger)?;
-    // Who they are without any pretence, as the status of a list of secrets and of jobs shows.
+    // The permissions of each caller without spoofing, as the status of lists of secrets and jobs.
     let callers = [
         ("anonymous", &nobody, 403),
         ("eve", &eve, 403),
@@ -80,7 +80,7 @@ pub(super) async fn spoofs(cluster: &mut Cluster) -> anyhow::Result<String> {
             }
         }
     }
-    // Whoever may, but says that his request was passed on already, is not passed on.
+    // A permitted caller that marks its request as proxied is not proxied.
     let marked = cluster.admin.with_header("x-kubernetes-peer-proxied", "true")?;
     let answer = marked.get(through, paths[1]).await?;
     let refusal = answer.expect(503).context("a marked request of a client")?;
@@ -93,7 +93,7 @@ pub(super) async fn spoofs(cluster: &mut Cluster) -> anyhow::Result<String> {
         .with_header("x-remote-group", "system:masters")?;
     as_admin.get(through, paths[1]).await?.expect(200).context("the front proxy")?;
 
-    // Who am I, asked at a server that has the API and through one whose hop it takes.
+    // SelfSubjectReview at a server with the API, and through one that needs the hop.
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let asked = eve.with_header("x-remote-user", "admin")?;
     let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";

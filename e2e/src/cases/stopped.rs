@@ -79,8 +79,8 @@ impl Silence {
     }
 }
 
-/// A PING that is not answered within 2 s, or a handshake, tells that a member hangs; far less than
-/// the time after which a client gives up.
+/// An unanswered PING or handshake for 2 s shows that a member hangs; far less than the timeout of
+/// a client.
 fn found_out(longest: Duration) -> anyhow::Result<()> {
     ensure!(longest < Duration::from_secs(10), "somebody waited for {longest:?}");
     Ok(())
@@ -93,15 +93,15 @@ fn signal(cluster: &mut Cluster, name: &str, signal: Signal) -> anyhow::Result<(
     server.gateway()?.signal(signal)
 }
 
-pub(super) async fn two_can_serve(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn two_can_serve(cluster: &mut Cluster) -> anyhow::Result<String> {
     another_can(cluster, Silence::Stopped, &["a", "c"]).await
 }
 
-pub(super) async fn behind_its_gateway(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn behind_its_gateway(cluster: &mut Cluster) -> anyhow::Result<String> {
     another_can(cluster, Silence::ServerStopped, &["a", "c"]).await
 }
 
-pub(super) async fn cut_two_can_serve(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn cut_two_can_serve(cluster: &mut Cluster) -> anyhow::Result<String> {
     another_can(cluster, Silence::Cut, &["a", "a"]).await
 }
 
@@ -131,11 +131,11 @@ async fn another_can(
     Ok(format!("{count} hangs: {tally}; the longest read took {:.1} s", longest.as_secs_f64()))
 }
 
-pub(super) async fn only_it_can(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn only_it_can(cluster: &mut Cluster) -> anyhow::Result<String> {
     nobody_can(cluster, Silence::Stopped).await
 }
 
-pub(super) async fn cut_only_it_can(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn cut_only_it_can(cluster: &mut Cluster) -> anyhow::Result<String> {
     nobody_can(cluster, Silence::Cut).await
 }
 
@@ -171,7 +171,7 @@ async fn nobody_can(cluster: &mut Cluster, silence: Silence) -> anyhow::Result<S
 }
 
 /// Slow is not dead: a LIST that takes 5 s is sent once.
-pub(super) async fn slow_list(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn slow_list(cluster: &mut Cluster) -> anyhow::Result<String> {
     let (admin, through) = (cluster.admin.clone(), cluster.server("b")?.through());
     // An API that two others serve, so that failover is possible.
     let path = format!("{JOBS}?pretty=e2e-slow");

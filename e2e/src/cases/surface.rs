@@ -101,7 +101,7 @@ async fn same(cluster: &Cluster, path: &str, accept: &str) -> anyhow::Result<Ans
     Ok(first)
 }
 
-pub(super) async fn every_form(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn every_form(cluster: &mut Cluster) -> anyhow::Result<String> {
     let without = cluster.server("b")?.direct();
     let missing = cluster.admin.get(without, "/apis/batch/v1").await?;
     ensure!(missing.status == 404, "the server without batch/v1 has it: {missing}");
@@ -124,7 +124,7 @@ pub(super) async fn every_form(cluster: &mut Cluster) -> anyhow::Result<String> 
         items(&recipe.json(), "/items").map(|i| text(i, "/metadata/name").to_owned()).collect();
     ensure!(names.contains("batch") && names.contains("policy"), "the recipe lists {names:?}");
 
-    // What a server says of itself in all these forms is what we say of it.
+    // The documents of a server itself equal those of the gateway.
     let (mut compared, accept) = (0, "application/json;profile=nopeer");
     for server in &cluster.servers {
         for path in &paths {
@@ -133,7 +133,7 @@ pub(super) async fn every_form(cluster: &mut Cluster) -> anyhow::Result<String> 
             let ours = cluster.admin.get_as(server.through(), path, &as_it_is).await?;
             let what = format!("{path} of {} alone", server.name());
             ensure!(ours.status == theirs.status, "{what}: {} and {}", ours.status, theirs.status);
-            // Its list of groups is of APIServices, and false during skew.
+            // Its list of groups is built from APIServices, and wrong during version skew.
             if theirs.status == 200 && path.matches('/').count() == 3 {
                 compared += 1;
                 let json =
@@ -167,7 +167,7 @@ fn index(document: &Value) -> BTreeMap<String, String> {
     paths.map(|(key, path)| (key.clone(), text(path, "/serverRelativeURL").to_owned())).collect()
 }
 
-pub(super) async fn openapi(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn openapi(cluster: &mut Cluster) -> anyhow::Result<String> {
     let merged = index(&same(cluster, "/openapi/v3", "application/json").await?.json());
     let mut union = BTreeSet::new();
     for server in &cluster.servers {
@@ -220,7 +220,7 @@ pub(super) async fn openapi(cluster: &mut Cluster) -> anyhow::Result<String> {
     ))
 }
 
-pub(super) async fn changes(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn changes(cluster: &mut Cluster) -> anyhow::Result<String> {
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {
         "colour": {"type": "string", "description": "of the paint"},
@@ -250,7 +250,7 @@ pub(super) async fn changes(cluster: &mut Cluster) -> anyhow::Result<String> {
             cluster.admin.delete(a.direct(), &path).await?.expect(200)?;
         }
         for path in ["/apis", "/openapi/v3", "/openapi/v2"] {
-            // From when the first server says that it is there, the last that it is gone.
+            // Measured from when the first server adds it, or the last one removes it.
             let speakers = cluster.servers.iter().take(if wanted { 1 } else { 3 });
             for server in speakers {
                 let to = server.direct();
@@ -274,14 +274,14 @@ pub(super) async fn changes(cluster: &mut Cluster) -> anyhow::Result<String> {
     Ok(format!("after the server itself: {}", figures.join(", ")))
 }
 
-pub(super) async fn kubectl(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn kubectl(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.namespace("explain").await?;
     let b = cluster.server("b")?;
     let (directly, through) = (cluster.kubectl(b.direct())?, cluster.kubectl(b.through())?);
     let said = directly.try_run(&["explain", "jobs"], None).await?;
     ensure!(!said.ok, "the server without batch/v1 explains jobs: {said:?}");
 
-    // As a server that has it says.
+    // Compared with a server that serves it.
     let whole = cluster.kubectl(cluster.server("c")?.direct())?;
     let mut commands = 0;
     for arguments in [

@@ -105,7 +105,7 @@ async fn watch_over_websocket(
     Ok(())
 }
 
-pub(super) async fn websocket_watch(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn websocket_watch(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.namespace("upgrade").await?;
     watch_over_websocket(cluster, "upgrade", &cluster.admin).await.context("by certificate")?;
 
@@ -125,7 +125,7 @@ pub(super) async fn websocket_watch(cluster: &mut Cluster) -> anyhow::Result<Str
     Ok("ADDED and DELETED of a peer's API, by certificate; a token without rights 403".to_owned())
 }
 
-pub(super) async fn kubernetes_own(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn kubernetes_own(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.namespace("upgrade").await?;
     let path = format!("{}?watch=1", objects::job("upgrade", "").collection);
     let direct = cluster.server("b")?.direct();

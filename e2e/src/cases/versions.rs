@@ -15,16 +15,26 @@ use crate::suite::Case;
 /// The cases of this group, in the order in which they run.
 pub(super) fn cases() -> Vec<Case> {
     vec![
-        case!(full Versions, "versions/routing", routing, "servers of four versions, the oldest without aggregated discovery"),
-        case!(full Versions, "versions/one-truth", one_truth, "the same servers return the same bytes, with every API of every server"),
+        case!(
+            full Versions,
+            "versions/routing",
+            routing,
+            "servers of four versions, the oldest without aggregated discovery"
+        ),
+        case!(
+            full Versions,
+            "versions/one-truth",
+            one_truth,
+            "the same servers return the same bytes, with every API of every server"
+        ),
     ]
 }
 
 const NAMESPACE: &str = "versions";
 
-pub(super) async fn routing(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn routing(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.namespace(NAMESPACE).await?;
-    // A server that starts takes what it does not serve out of the older lists of all others.
+    // A starting server removes APIs that it does not serve from the legacy lists of all others.
     cluster.server_mut("a")?.process()?.kill();
     cluster.heal().await?;
     let d = cluster.server("d")?.direct();
@@ -37,7 +47,7 @@ pub(super) async fn routing(cluster: &mut Cluster) -> anyhow::Result<String> {
         ("b", objects::job(NAMESPACE, "one")),
         ("c", objects::autoscaler(NAMESPACE, "one")),
         ("d", objects::mutating_policy("e2e-versions")),
-        // Gone from Kubernetes since 1.26: only the oldest still has it.
+        // Removed in 1.26: only the oldest server serves it.
         ("a", old_autoscaler("one")),
         ("b", old_autoscaler("one")),
         ("c", old_autoscaler("one")),
@@ -68,15 +78,15 @@ fn old_autoscaler(name: &str) -> Kind {
     kind
 }
 
-pub(super) async fn one_truth(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn one_truth(cluster: &mut Cluster) -> anyhow::Result<String> {
     let mut counts = Vec::new();
     for path in ["/api", "/apis"] {
-        // Every group and version that any server speaks of: each server is asked for all of them.
+        // Every group version that any server lists: each server gets a request for all of them.
         let mut spoken_of = BTreeSet::new();
         for server in &cluster.servers {
             let document = cluster.admin.get_as(server.direct(), path, &any_form()).await?;
             spoken_of.extend(versions(path, &document.expect(200)?));
-            // Its lists may lack what it serves; the paths that it has are all at its root.
+            // Its lists may be incomplete; its root path lists all paths.
             let root = cluster.admin.get(server.direct(), "/").await?.expect(200)?;
             let depth = if path == "/api" { 2 } else { 3 };
             let is_version = |p: &&str| {
@@ -137,8 +147,8 @@ fn versions(path: &str, document: &Value) -> BTreeSet<String> {
     all
 }
 
-/// What a server itself serves of these, by `group/version/resource`: asked one by one, because
-/// what it lists may be another server's.
+/// What a server itself serves, by `group/version/resource`: requested one by one, because its
+/// lists may include APIs of others.
 async fn own(
     cluster: &Cluster,
     server: &Server,

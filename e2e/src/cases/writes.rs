@@ -38,12 +38,12 @@ const DRIVER_FIELD: &str = "/spec/serviceAccountTokenInSecrets";
 const AUTOSCALER_FIELD: &str = "/spec/behavior/scaleUp/tolerance";
 
 /// If the local server lacks the API, the newest capable server gets the write.
-pub(super) async fn newest_first(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn newest_first(cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.namespace("writes").await?;
     let admin = &cluster.admin;
     let make = async |name: &str, to| {
         let mut kind = objects::autoscaler("writes", name);
-        // Off by default in 1.34: there it is dropped.
+        // Off by default in 1.34, where the field is dropped.
         let behavior = json!({"scaleUp": {"tolerance": "50m"}});
         let spec = kind.object.pointer_mut("/spec").and_then(Value::as_object_mut);
         spec.context("no spec")?.insert("behavior".to_owned(), behavior);
@@ -65,7 +65,7 @@ pub(super) async fn newest_first(cluster: &mut Cluster) -> anyhow::Result<String
 }
 
 /// While the local server is down, no older server gets its writes.
-pub(super) async fn local_down(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn local_down(cluster: &mut Cluster) -> anyhow::Result<String> {
     let admin = cluster.admin.clone();
     let driver = objects::csi_driver("writes.example.com");
     let path = format!("{}/writes.example.com", driver.collection);
@@ -97,7 +97,7 @@ pub(super) async fn local_down(cluster: &mut Cluster) -> anyhow::Result<String> 
 }
 
 /// Not guaranteed: a server that serves the resource itself gets the write, however old it is.
-pub(super) async fn not_promised(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn not_promised(cluster: &mut Cluster) -> anyhow::Result<String> {
     let admin = &cluster.admin;
     let driver = objects::csi_driver("older.example.com");
     let path = format!("{}/older.example.com", driver.collection);

@@ -4,108 +4,108 @@ use std::process::Stdio;
 
 use crate::folder::{Folder, outcome};
 
+/// Flags, and what the error says about them.
+const WRONG_FLAGS: &[(&str, &str)] = &[
+    ("--secure-prot=1", "--secure-prot: not a known flag; did you mean --secure-port?"),
+    ("--etcd-quorum", "--etcd-quorum: not a known flag; see --help"),
+    ("extra", "extra: unexpected argument; give settings as --FLAG=VALUE"),
+    ("--bind-address", "--bind-address: has no value; write --bind-address=VALUE"),
+    (
+        "--bind-address=node",
+        "--bind-address: \"node\" is not an IP address; give one such as 10.0.0.1",
+    ),
+    (
+        "--secure-port=65536",
+        "--secure-port: \"65536\" is not a port; give a number from 0 to 65535",
+    ),
+    (
+        "--peer-advertise-port=0",
+        "--peer-advertise-port: \"0\" is not a port; give a number from 1 to 65535",
+    ),
+    ("--tls-cert-file=ca.crt", "--tls-cert-file: given twice; remove one of them"),
+    (
+        "--peer=https://b:6443",
+        "--peer: \"https://b:6443\" has no ID; write it as ID=https://HOST:PORT, or with \
+         ,kind=bare at the end",
+    ),
+    ("--peer=b=http://b", "--peer: \"http://b\" is not https; write it as https://HOST:PORT"),
+    ("--peer=b=https://", "--peer: \"https://\" has no host; write it as https://HOST:PORT"),
+    (
+        "--peer=b=https://b/apis",
+        "--peer: \"https://b/apis\" has a path or a query; write it as https://HOST:PORT",
+    ),
+    (
+        "--peer=b=https://b:70000",
+        "--peer: \"https://b:70000\" has no valid port; write it as https://HOST:PORT with a \
+         port from 1 to 65535",
+    ),
+    (
+        "--membership=leases,gossip",
+        "--membership: \"gossip\" is not a source of members; use static, leases, etcd or endpoints",
+    ),
+    (
+        "--feature-gates=AllBeta=true",
+        "--feature-gates: \"AllBeta\" is not a feature gate of mvp; the only one is \
+         UnknownVersionInteroperabilityProxy",
+    ),
+    (
+        "--refresh-interval=1",
+        "--refresh-interval: \"1\" is not a time with a unit; give a time from 100ms to 1m, such as \
+         1s",
+    ),
+    (
+        "--forget-after=2d",
+        "--forget-after: \"2d\" is not a time with a unit; give a time from 0s to 24h, such as \
+         10m",
+    ),
+    (
+        "--admin-bind-address=:6480",
+        "--admin-bind-address: \":6480\" is not an address; give an IP address and a port, such as \
+         127.0.0.1:6480",
+    ),
+    ("--workers=65", "--workers: \"65\" is not a number of workers; give a number from 1 to 64"),
+    (
+        "--goaway-chance=0.5",
+        "--goaway-chance: \"0.5\" is not a chance; give a fraction from 0 (off) to 0.02, \
+         such as 0.001",
+    ),
+    (
+        "--max-request-header-bytes=1048576",
+        "--max-request-header-bytes: \"1048576\" is not a valid size; give bytes from \
+         8192 to 262144, without a unit, such as 131072 (128 KiB)",
+    ),
+    (
+        "--max-client-connections=0",
+        "--max-client-connections: \"0\" is not a number of connections; give a number from 1 to \
+         10000000, such as 20000",
+    ),
+    (
+        "--max-client-connections-per-address=-1",
+        "--max-client-connections-per-address: \"-1\" is not a number of connections; give a \
+         number from 0 (no limit) to 10000000, such as 1000",
+    ),
+    ("--log-format=xml", "--log-format: \"xml\" is not a valid value; use text or json"),
+    (
+        "--log-level=loud",
+        "--log-level: \"loud\" is not a log level; use off, error, warn, info, debug or \
+         trace, or TARGET=LEVEL for one target",
+    ),
+    (
+        "--requestheader-username-headers=X User",
+        "--requestheader-username-headers: \"X User\" is not a header name; give one such as \
+         X-Remote-User",
+    ),
+    (
+        "--server-id=a/b",
+        "--server-id: \"a/b\" is not an ID; use 1 to 253 letters, digits, dashes, dots and \
+         underscores",
+    ),
+];
+
 #[test]
 fn wrong_flags_and_values_are_reported() {
     let place = Folder::new();
-    for (flag, sentence) in [
-        ("--secure-prot=1", "--secure-prot: not a known flag; did you mean --secure-port?"),
-        ("--etcd-quorum", "--etcd-quorum: not a known flag; see --help"),
-        ("extra", "extra: unexpected argument; give settings as --FLAG=VALUE"),
-        ("--bind-address", "--bind-address: has no value; write --bind-address=VALUE"),
-        (
-            "--bind-address=node",
-            "--bind-address: \"node\" is not an IP address; give one such as 10.0.0.1",
-        ),
-        (
-            "--secure-port=65536",
-            "--secure-port: \"65536\" is not a port; give a number from 0 to 65535",
-        ),
-        (
-            "--peer-advertise-port=0",
-            "--peer-advertise-port: \"0\" is not a port; give a number from 1 to 65535",
-        ),
-        ("--tls-cert-file=ca.crt", "--tls-cert-file: given twice; remove one of them"),
-        (
-            "--peer=https://b:6443",
-            "--peer: \"https://b:6443\" has no ID; write it as ID=https://HOST:PORT, or with \
-             ,kind=bare at the end",
-        ),
-        ("--peer=b=http://b", "--peer: \"http://b\" is not https; write it as https://HOST:PORT"),
-        ("--peer=b=https://", "--peer: \"https://\" has no host; write it as https://HOST:PORT"),
-        (
-            "--peer=b=https://b/apis",
-            "--peer: \"https://b/apis\" has a path or a query; write it as https://HOST:PORT",
-        ),
-        (
-            "--peer=b=https://b:70000",
-            "--peer: \"https://b:70000\" has no valid port; write it as https://HOST:PORT with a \
-             port from 1 to 65535",
-        ),
-        (
-            "--membership=leases,gossip",
-            "--membership: \"gossip\" is not a source of members; use static, leases, etcd or endpoints",
-        ),
-        (
-            "--feature-gates=AllBeta=true",
-            "--feature-gates: \"AllBeta\" is not a feature gate of mvp; the only one is \
-             UnknownVersionInteroperabilityProxy",
-        ),
-        (
-            "--refresh-interval=1",
-            "--refresh-interval: \"1\" is not a time with a unit; give a time from 100ms to 1m, such as \
-             1s",
-        ),
-        (
-            "--forget-after=2d",
-            "--forget-after: \"2d\" is not a time with a unit; give a time from 0s to 24h, such as \
-             10m",
-        ),
-        (
-            "--admin-bind-address=:6480",
-            "--admin-bind-address: \":6480\" is not an address; give an IP address and a port, such as \
-             127.0.0.1:6480",
-        ),
-        (
-            "--workers=65",
-            "--workers: \"65\" is not a number of workers; give a number from 1 to 64",
-        ),
-        (
-            "--goaway-chance=0.5",
-            "--goaway-chance: \"0.5\" is not a chance; give a fraction from 0 (off) to 0.02, \
-             such as 0.001",
-        ),
-        (
-            "--max-request-header-bytes=1048576",
-            "--max-request-header-bytes: \"1048576\" is not a valid size; give bytes from \
-             8192 to 262144, without a unit, such as 131072 (128 KiB)",
-        ),
-        (
-            "--max-client-connections=0",
-            "--max-client-connections: \"0\" is not a number of connections; give a number from 1 to \
-             10000000, such as 20000",
-        ),
-        (
-            "--max-client-connections-per-address=-1",
-            "--max-client-connections-per-address: \"-1\" is not a number of connections; give a \
-             number from 0 (no limit) to 10000000, such as 1000",
-        ),
-        ("--log-format=xml", "--log-format: \"xml\" is not a valid value; use text or json"),
-        (
-            "--log-level=loud",
-            "--log-level: \"loud\" is not a log level; use off, error, warn, info, debug or \
-             trace, or TARGET=LEVEL for one target",
-        ),
-        (
-            "--requestheader-username-headers=X User",
-            "--requestheader-username-headers: \"X User\" is not a header name; give one such as \
-             X-Remote-User",
-        ),
-        (
-            "--server-id=a/b",
-            "--server-id: \"a/b\" is not an ID; use 1 to 253 letters, digits, dashes, dots and \
-             underscores",
-        ),
-    ] {
+    for &(flag, sentence) in WRONG_FLAGS {
         place.serve(&[flag]).is_mistake(2, sentence);
     }
     place

@@ -32,7 +32,12 @@ pub(super) fn cases() -> Vec<Case> {
             busy_server,
             "500 concurrent anonymous requests to a server that is busy with lists"
         ),
-        case!(full Mixed, "attacks/anonymous-directly", anonymous_directly, "comparison: the same at kube-apiserver"),
+        case!(
+            full Mixed,
+            "attacks/anonymous-directly",
+            anonymous_directly,
+            "comparison: the same at kube-apiserver"
+        ),
     ]
 }
 
@@ -50,7 +55,7 @@ const LISTERS: usize = 150;
 
 /// 4 connections of 250 streams: the server gets a bounded number of connections, and fewer
 /// afterwards.
-pub(super) async fn streams(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn streams(cluster: &mut Cluster) -> anyhow::Result<String> {
     super::fresh(cluster, &["a"]).await?;
     let server = cluster.server("a")?;
     let (to, behind) = (server.through(), server.direct());
@@ -99,14 +104,14 @@ async fn many_streams(nobody: Client, to: SocketAddr) -> anyhow::Result<Tally> {
 }
 
 /// 500 concurrent anonymous requests to a server that is busy with lists: it is slow, not down.
-pub(super) async fn busy_server(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn busy_server(cluster: &mut Cluster) -> anyhow::Result<String> {
     super::fresh(cluster, &["a"]).await?;
     let server = cluster.server("a")?;
     busy(cluster, server.through(), server.direct()).await
 }
 
 /// The same at kube-apiserver.
-pub(super) async fn anonymous_directly(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn anonymous_directly(cluster: &mut Cluster) -> anyhow::Result<String> {
     let to = cluster.server("a")?.direct();
     busy(cluster, to, to).await
 }

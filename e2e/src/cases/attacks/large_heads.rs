@@ -36,7 +36,7 @@ const FILLERS: [(usize, u8); 3] = [(5, b'a'), (19, b'\\'), (26, 0xff)];
 /// Above this size on the wire, a sender may lose its own connection.
 const ON_THE_WIRE: usize = 1 << 20;
 
-pub(super) async fn large_heads(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn large_heads(cluster: &mut Cluster) -> anyhow::Result<String> {
     super::fresh(cluster, &["a"]).await?;
     let to = cluster.server("a")?.through();
     let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps");
@@ -44,7 +44,7 @@ pub(super) async fn large_heads(cluster: &mut Cluster) -> anyhow::Result<String>
 }
 
 /// For an API that only peers serve.
-pub(super) async fn large_heads_through_hop(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn large_heads_through_hop(cluster: &mut Cluster) -> anyhow::Result<String> {
     super::fresh(cluster, &["a", "b", "c"]).await?;
     let to = cluster.server("b")?.through();
     let subjects = vec![Subject::local(), Subject::of_peers()];

@@ -29,7 +29,7 @@ struct Malformed {
     reset: bool,
 }
 
-pub(super) async fn malformed(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn malformed(cluster: &mut Cluster) -> anyhow::Result<String> {
     let secrets = format!("/api/v1/namespaces/{NAMESPACE}/secrets");
     let jobs = Subject::of_peers().collection;
     let server = cluster.server("b")?;

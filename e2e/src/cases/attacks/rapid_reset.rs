@@ -31,7 +31,12 @@ pub(super) fn cases() -> Vec<Case> {
             rapid_reset_through_hop,
             "the same for an API that only peers serve"
         ),
-        case!(full Mixed, "attacks/rapid-reset-directly", rapid_reset_directly, "comparison: the same at kube-apiserver"),
+        case!(
+            full Mixed,
+            "attacks/rapid-reset-directly",
+            rapid_reset_directly,
+            "comparison: the same at kube-apiserver"
+        ),
     ]
 }
 
@@ -46,18 +51,18 @@ struct Target {
     body: Bytes,
 }
 
-pub(super) async fn rapid_reset(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn rapid_reset(cluster: &mut Cluster) -> anyhow::Result<String> {
     super::fresh(cluster, &["a"]).await?;
     run(cluster, review(cluster.server("a")?.through()), &["a"], true).await
 }
 
 /// Comparison: the effect on kube-apiserver.
-pub(super) async fn rapid_reset_directly(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn rapid_reset_directly(cluster: &mut Cluster) -> anyhow::Result<String> {
     run(cluster, review(cluster.server("a")?.direct()), &[], true).await
 }
 
 /// For an API that only peers serve: the hop is shared with others, and with the control loop.
-pub(super) async fn rapid_reset_through_hop(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn rapid_reset_through_hop(cluster: &mut Cluster) -> anyhow::Result<String> {
     super::fresh(cluster, &["a", "b", "c"]).await?;
     let job = super::super::objects::job(NAMESPACE, "never-made");
     let body = Bytes::from(job.object.to_string());

@@ -27,8 +27,18 @@ pub(super) fn cases() -> Vec<Case> {
             restart,
             "a gateway restarts while 300 clients with tokens reopen their watches"
         ),
-        case!(full Mixed, "attacks/restart-of-many", restart_of_many, "the same with 2,000 clients"),
-        case!(full Mixed, "attacks/restart-directly", begin_directly, "comparison: 2,000 clients open watches at kube-apiserver"),
+        case!(
+            full Mixed,
+            "attacks/restart-of-many",
+            restart_of_many,
+            "the same with 2,000 clients"
+        ),
+        case!(
+            full Mixed,
+            "attacks/restart-directly",
+            begin_directly,
+            "comparison: 2,000 clients open watches at kube-apiserver"
+        ),
     ]
 }
 
@@ -45,16 +55,16 @@ struct Shared {
     refused: Mutex<Tally>,
 }
 
-pub(super) async fn restart(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn restart(cluster: &mut Cluster) -> anyhow::Result<String> {
     restart_of(cluster, 300).await
 }
 
-pub(super) async fn restart_of_many(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn restart_of_many(cluster: &mut Cluster) -> anyhow::Result<String> {
     restart_of(cluster, 2_000).await
 }
 
 /// Comparison: as many clients start at kube-apiserver.
-pub(super) async fn begin_directly(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn begin_directly(cluster: &mut Cluster) -> anyhow::Result<String> {
     let (count, to) = (2_000, cluster.server("a")?.direct());
     let clients = clients(cluster).await?;
     let shared = Arc::new(Shared::default());

@@ -19,7 +19,7 @@ pub(super) fn cases() -> Vec<Case> {
     )]
 }
 
-pub(super) async fn retried(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn retried(cluster: &mut Cluster) -> anyhow::Result<String> {
     let _extension = aggregated::up(cluster).await?;
     let outcome = writes(cluster).await;
     aggregated::remove(cluster).await?;

@@ -25,7 +25,12 @@ pub(super) fn cases() -> Vec<Case> {
             junk_tokens,
             "eight clients send invalid tokens over HTTP/2 and HTTP/1.1"
         ),
-        case!(full Mixed, "attacks/junk-tokens-directly", junk_tokens_directly, "comparison: the same at kube-apiserver"),
+        case!(
+            full Mixed,
+            "attacks/junk-tokens-directly",
+            junk_tokens_directly,
+            "comparison: the same at kube-apiserver"
+        ),
     ]
 }
 
@@ -34,7 +39,7 @@ const ATTACKERS: usize = 8;
 const STREAMS: usize = 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-pub(super) async fn junk_tokens(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn junk_tokens(cluster: &mut Cluster) -> anyhow::Result<String> {
     super::fresh(cluster, &["a", "b"]).await?;
     let server = cluster.server("a")?;
     let local = run(cluster, server.through(), server.direct()).await;
@@ -45,7 +50,7 @@ pub(super) async fn junk_tokens(cluster: &mut Cluster) -> anyhow::Result<String>
 }
 
 /// Comparison: the effect on others at kube-apiserver.
-pub(super) async fn junk_tokens_directly(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn junk_tokens_directly(cluster: &mut Cluster) -> anyhow::Result<String> {
     let to = cluster.server("a")?.direct();
     run(cluster, to, to).await
 }

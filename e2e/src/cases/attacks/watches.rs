@@ -25,8 +25,18 @@ use crate::tally::Tally;
 /// The cases of this group, in the order in which they run.
 pub(super) fn cases() -> Vec<Case> {
     vec![
-        case!(full Mixed, "attacks/watches", watches, "watches of many changes: as many survive as directly"),
-        case!(full Mixed, "attacks/spread-of-watches", watches_by_connections, "the same on few and on many client connections"),
+        case!(
+            full Mixed,
+            "attacks/watches",
+            watches,
+            "watches of many changes: as many survive as directly"
+        ),
+        case!(
+            full Mixed,
+            "attacks/spread-of-watches",
+            watches_by_connections,
+            "the same on few and on many client connections"
+        ),
     ]
 }
 
@@ -75,7 +85,7 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-pub(super) async fn watches(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn watches(cluster: &mut Cluster) -> anyhow::Result<String> {
     let server = cluster.server("a")?;
     let (to, behind) = (server.through(), server.direct());
     let (mut directly, mut through) = (Vec::new(), Vec::new());
@@ -100,7 +110,7 @@ pub(super) async fn watches(cluster: &mut Cluster) -> anyhow::Result<String> {
 
 /// The same watches on many and on few client connections, with increasing changes: for the figures
 /// only.
-pub(super) async fn watches_by_connections(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn watches_by_connections(cluster: &mut Cluster) -> anyhow::Result<String> {
     let server = cluster.server("a")?;
     let (to, behind) = (server.through(), server.direct());
     let mut figures = Vec::new();

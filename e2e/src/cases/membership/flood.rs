@@ -1,6 +1,7 @@
 //! More Leases than any cluster has, each of a member that does not exist, before a gateway starts.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
@@ -25,7 +26,7 @@ pub(super) fn cases() -> Vec<Case> {
 
 const FORGED: usize = 600;
 
-pub(in crate::cases) async fn flood(cluster: &mut Cluster) -> anyhow::Result<String> {
+async fn flood(cluster: &mut Cluster) -> anyhow::Result<String> {
     allow(cluster).await?;
     let flags = ["--membership=leases".to_owned()];
     let mut all = Finder::three(cluster, 16843, &flags)?;
@@ -33,9 +34,58 @@ pub(in crate::cases) async fn flood(cluster: &mut Cluster) -> anyhow::Result<Str
     let [_a, mut b, _c] = all;
 
     let cluster = &*cluster;
-    // Names that sort before all others, and IDs of real members among them.
     let at = cluster.server("a")?.direct();
-    let made: Vec<anyhow::Result<()>> = stream::iter(0..FORGED)
+    forge(cluster, at).await?;
+
+    // A gateway that starts now: APIs of others are served, or 503.
+    b.process.kill();
+    let mut b = Finder::start(cluster, "b", 16843, &flags)?;
+    let begun = Instant::now();
+    let job = objects::job("default", "x");
+    let nowhere = "/apis/example.org/v1/nothings";
+    let mut reads: BTreeMap<u16, usize> = BTreeMap::new();
+    let (mut served, mut truth) = (None, None);
+    while served.is_none() || truth.is_none() {
+        ensure!(begun.elapsed() < Duration::from_secs(150), "404s are withheld forever: {reads:?}");
+        b.process.check()?;
+        // It may not listen yet.
+        let Ok(answer) = cluster.admin.get(b.through, &job.collection).await else { continue };
+        *reads.entry(answer.status.as_u16()).or_default() += 1;
+        match answer.status.as_u16() {
+            200 => served = served.or(Some(begun.elapsed())),
+            503 => {}
+            _ => anyhow::bail!("a job that a and c serve: {answer}"),
+        }
+        let answer = cluster.admin.get(b.through, nowhere).await?;
+        match answer.status.as_u16() {
+            404 => truth = truth.or(Some(begun.elapsed())),
+            503 => {}
+            _ => anyhow::bail!("{answer}"),
+        }
+    }
+    ensure!(served <= truth, "a 404 was returned before the members were known");
+    b.ready().await?;
+    let snapshot = plain(b.admin, "/debug/snapshot").await?.json();
+    let members = snapshot.pointer("/members").and_then(Value::as_array).map_or(0, Vec::len);
+    ensure!(members < 200, "{members} members are asked at a time");
+    remove_forged(cluster, at).await?;
+    let seconds = |after: Option<Duration>| after.unwrap_or_default().as_secs_f64();
+    Ok(format!(
+        "a gateway starts with {FORGED} forged Leases: reads of an API of others {}, the first \
+         200 after {:.1} s; a correct 404 after {:.0} s",
+        reads
+            .iter()
+            .map(|(code, count)| format!("{count} × {code}"))
+            .collect::<Vec<_>>()
+            .join(", "),
+        seconds(served),
+        seconds(truth)
+    ))
+}
+
+/// Creates the forged Leases. Their names sort before all others, and some have IDs of real members.
+async fn forge(cluster: &Cluster, at: SocketAddr) -> anyhow::Result<()> {
+    let created: Vec<anyhow::Result<()>> = stream::iter(0..FORGED)
         .map(|number| async move {
             let id = match number {
                 0 => "finder-a".to_owned(),
@@ -59,39 +109,10 @@ pub(in crate::cases) async fn flood(cluster: &mut Cluster) -> anyhow::Result<Str
         .buffer_unordered(8)
         .collect()
         .await;
-    made.into_iter().collect::<anyhow::Result<()>>()?;
+    created.into_iter().collect()
+}
 
-    // A gateway that starts now: APIs of others are served, or 503.
-    b.process.kill();
-    let mut b = Finder::start(cluster, "b", 16843, &flags)?;
-    let begun = Instant::now();
-    let job = objects::job("default", "x");
-    let nowhere = "/apis/example.org/v1/nothings";
-    let mut reads: BTreeMap<u16, usize> = BTreeMap::new();
-    let (mut served, mut truth) = (None, None);
-    while served.is_none() || truth.is_none() {
-        ensure!(begun.elapsed() < Duration::from_secs(150), "404s are held up for good: {reads:?}");
-        b.process.check()?;
-        // It may not listen yet.
-        let Ok(answer) = cluster.admin.get(b.through, &job.collection).await else { continue };
-        *reads.entry(answer.status.as_u16()).or_default() += 1;
-        match answer.status.as_u16() {
-            200 => served = served.or(Some(begun.elapsed())),
-            503 => {}
-            _ => anyhow::bail!("a job that a and c serve: {answer}"),
-        }
-        let answer = cluster.admin.get(b.through, nowhere).await?;
-        match answer.status.as_u16() {
-            404 => truth = truth.or(Some(begun.elapsed())),
-            503 => {}
-            _ => anyhow::bail!("{answer}"),
-        }
-    }
-    ensure!(served <= truth, "a 404 was true before it was known who the members are");
-    b.ready().await?;
-    let snapshot = plain(b.admin, "/debug/snapshot").await?.json();
-    let members = snapshot.pointer("/members").and_then(Value::as_array).map_or(0, Vec::len);
-    ensure!(members < 200, "{members} members are asked at a time");
+async fn remove_forged(cluster: &Cluster, at: SocketAddr) -> anyhow::Result<()> {
     let path = format!("{LEASES}?labelSelector=mixed-version-proxy/member%3Dtrue");
     let forged = cluster.admin.get(at, &path).await?.expect(200)?;
     for lease in forged.pointer("/items").and_then(Value::as_array).into_iter().flatten() {
@@ -100,16 +121,5 @@ pub(in crate::cases) async fn flood(cluster: &mut Cluster) -> anyhow::Result<Str
             cluster.admin.delete(at, &format!("{LEASES}/{name}")).await?.expect(200)?;
         }
     }
-    let seconds = |after: Option<Duration>| after.unwrap_or_default().as_secs_f64();
-    Ok(format!(
-        "a gateway starts with {FORGED} forged Leases: reads of an API of others {}, the first \
-         200 after {:.1} s; a correct 404 after {:.0} s",
-        reads
-            .iter()
-            .map(|(code, count)| format!("{count} × {code}"))
-            .collect::<Vec<_>>()
-            .join(", "),
-        seconds(served),
-        seconds(truth)
-    ))
+    Ok(())
 }

@@ -153,7 +153,7 @@ impl<'a> Upgrade<'a> {
         let server = self.cluster.server_mut(name)?;
         server.ready(&self.admin, WITHIN).await?;
         server.gateway_ready(WITHIN).await?;
-        // Who left is a member again from when its gateway is there; one that is listed always is.
+        // A server is a member again once its gateway is up; a listed one always is.
         let found = self.before == Before::FoundGateways;
         let served = if found { Instant::now() } else { served };
         self.cluster.agreed().await?;
@@ -180,9 +180,9 @@ impl<'a> Upgrade<'a> {
 /// A namespace that is deleted while a server is away.
 struct Doomed {
     path: String,
-    /// What is in it of an API that only 1.36 has, if there is one that stays.
+    /// An object of an API that only 1.36 serves, if such a server stays.
     workloads: String,
-    /// A server that stays, the newest.
+    /// The newest server that stays.
     at: SocketAddr,
     has_workload: bool,
 }

@@ -11,7 +11,7 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
-#[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all)]
+#[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::pedantic)]
 mod proto {
     include!(concat!(env!("OUT_DIR"), "/double/etcdserverpb.rs"));
 }

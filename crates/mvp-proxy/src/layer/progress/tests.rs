@@ -151,8 +151,9 @@ fn a_404_of_no_known_member_is_passed_through() {
 /// What a refusal tells a peer, by what happened before.
 #[test]
 fn a_refusal_is_marked_by_what_may_have_been_processed() {
-    type Before = fn() -> Attempt;
-    let cases: [(&str, (&str, &str), Option<Before>, Option<Mark>); 6] = [
+    type Request = (&'static str, &'static str);
+    type Case = (&'static str, Request, Option<fn() -> Attempt>, Option<Mark>);
+    let cases: [Case; 6] = [
         ("nothing", WRITE, None, Some(Mark::Refused)),
         ("no connection", WRITE, Some(|| lost(Stage::Connect)), Some(Mark::Refused)),
         ("unrouted 404", WRITE, Some(|| not_found("a", true)), Some(Mark::Refused)),
