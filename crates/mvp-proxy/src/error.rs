@@ -11,6 +11,7 @@ use crate::status;
 /// A server sent no response to a request.
 #[derive(Debug, Error)]
 #[error("{member}: {stage}: {cause}")]
+#[non_exhaustive]
 pub struct SendError {
     /// The ID of the server.
     pub member: Arc<str>,

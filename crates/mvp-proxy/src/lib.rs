@@ -4,6 +4,41 @@
 //! - [`MixedVersionLayer`]: the data path (`layer::exchange`)
 //! - [`control`]: the control loop, and where members come from
 //! - [`AuthenticateLayer`]: who the caller is
+//!
+//! An API server becomes a member with three lines: build a [`Member`], start it with a source of
+//! members, and put its layer in front of the server.
+//!
+//! ```
+//! use std::convert::Infallible;
+//!
+//! use http::{Request, Response};
+//! use mvp_proxy::control::{MemberRecord, StaticMembership};
+//! use mvp_proxy::{Body, Identity, Member, OutboundTls};
+//! use tower::ServiceExt;
+//! use tower_layer::Layer;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let ca = testkit::certificates::Ca::new("servers").pem().to_owned();
+//! # let stop = tokio_util::sync::CancellationToken::new();
+//! let api_server = tower::service_fn(|_: Request<Body>| async {
+//!     Ok::<_, Infallible>(Response::new(Body::from(bytes::Bytes::from_static(b"ok"))))
+//! });
+//!
+//! let tls = OutboundTls::new(ca.as_bytes(), None)?;
+//! let member = Member::builder("widgets", tls).build();
+//! let peers = StaticMembership::new(vec![MemberRecord::gateway("other", "127.0.0.1:7443")]);
+//! let service = member.start(peers, stop.clone()).layer(api_server);
+//!
+//! // In a server, `AuthenticateLayer` finds out who the caller is.
+//! let mut request = Request::get("/healthz").body(Body::empty())?;
+//! request.extensions_mut().insert(Identity::Anonymous);
+//! let response = service.oneshot(request).await?;
+//! assert_eq!(response.status(), 200);
+//! # stop.cancel();
+//! # Ok(())
+//! # }
+//! ```
 
 mod ask;
 mod body;
