@@ -17,17 +17,17 @@ pub(crate) struct Lasting {
 }
 
 impl Lasting {
-    /// An attempt failed. True if attempts have failed for so long that the failure is no transient one.
+    /// An attempt failed. Returns whether attempts have failed for longer than the time limit.
     pub(crate) fn failed(&mut self) -> bool {
         self.since.get_or_insert_with(Instant::now).elapsed() >= LASTS
     }
 
-    /// True if the failure has lasted and is to be reported now: once.
+    /// Returns whether the failure has lasted and must be reported now: once.
     pub(crate) fn report(&mut self) -> bool {
         self.failed() && self.reported.report()
     }
 
-    /// An attempt succeeded. True if the failure had been reported.
+    /// An attempt succeeded. Returns whether the failure had been reported.
     pub(crate) fn clear(&mut self) -> bool {
         self.since = None;
         self.reported.clear()

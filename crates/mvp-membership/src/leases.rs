@@ -113,7 +113,7 @@ impl Board {
         Board(Arc::new(Mutex::new(Noted { objects: Some(objects), ..Noted::default() })))
     }
 
-    /// Takes a change over, and publishes the claims of all Leases that count.
+    /// Applies a change, and publishes the claims of all Leases that count.
     fn apply(
         &self,
         change: Change<Lease>,

@@ -127,15 +127,15 @@ fn a_gateway_must_confirm_the_id_that_it_claims() {
     let all = gateway_and_server(5);
     let server = ("10.0.0.3:6444", "");
     let expected = "c 10.0.0.3:6444 Bare Some(9)";
-    let stranger = "c@10.0.0.3:6443 10.0.0.3:6443 Mvp Some(5)";
+    let other = "c@10.0.0.3:6443 10.0.0.3:6443 Mvp Some(5)";
     let shown = |answers: Answers<'_>| {
         let mut shown = answered(&all, answers, 10);
         shown.truncate(2);
         shown
     };
-    assert_eq!(shown(&[server]), [expected, stranger], "nobody answers there");
+    assert_eq!(shown(&[server]), [expected, other], "nobody answers there");
     // The gateway of another server, or a server.
-    assert_eq!(shown(&[server, ("10.0.0.3:6443", "b 1")]), [expected, stranger]);
+    assert_eq!(shown(&[server, ("10.0.0.3:6443", "b 1")]), [expected, other]);
     let bare = "c@10.0.0.3:6443 10.0.0.3:6443 Bare Some(5)";
     assert_eq!(shown(&[server, ("10.0.0.3:6443", "")]), [expected, bare]);
 }

@@ -109,7 +109,7 @@ async fn follow<T: Object>(
     }
 }
 
-/// Lists page by page. Gives the objects, whether these are all, and the resource version.
+/// Lists page by page. Returns the objects, whether these are all, and the resource version.
 async fn list<T: Object>(ask: &impl Ask, path: &str) -> Result<(Vec<T>, bool, String), ApiError> {
     let mut objects = Vec::new();
     let (mut rest, mut limit) = (String::new(), PAGE);

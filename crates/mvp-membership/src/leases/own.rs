@@ -74,7 +74,7 @@ impl OwnLease {
         self.announcement.address.ip().to_canonical().is_loopback()
     }
 
-    /// Takes over a write of the Lease, by us or by somebody else.
+    /// Observes a write of the Lease, by us or by somebody else.
     pub(super) fn seen(&self, lease: &Lease) {
         let says = |key: &str| lease.metadata.annotations.get(key).map(String::as_str);
         let Announcement { id, address, .. } = &self.announcement;

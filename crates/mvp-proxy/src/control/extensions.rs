@@ -52,7 +52,7 @@ impl Extensions {
         Arc::clone(&self.versions)
     }
 
-    /// Takes a result over. A server that starts forbids everything, so that a denial counts only if
+    /// Applies a result. A server that starts forbids everything, so that a denial counts only if
     /// the same fetch got the discovery documents.
     pub(super) fn apply(&mut self, found: Found, has_documents: bool) {
         match found {

@@ -1,4 +1,4 @@
-//! Who is a member: the first step of the control loop. A source of members implements [`Membership`].
+//! Where members come from: the first step of the control loop. Entry item: [`Membership`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -109,8 +109,8 @@ impl From<Arc<str>> for MemberName {
     }
 }
 
-/// Who answered at an address. The connection proves that it belongs to the cluster; which member it is,
-/// only its own answer tells.
+/// Who answered at an address. The connection proves that the server belongs to the cluster. Only its
+/// answer tells which member it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Who {
     /// This process.

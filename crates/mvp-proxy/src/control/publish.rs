@@ -129,7 +129,7 @@ impl SnapshotReader {
     }
 
     /// Asks for fresh views, and waits until a snapshot satisfies `settled`, up to the time limit `wait`.
-    /// Gives the current snapshot either way.
+    /// Returns the current snapshot either way.
     pub async fn refresh(
         &self,
         wait: Duration,

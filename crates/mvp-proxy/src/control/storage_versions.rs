@@ -54,7 +54,7 @@ enum Found {
 }
 
 impl StorageVersions {
-    /// Starts a fetch if one is due and can matter. Gives when to call again.
+    /// Starts a fetch if one is due and can matter. Returns when to call again.
     pub(super) fn ask<R: Reach>(
         &mut self,
         snapshot: &Snapshot,

@@ -60,7 +60,7 @@ pub(crate) enum Report {
     OpenApiFailed { id: Arc<str>, error: String },
     /// The OpenAPI index of a member can be fetched again.
     OpenApiRecovered { id: Arc<str> },
-    /// A member could not be fetched for so long that 404s no longer wait for it.
+    /// The views of a member were not confirmed within the time limit: 404s no longer wait for it.
     MemberTimedOut { id: Arc<str>, after: Duration },
     /// The wait budget for members that never answered is spent.
     UnverifiedTimedOut { after: Duration },
