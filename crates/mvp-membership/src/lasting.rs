@@ -5,8 +5,8 @@ use std::time::Duration;
 use mvp_proxy::control::ReportOnce;
 use tokio::time::Instant;
 
-/// How long a failure may last unreported. A server that starts fails for some seconds, and even forbids
-/// what it will allow.
+/// How long a failure may last unreported. A server that starts fails for some seconds, and even
+/// forbids what it will allow.
 const LASTS: Duration = Duration::from_secs(10);
 
 /// A failure and its start.

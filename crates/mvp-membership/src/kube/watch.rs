@@ -1,9 +1,9 @@
 //! A collection of objects, listed and then watched for as long as the process lives. Entry item:
 //! [`watch`].
 //!
-//! A watch that ends is resumed where it ended. After 410 Gone, or any other error, the collection is
-//! listed again. Failures are retried with a backoff. An object that cannot be parsed is skipped and
-//! logged.
+//! A watch that ends is resumed where it ended. After 410 Gone, or any other error, the collection
+//! is listed again. Failures are retried with a backoff. An object that cannot be parsed is skipped
+//! and logged.
 
 use std::time::Duration;
 

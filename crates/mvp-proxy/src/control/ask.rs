@@ -1,5 +1,5 @@
-//! How the control loop sends its own requests: to one server ([`Ask`]), and to a member by its entry
-//! in the roster ([`Reach`]).
+//! How the control loop sends its own requests: to one server ([`Ask`]), and to a member by its
+//! entry in the roster ([`Reach`]).
 
 use std::fmt;
 

@@ -44,8 +44,8 @@ pub struct MemberRecord {
     pub address: Option<Arc<str>>,
     /// What answers at the address.
     pub kind: MemberKind,
-    /// The time of the last heartbeat. `None` if the source has no heartbeats: the member then counts
-    /// as alive for as long as the source names it.
+    /// The time of the last heartbeat. `None` if the source has no heartbeats: the member then
+    /// counts as alive for as long as the source names it.
     pub heard: Option<Timestamp>,
 }
 
@@ -109,8 +109,8 @@ impl From<Arc<str>> for MemberName {
     }
 }
 
-/// Who answered at an address. The connection proves that the server belongs to the cluster. Only its
-/// answer tells which member it is.
+/// Who answered at an address. The connection proves that the server belongs to the cluster. Only
+/// its answer tells which member it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Who {
     /// This process.

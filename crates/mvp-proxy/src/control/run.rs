@@ -52,7 +52,8 @@ pub async fn run(
     }
 }
 
-/// The snapshot before the first round: the local server is a member, and nothing is known about it.
+/// The snapshot before the first round: the local server is a member, and nothing is known about
+/// it.
 pub fn first_snapshot(settings: &ControlSettings, clock: Clock) -> Snapshot {
     let mut roster = RosterState::new(settings, clock.now());
     roster.step(Event::Listed(Roster::default()), clock.now());
@@ -148,8 +149,8 @@ impl<M: Membership, R: Reach> ControlLoop<M, R> {
         });
     }
 
-    /// Passes every fetch that has ended to the roster. All members are fetched from at once, so many fetches end
-    /// at once: one snapshot shows them all.
+    /// Passes every fetch that has ended to the roster. Fetches start together, so many end
+    /// together: one snapshot shows them all.
     fn end_fetches(&mut self, first: Result<(Ticket, Fetched), JoinError>) {
         let mut next = Some(first);
         while let Some(joined) = next {

@@ -1,8 +1,8 @@
 //! The members between rounds: the third step of the control loop, as a state machine.
 //!
 //! [`RosterState::step`] takes an event and the time, and returns the effects that the control loop
-//! carries out. It logs, counts and fetches nothing itself, so that a test or a model checker can drive
-//! it without a runtime.
+//! carries out. It logs, counts and fetches nothing itself, so that a test or a model checker can
+//! drive it without a runtime.
 
 mod apply;
 mod effect;
@@ -173,8 +173,8 @@ impl RosterState {
         effects
     }
 
-    /// Applies the record of a member. Returns whether it counts as present: a source with heartbeats may
-    /// name a member long after its death.
+    /// Applies the record of a member. Returns whether it counts as present: a source with
+    /// heartbeats may name a member long after its death.
     fn named(
         &mut self,
         id: &Arc<str>,
@@ -230,8 +230,8 @@ impl RosterState {
         (is_late && sources.unknown.report()).then_some(Report::MembersUnknown { after })
     }
 
-    /// Drops the views of members without an address after the time for which members are remembered:
-    /// their servers may live on, but cannot be fetched from.
+    /// Drops the views of members without an address after the time for which members are
+    /// remembered: their servers may live on, but cannot be fetched from.
     fn expire_views(&mut self, now: Timestamp) {
         let Rules { local, forget_after, .. } = &self.rules;
         for tracked in self.members.values_mut() {
@@ -246,8 +246,8 @@ impl RosterState {
         }
     }
 
-    /// 404s wait for unverified members, which may exist, but for all of them together no longer than
-    /// the wait budget lasts.
+    /// 404s wait for unverified members, which may exist, but for all of them together no longer
+    /// than the wait budget lasts.
     fn wait_for_unverified(&mut self, now: Timestamp) -> Option<Report> {
         let Rules { local, heard_within, .. } = &self.rules;
         let (budget, members) = (&mut self.budget, &mut self.members);

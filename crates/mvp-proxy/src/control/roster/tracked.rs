@@ -171,9 +171,9 @@ impl Tracked {
         }
     }
 
-    /// Moves it to another address. `there` is what is known about the server at that address. Returns
-    /// the entry that remembers what it served at its former address: the server at the new one may be
-    /// another.
+    /// Moves it to another address. `there` is what is known about the server at that address.
+    /// Returns the entry that remembers what it served at its former address: the server at the new
+    /// one may be another.
     pub(super) fn move_to(
         &mut self,
         address: Option<&Arc<str>>,
