@@ -368,3 +368,16 @@ async fn a_change_of_any_source_wakes_the_reader_and_a_heartbeat_does_not() {
     let woken = tokio::time::timeout(Duration::from_secs(60), combined.changed()).await;
     assert!(woken.is_err(), "a source that ended changes nothing");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_forgotten_member_stays_forgotten_while_its_source_is_unreadable() {
+    let (sender, source) = Source::new("leases");
+    let combined = Combined::new(own(), Clock::start(), vec![source]);
+    let deaf_since = Some(at(1));
+    sender.send_replace(Claims { deaf_since, ..said(vec![mvp("b", "10.0.0.2:1", 0)]) });
+    tokio::time::advance(Duration::from_secs(9)).await;
+    assert_eq!(combined.roster().members.len(), 1);
+    combined.handle().forget("b").unwrap();
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(combined.roster().members, [], "an unreadable source has no heartbeats");
+}
