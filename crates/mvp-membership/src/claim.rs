@@ -1,4 +1,5 @@
-//! What a source says about members, and the channel from a source to [`Combined`](crate::Combined).
+//! What a source says about members, and the channel from a source to
+//! [`Combined`](crate::Combined).
 
 use std::sync::Arc;
 
@@ -57,8 +58,8 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// A claim of this source, without the silence since the source became unreadable: a member that
-    /// was alive then still counts as alive.
+    /// A claim of this source, without the silence since the source became unreadable: a member
+    /// that was alive then still counts as alive.
     pub(crate) fn audible(&self, claim: &Claim, now: Timestamp) -> Claim {
         let heard = match (claim.heard, self.deaf_since) {
             (Some(heard), Some(since)) => Some(heard.after(now.since(since.max(heard))).min(now)),

@@ -18,8 +18,8 @@ use turns::Turns;
 
 /// How long a roster stays in use. A change of a source replaces it at once; heartbeats do not.
 const ROSTER_MAX_AGE: Duration = Duration::from_millis(250);
-/// How long an answer at an address is remembered. Deleting the claim of a member for a moment does not
-/// make it unverified again.
+/// How long an answer at an address is remembered. Deleting the claim of a member for a moment does
+/// not make it unverified again.
 const ANSWER_MAX_AGE: Duration = Duration::from_secs(600);
 /// The most addresses whose answers are remembered: far more than any cluster has.
 const MAX_ANSWERS: usize = 4096;

@@ -122,7 +122,8 @@ impl Object for Slice {
 }
 
 impl Slice {
-    /// Each address with each HTTPS port. An endpoint that is not ready does not count, as for any client.
+    /// Each address with each HTTPS port. An endpoint that is not ready does not count, as for any
+    /// client.
     fn addresses(&self) -> Vec<Arc<str>> {
         let ports = || self.ports.iter().flatten();
         let is_https = |port: &&Port| port.name.as_deref().is_none_or(|name| name == "https");

@@ -1,8 +1,8 @@
-//! Members by the cluster's own etcd. Each gateway keeps a key under a lease ([`announce`]), and watches
-//! the keys of other gateways and of kube-apiservers with a proxy of their own ([`read`]).
+//! Members by the cluster's own etcd. Each gateway keeps a key under a lease ([`announce`]), and
+//! watches the keys of other gateways and of kube-apiservers with a proxy of their own ([`read`]).
 //!
-//! While etcd cannot be read, the last known members stay. Any etcd member will do: the next one is tried
-//! when one fails, hangs, or has lost its leader.
+//! While etcd cannot be read, the last known members stay. Any etcd member will do: the next one is
+//! tried when one fails, hangs, or has lost its leader.
 
 mod connect;
 mod keep;

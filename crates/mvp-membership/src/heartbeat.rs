@@ -1,5 +1,6 @@
-//! Heartbeats by our own clock: a heartbeat is a change, seen by us, of something that only the member
-//! changes. No two clocks are compared, so that none of them must be right. Entry item: [`Heartbeats`].
+//! Heartbeats by our own clock: a heartbeat is a change, seen by us, of something that only the
+//! member changes. No two clocks are compared, so that none of them must be right. Entry item:
+//! [`Heartbeats`].
 
 use std::collections::BTreeMap;
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use mvp_proxy::control::ReportOnce;
 use tokio::time::Instant;
 
-/// How long a failure may last unreported. A server that starts fails for some seconds, and even forbids
-/// what it will allow.
+/// How long a failure may last unreported. A server that starts fails for some seconds, and even
+/// forbids what it will allow.
 const LASTS: Duration = Duration::from_secs(10);
 
 /// A failure and its start.
@@ -17,17 +17,17 @@ pub(crate) struct Lasting {
 }
 
 impl Lasting {
-    /// An attempt failed. True if attempts have failed for so long that the failure is no transient one.
+    /// An attempt failed. Returns whether attempts have failed for longer than the time limit.
     pub(crate) fn failed(&mut self) -> bool {
         self.since.get_or_insert_with(Instant::now).elapsed() >= LASTS
     }
 
-    /// True if the failure has lasted and is to be reported now: once.
+    /// Returns whether the failure has lasted and must be reported now: once.
     pub(crate) fn report(&mut self) -> bool {
         self.failed() && self.reported.report()
     }
 
-    /// An attempt succeeded. True if the failure had been reported.
+    /// An attempt succeeded. Returns whether the failure had been reported.
     pub(crate) fn clear(&mut self) -> bool {
         self.since = None;
         self.reported.clear()

@@ -1,9 +1,9 @@
-//! Members by Leases in `kube-system`: those of gateways ([`read`], [`keep`]), and the identity Leases
-//! of kube-apiservers ([`read_identities`]).
+//! Members by Leases in `kube-system`: those of gateways ([`read`], [`keep`]), and the identity
+//! Leases of kube-apiservers ([`read_identities`]).
 //!
-//! A gateway has one Lease for each ID and address, so that two gateways with one ID are seen as two, and
-//! neither can take the other's Lease. Its name never starts with `apiserver-`, and it never has the
-//! label of identity Leases: kube-apiservers would delete it, or connect to it.
+//! A gateway has one Lease for each ID and address, so that two gateways with one ID are seen as
+//! two, and neither can take the other's Lease. Its name never starts with `apiserver-`, and it
+//! never has the label of identity Leases: kube-apiservers would delete it, or connect to it.
 
 mod keep;
 mod own;
@@ -113,7 +113,7 @@ impl Board {
         Board(Arc::new(Mutex::new(Noted { objects: Some(objects), ..Noted::default() })))
     }
 
-    /// Takes a change over, and publishes the claims of all Leases that count.
+    /// Applies a change, and publishes the claims of all Leases that count.
     fn apply(
         &self,
         change: Change<Lease>,
@@ -177,8 +177,8 @@ impl Board {
         publish(claims, Claims { claims: all, read: was_read, partial, deaf_since, problem });
     }
 
-    /// The Leases that were not renewed for this long: name, UID and version. None while Leases cannot
-    /// be read.
+    /// The Leases that were not renewed for this long: name, UID and version. None while Leases
+    /// cannot be read.
     fn expired(&self, now: Timestamp, after: Duration) -> Vec<(String, String, String)> {
         let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if noted.beats.deaf_since().is_some() {

@@ -128,7 +128,8 @@ pub(crate) fn start(
 /// Sources that are being started. A task that panics is restarted.
 struct Starting<'a> {
     sources: Vec<Source>,
-    /// Sources of servers. Sources of gateways take precedence, because a gateway stands for its server.
+    /// Sources of servers. Sources of gateways take precedence, because a gateway stands for its
+    /// server.
     bare: Vec<Source>,
     announced: Vec<watch::Receiver<Option<String>>>,
     troubles: Vec<watch::Receiver<Trouble>>,
@@ -217,8 +218,8 @@ impl Starting<'_> {
     }
 }
 
-/// Waits until the view of the local server is known: peers that find us need it. False if the process
-/// shuts down first.
+/// Waits until the view of the local server is known: peers that find us need it. False if the
+/// process shuts down first.
 async fn is_served(reader: &SnapshotReader, leaving: &CancellationToken) -> bool {
     let seen = |snapshot: &Snapshot| {
         let seen = |part| snapshot.local().is_some_and(|local| local.view.part(part).is_some());
@@ -267,8 +268,9 @@ pub(crate) struct Checks {
 }
 
 impl Checks {
-    /// One check for all sources except flags and the peers file, which cannot fail. A transient failure
-    /// is a remark only: the known members stay, and otherwise all gateways would become unready at once.
+    /// One check for all sources except flags and the peers file, which cannot fail. A transient
+    /// failure is a remark only: the known members stay, and otherwise all gateways would become
+    /// unready at once.
     pub(crate) fn get(&self) -> Option<Check> {
         let read = self.handle.problems();
         if read.len() < 2 {

@@ -1,8 +1,8 @@
 //! The rules by which claims become members. Entry item: [`merge`].
 //!
-//! Every claimed address is a member and is fetched from, whatever its ID: taking the ID or the address
-//! of a member cannot hide it. Two addresses are one member only if recent answers from both prove it:
-//! they come from the same process, or from a gateway and the server behind it.
+//! Every claimed address is a member and is fetched from, whatever its ID: taking the ID or the
+//! address of a member cannot hide it. Two addresses are one member only if recent answers from
+//! both prove it: they come from the same process, or from a gateway and the server behind it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,7 +100,8 @@ pub(super) fn merge(sources: &[Claims], facts: &Facts<'_>) -> Merged {
 }
 
 impl Facts<'_> {
-    /// Whether a claim is about this gateway or its local server, or a leftover of an earlier address.
+    /// Whether a claim is about this gateway or its local server, or a leftover of an earlier
+    /// address.
     fn is_ours(&self, claim: &Claim) -> bool {
         let by_id = claim.id.is_some() && claim.id == self.own.id && !claim.announced;
         by_id || claim.address.as_ref().is_some_and(|address| self.leads_to_us(address))
@@ -130,8 +131,8 @@ impl Facts<'_> {
 }
 
 impl Merged {
-    /// Adds all who claim one ID. The first holds the ID, unless it is `reserved` for a server without
-    /// a known address. The others are named by ID and address.
+    /// Adds all who claim one ID. The first holds the ID, unless it is `reserved` for a server
+    /// without a known address. The others are named by ID and address.
     fn add(&mut self, id: &Arc<str>, mut sites: Vec<Site<'_>>, reserved: bool, facts: &Facts<'_>) {
         sites.sort_by_cached_key(|site| site.rank(facts));
         let mut sites = sites.into_iter();
@@ -251,7 +252,8 @@ impl<'a> Site<'a> {
         self.first.1
     }
 
-    /// What answers there. Answers take precedence over claims, except over the operator's own list.
+    /// What answers there. Answers take precedence over claims, except over the operator's own
+    /// list.
     fn kind(&self) -> MemberKind {
         match self.who {
             Some(Who::Gateway { .. }) if self.first.0 > 0 => MemberKind::Mvp,

@@ -127,15 +127,15 @@ fn a_gateway_must_confirm_the_id_that_it_claims() {
     let all = gateway_and_server(5);
     let server = ("10.0.0.3:6444", "");
     let expected = "c 10.0.0.3:6444 Bare Some(9)";
-    let stranger = "c@10.0.0.3:6443 10.0.0.3:6443 Mvp Some(5)";
+    let other = "c@10.0.0.3:6443 10.0.0.3:6443 Mvp Some(5)";
     let shown = |answers: Answers<'_>| {
         let mut shown = answered(&all, answers, 10);
         shown.truncate(2);
         shown
     };
-    assert_eq!(shown(&[server]), [expected, stranger], "nobody answers there");
+    assert_eq!(shown(&[server]), [expected, other], "nobody answers there");
     // The gateway of another server, or a server.
-    assert_eq!(shown(&[server, ("10.0.0.3:6443", "b 1")]), [expected, stranger]);
+    assert_eq!(shown(&[server, ("10.0.0.3:6443", "b 1")]), [expected, other]);
     let bare = "c@10.0.0.3:6443 10.0.0.3:6443 Bare Some(5)";
     assert_eq!(shown(&[server, ("10.0.0.3:6443", "")]), [expected, bare]);
 }
@@ -367,4 +367,17 @@ async fn a_change_of_any_source_wakes_the_reader_and_a_heartbeat_does_not() {
     drop(sender);
     let woken = tokio::time::timeout(Duration::from_secs(60), combined.changed()).await;
     assert!(woken.is_err(), "a source that ended changes nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forgotten_member_stays_forgotten_while_its_source_is_unreadable() {
+    let (sender, source) = Source::new("leases");
+    let combined = Combined::new(own(), Clock::start(), vec![source]);
+    let deaf_since = Some(at(1));
+    sender.send_replace(Claims { deaf_since, ..said(vec![mvp("b", "10.0.0.2:1", 0)]) });
+    tokio::time::advance(Duration::from_secs(9)).await;
+    assert_eq!(combined.roster().members.len(), 1);
+    combined.handle().forget("b").unwrap();
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(combined.roster().members, [], "an unreadable source has no heartbeats");
 }

@@ -1,8 +1,8 @@
 //! Which unverified members are fetched from when there are more than any cluster has. Entry item:
 //! [`Turns`].
 //!
-//! A flood of forged claims gets no more than a fixed number of fetches at a time. A real member among
-//! them gets its turn, answers, and is verified from then on.
+//! A flood of forged claims gets no more than a fixed number of fetches at a time. A real member
+//! among them gets its turn, answers, and is verified from then on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

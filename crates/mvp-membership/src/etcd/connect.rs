@@ -1,4 +1,5 @@
-//! Connections to etcd: to one etcd member at a time, and to the next when it fails. Entry item: [`Etcd`].
+//! Connections to etcd: to one etcd member at a time, and to the next when it fails. Entry item:
+//! [`Etcd`].
 
 use std::io;
 use std::pin::Pin;
@@ -45,7 +46,8 @@ impl std::fmt::Debug for Etcd {
 }
 
 impl Etcd {
-    /// An etcd cluster with these members, and the prefix of kube-apiserver's keys (`--etcd-prefix`).
+    /// An etcd cluster with these members, and the prefix of kube-apiserver's keys
+    /// (`--etcd-prefix`).
     pub fn new(servers: Vec<Uri>, prefix: &str, tls: Tls) -> Etcd {
         // The same normalisation as in kube-apiserver.
         let prefix = format!("/{}", prefix.trim_matches('/')).into();
@@ -116,8 +118,9 @@ pub(super) fn lasting<T>(message: T) -> Request<T> {
     request
 }
 
-/// Remembers the TLS error of a connection. With TLS 1.3 a server rejects a client certificate after the
-/// client has completed its handshake, and the errors of requests then carry text at best.
+/// Remembers the TLS error of a connection. With TLS 1.3 a server rejects a client certificate
+/// after the client has completed its handshake, and the errors of requests then carry text at
+/// best.
 #[derive(Clone, Default)]
 pub(super) struct Line(Arc<OnceLock<rustls::Error>>);
 

@@ -143,8 +143,8 @@ impl Own {
         }
     }
 
-    /// Writes the key if it is missing. A key of another process, which takes over from us or from which
-    /// we take over, stays.
+    /// Writes the key if it is missing. A key of another process, which takes over from us or from
+    /// which we take over, stays.
     async fn ensure(&self, channel: &Channel, lease: i64) -> Result<i64, Status> {
         let range = RangeRequest { key: self.key.clone().into_bytes(), range_end: Vec::new() };
         let found = KvClient::new(channel.clone()).range(soon(range)).await?.into_inner();

@@ -28,8 +28,8 @@ use crate::claim::{Claim, Claims, publish};
 use crate::leases::{dialable, is_id};
 use crate::limits::Backoff;
 
-/// Reads the keys of members forever: gateways to `gateways`, kube-apiservers with a proxy of their own
-/// to `servers`. Failures go to `trouble`.
+/// Reads the keys of members forever: gateways to `gateways`, kube-apiservers with a proxy of their
+/// own to `servers`. Failures go to `trouble`.
 pub async fn read(
     etcd: Etcd,
     clock: Clock,

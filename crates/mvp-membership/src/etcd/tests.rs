@@ -163,8 +163,8 @@ async fn a_gateway_that_may_not_write_reports_it_and_still_reads() {
     let double = Double::start().await;
     double.forbid(true);
     let mut a = Gateway::start(&plain(&[&double.url]), "a", "10.0.0.1:6443");
-    let told = a.keeps.wait_for(|trouble| trouble.problem.is_some()).await.unwrap().clone();
-    let problem = told.problem.unwrap();
+    let trouble = a.keeps.wait_for(|trouble| trouble.problem.is_some()).await.unwrap().clone();
+    let problem = trouble.problem.unwrap();
     assert!(problem.contains("permission denied") && problem.contains("--etcd-certfile"));
     double.put(&format!("{FOLDER}x@y"), r#"{"id":"x","address":"10.0.0.9:1","instance":"1"}"#);
     a.until_it_knows(&["x 10.0.0.9:1"]).await;
@@ -194,9 +194,9 @@ async fn a_failure_that_lasts_is_reported() {
     for (troubles, says) in
         [(&mut a.keeps, "renewing our key"), (&mut a.reads, "reading members from etcd fails")]
     {
-        let told = troubles.wait_for(|trouble| trouble.lasting.is_some()).await.unwrap().clone();
-        assert_eq!(told.problem, None, "the cause is unknown");
-        let lasting = told.lasting.unwrap();
+        let trouble = troubles.wait_for(|trouble| trouble.lasting.is_some()).await.unwrap().clone();
+        assert_eq!(trouble.problem, None, "the cause is unknown");
+        let lasting = trouble.lasting.unwrap();
         assert!(lasting.starts_with(says), "{lasting}");
     }
     assert!(begun.elapsed() >= Duration::from_secs(15), "a short failure is not reported");

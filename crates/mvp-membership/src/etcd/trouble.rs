@@ -1,5 +1,5 @@
-//! Failures of etcd and their reports: at once where an operator must act, and after a while where the
-//! failure may be transient. Entry item: [`Reporter`].
+//! Failures of etcd and their reports: at once where an operator must act, and after a while where
+//! the failure may be transient. Entry item: [`Reporter`].
 
 use std::error::Error;
 use std::fmt::Write as _;

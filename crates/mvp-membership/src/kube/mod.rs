@@ -1,8 +1,8 @@
-//! The Kubernetes API as sources need it: single requests ([`call`]), and collections that are watched
-//! ([`watch`]).
+//! The Kubernetes API as sources need it: single requests ([`call`]), and collections that are
+//! watched ([`watch`]).
 //!
-//! Requests go through an [`Ask`], as the proxy itself. TLS, its reload and the detection of servers that
-//! hang are those of the proxy.
+//! Requests go through an [`Ask`], as the proxy itself. TLS, its reload and the detection of
+//! servers that hang are those of the proxy.
 
 pub(crate) mod watch;
 
@@ -58,8 +58,8 @@ impl fmt::Display for ApiError {
 pub(crate) struct Trouble(Lasting);
 
 impl Trouble {
-    /// An attempt failed. Gives the problem that an operator must solve, if it is one and it lasts. A
-    /// failure that lasts is logged once.
+    /// An attempt failed. Returns the problem that an operator must solve, if it is one and it
+    /// lasts. A failure that lasts is logged once.
     pub(crate) fn failed(&mut self, verb: &str, objects: &str, error: &ApiError) -> Option<String> {
         let problem = explained(verb, objects, error).filter(|_| self.0.failed());
         if !self.0.report() {
@@ -120,7 +120,7 @@ pub(crate) async fn call<T: for<'de> Deserialize<'de>>(
     timeout(TIMEOUT, exchange).await.unwrap_or_else(|_| Err(late()))
 }
 
-/// Sends a request. Gives a successful response with its body yet to be read.
+/// Sends a request. Returns a successful response whose body is still to be read.
 async fn start(
     ask: &impl Ask,
     method: Method,

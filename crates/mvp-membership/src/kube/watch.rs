@@ -1,9 +1,9 @@
 //! A collection of objects, listed and then watched for as long as the process lives. Entry item:
 //! [`watch`].
 //!
-//! A watch that ends is resumed where it ended. After 410 Gone, or any other error, the collection is
-//! listed again. Failures are retried with a backoff. An object that cannot be parsed is skipped and
-//! logged.
+//! A watch that ends is resumed where it ended. After 410 Gone, or any other error, the collection
+//! is listed again. Failures are retried with a backoff. An object that cannot be parsed is skipped
+//! and logged.
 
 use std::time::Duration;
 
@@ -109,7 +109,7 @@ async fn follow<T: Object>(
     }
 }
 
-/// Lists page by page. Gives the objects, whether these are all, and the resource version.
+/// Lists page by page. Returns the objects, whether these are all, and the resource version.
 async fn list<T: Object>(ask: &impl Ask, path: &str) -> Result<(Vec<T>, bool, String), ApiError> {
     let mut objects = Vec::new();
     let (mut rest, mut limit) = (String::new(), PAGE);

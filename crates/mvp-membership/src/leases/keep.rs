@@ -1,5 +1,5 @@
-//! Our own Lease: created, renewed, repaired when somebody changes it, and deleted at shutdown. Entry
-//! item: [`keep`].
+//! Our own Lease: created, renewed, repaired when somebody changes it, and deleted at shutdown.
+//! Entry item: [`keep`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +21,8 @@ use crate::limits::{HEARTBEAT, REPAIR_INTERVAL, WITHDRAW_TIMEOUT};
 const COLLECT_AFTER: Duration = Duration::from_secs(3600);
 const COLLECT_INTERVAL: Duration = Duration::from_secs(600);
 
-/// Keeps our Lease until `leaving` is cancelled, and deletes it then. A problem that an operator must
-/// solve goes to `problem`.
+/// Keeps our Lease until `leaving` is cancelled, and deletes it then. A problem that an operator
+/// must solve goes to `problem`.
 pub async fn keep(
     ask: impl Ask,
     clock: Clock,

@@ -26,7 +26,8 @@ pub struct Announcement {
     pub id: String,
     /// Its address for peers.
     pub address: SocketAddr,
-    /// The unique name of its process. Another process may have the same ID and address before or after.
+    /// The unique name of its process. Another process may have the same ID and address before or
+    /// after.
     pub instance: String,
 }
 
@@ -39,7 +40,8 @@ pub struct OwnLease {
     begun: String,
     /// Wakes the keeper after a change by somebody else.
     pub(super) touched: Notify,
-    /// When another process last renewed it: one that takes over from us, or from which we take over.
+    /// When another process last renewed it: one that takes over from us, or from which we take
+    /// over.
     other: Mutex<Option<Instant>>,
 }
 
@@ -74,7 +76,7 @@ impl OwnLease {
         self.announcement.address.ip().to_canonical().is_loopback()
     }
 
-    /// Takes over a write of the Lease, by us or by somebody else.
+    /// Observes a write of the Lease, by us or by somebody else.
     pub(super) fn seen(&self, lease: &Lease) {
         let says = |key: &str| lease.metadata.annotations.get(key).map(String::as_str);
         let Announcement { id, address, .. } = &self.announcement;

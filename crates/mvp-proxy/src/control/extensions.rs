@@ -1,6 +1,6 @@
-//! The groups and versions behind an APIService: part of the second step of the control loop. Extension
-//! servers may answer anything, even a 404 that looks like an unrouted 404. Entry items: [`find`] and
-//! [`Extensions`].
+//! The groups and versions behind an APIService: part of the second step of the control loop.
+//! Extension servers may answer anything, even a 404 that looks like an unrouted 404. Entry items:
+//! [`find`] and [`Extensions`].
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use super::fetch::{MAX_SMALL, SMALL_TIMEOUT, get};
 use super::report_once::ReportOnce;
 use crate::ask::Ask;
 
-/// All APIServices except those that the server manages for its own groups and custom resources. Read
-/// from the server's cache, which is cheap.
+/// All APIServices except those that the server manages for its own groups and custom resources.
+/// Read from the server's cache, which is cheap.
 const PATH: &str = "/apis/apiregistration.k8s.io/v1/apiservices\
 ?labelSelector=%21kube-aggregator.kubernetes.io%2Fautomanaged&resourceVersion=0";
 
@@ -52,7 +52,7 @@ impl Extensions {
         Arc::clone(&self.versions)
     }
 
-    /// Takes a result over. A server that starts forbids everything, so that a denial counts only if
+    /// Applies a result. A server that starts forbids everything, so that a denial counts only if
     /// the same fetch got the discovery documents.
     pub(super) fn apply(&mut self, found: Found, has_documents: bool) {
         match found {

@@ -1,4 +1,4 @@
-//! Who is a member: the first step of the control loop. A source of members implements [`Membership`].
+//! Where members come from: the first step of the control loop. Entry item: [`Membership`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -46,8 +46,8 @@ pub struct MemberRecord {
     pub address: Option<Arc<str>>,
     /// What answers at the address.
     pub kind: MemberKind,
-    /// The time of the last heartbeat. `None` if the source has no heartbeats: the member then counts
-    /// as alive for as long as the source names it.
+    /// The time of the last heartbeat. `None` if the source has no heartbeats: the member then
+    /// counts as alive for as long as the source names it.
     pub heard: Option<Timestamp>,
 }
 

@@ -4,8 +4,8 @@
 //! - [`Membership`]: where members come from; a new source implements it
 //! - [`SnapshotReader`]: what the loop publishes
 //!
-//! `fetch` asks a member what it serves, and `roster` is the state between rounds, as a state machine
-//! without I/O. `extensions` and `storage_versions` add what the cluster's own objects say.
+//! `fetch` asks a member what it serves, and `roster` is the state between rounds, as a state
+//! machine without I/O. `extensions` and `storage_versions` add what the cluster's own objects say.
 
 mod any;
 mod extensions;

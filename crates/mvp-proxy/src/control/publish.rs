@@ -1,5 +1,5 @@
-//! The last step of the control loop: one writer publishes snapshots, and readers load them. The two
-//! pipelines meet only here. Entry item: [`channel`].
+//! The last step of the control loop: one writer publishes snapshots, and readers load them. The
+//! two pipelines meet only here. Entry item: [`channel`].
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -58,8 +58,8 @@ impl SnapshotWriter {
         let snapshot = Arc::new(snapshot);
         self.replaced.push(self.shared.current.swap(Arc::clone(&snapshot)));
         self.shared.published.send_replace(snapshot);
-        // Thousands of routes and documents are freed here, and not by the request that happens to use
-        // them last. A replaced snapshot gets no new readers, so the count cannot grow again.
+        // Thousands of routes and documents are freed here, and not by the request that happens to
+        // use them last. A replaced snapshot gets no new readers, so the count cannot grow again.
         self.replaced.retain(|replaced| Arc::strong_count(replaced) > 1);
     }
 
@@ -129,8 +129,8 @@ impl SnapshotReader {
         self.0.clock.now()
     }
 
-    /// Asks for fresh views, and waits until a snapshot satisfies `settled`, up to the time limit `wait`.
-    /// Gives the current snapshot either way.
+    /// Asks for fresh views, and waits until a snapshot satisfies `settled`, up to the time limit
+    /// `wait`. Returns the current snapshot either way.
     pub async fn refresh(
         &self,
         wait: Duration,

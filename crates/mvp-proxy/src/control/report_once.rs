@@ -7,12 +7,12 @@ pub struct ReportOnce {
 }
 
 impl ReportOnce {
-    /// The condition holds. True if it is to be reported now: the first time since it cleared.
+    /// The condition holds. Returns whether to report it now: the first time since it cleared.
     pub fn report(&mut self) -> bool {
         !std::mem::replace(&mut self.reported, true)
     }
 
-    /// The condition does not hold. True if it had been reported: then the recovery is to be reported.
+    /// The condition does not hold. Returns whether it had been reported: then report the recovery.
     pub fn clear(&mut self) -> bool {
         std::mem::take(&mut self.reported)
     }

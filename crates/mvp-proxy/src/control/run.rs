@@ -104,7 +104,7 @@ impl<M: Membership, R: Reach> ControlLoop<M, R> {
         }
     }
 
-    /// Has the roster take an event over, and carries the effects out.
+    /// Passes an event to the roster, and carries out the effects.
     fn step(&mut self, event: Event) {
         for effect in self.roster.step(event, self.clock.now()) {
             match effect {
@@ -149,8 +149,8 @@ impl<M: Membership, R: Reach> ControlLoop<M, R> {
         });
     }
 
-    /// Takes over every fetch that has ended. All members are fetched from at once, so many fetches end
-    /// at once: one snapshot shows them all.
+    /// Passes every fetch that has ended to the roster. Fetches start together, so many end
+    /// together: one snapshot shows them all.
     fn end_fetches(&mut self, first: Result<(Ticket, Fetched), JoinError>) {
         let mut next = Some(first);
         while let Some(joined) = next {
@@ -182,7 +182,7 @@ impl<M: Membership, R: Reach> ControlLoop<M, R> {
         }
     }
 
-    /// Has StorageVersions fetched if that is due. Gives how long the loop may sleep.
+    /// Starts a fetch of StorageVersions if one is due. Returns how long the loop may sleep.
     fn ask_storage_versions(&mut self) -> Duration {
         let now = self.clock.now();
         let again = self.storage_versions.ask(&self.writer.current(), &self.reach, now);

@@ -1,7 +1,7 @@
-//! The resources that servers are recorded to serve, by the cluster's `StorageVersion` objects. They
-//! stand in for the discovery of members that was never seen, and are fetched only while there are such
-//! members. Runs beside the second step of the control loop, which never waits for it. Entry item:
-//! [`StorageVersions`].
+//! The resources that servers are recorded to serve, by the cluster's `StorageVersion` objects.
+//! They stand in for the discovery of members that was never seen, and are fetched only while there
+//! are such members. Runs beside the second step of the control loop, which never waits for it.
+//! Entry item: [`StorageVersions`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,8 @@ const INTERVAL: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Two servers have 80 KB of StorageVersions.
 const MAX_BYTES: usize = 8 << 20;
-/// Denials in a row that count as final. A server that starts forbids everything for about a second.
+/// Denials in a row that count as final. A server that starts forbids everything for about a
+/// second.
 const FINAL_DENIALS: u32 = 2;
 
 /// The StorageVersions as last fetched, from whichever member serves them.
@@ -55,7 +56,7 @@ enum Found {
 }
 
 impl StorageVersions {
-    /// Starts a fetch if one is due and can matter. Gives when to call again.
+    /// Starts a fetch if one is due and can matter. Returns when to call again.
     pub(super) fn ask<R: Reach>(
         &mut self,
         snapshot: &Snapshot,
@@ -85,7 +86,8 @@ impl StorageVersions {
         Some(self.due)
     }
 
-    /// Whether they can matter and were not fetched yet: then it is unknown what some members serve.
+    /// Whether they can matter and were not fetched yet: then it is unknown what some members
+    /// serve.
     pub(super) fn are_awaited(&self, roster: &RosterState) -> bool {
         let lists = |member: &Member| {
             let list = member.view.apis.as_ref().map(|seen| &seen.list);
@@ -173,8 +175,8 @@ struct Status {
 struct ServerVersions {
     #[serde(rename = "apiServerID")]
     server: String,
-    /// In the format of `apiVersion`. Older servers leave it out; `decodableVersions` lists more than
-    /// they serve.
+    /// In the format of `apiVersion`. Older servers leave it out; `decodableVersions` lists more
+    /// than they serve.
     #[serde(rename = "servedVersions")]
     served: Vec<String>,
 }

@@ -34,8 +34,8 @@ impl Ask for Witness {
     }
 }
 
-/// The address by which pods find a server. It leads to a different server each time, so it is no member:
-/// it only tells who the members are.
+/// The address by which pods find a server. It leads to a different server each time, so it is no
+/// member: it only tells who the members are.
 pub(crate) struct Seed {
     forwarder: Arc<Forwarder>,
     target: Target,

@@ -28,9 +28,9 @@ impl Object for Thing {
 enum Does {
     /// Answers.
     Says(u16, String),
-    /// Answers with these lines, and then ends as told.
+    /// Answers with these lines, and then ends like this.
     Streams(Vec<String>, End),
-    /// Gives no response.
+    /// Fails without a response.
     Fails,
     /// Never responds.
     Hangs,
@@ -86,12 +86,12 @@ fn event(kind: &str, name: &str, version: &str) -> String {
     json!({"type": kind, "object": object}).to_string() + "\n"
 }
 
-/// Runs the script to its end. Gives the changes and the paths that were requested.
-async fn told(steps: impl IntoIterator<Item = Does>) -> (Vec<String>, Vec<String>) {
+/// Runs the script to its end. Returns the changes and the paths that were requested.
+async fn follow_script(steps: impl IntoIterator<Item = Does>) -> (Vec<String>, Vec<String>) {
     let script = Script::default();
     script.steps.lock().unwrap().extend(steps);
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let (ask, tells) = (script.clone(), Arc::clone(&told));
+    let changes = Arc::new(Mutex::new(Vec::new()));
+    let (ask, tells) = (script.clone(), Arc::clone(&changes));
     let selector = ("labelSelector", "a=b".to_owned());
     let collection = Collection { path: "/things".to_owned(), selector };
     let watching = tokio::spawn(watch(ask, collection, move |change: Change<Thing>| {
@@ -113,8 +113,8 @@ async fn told(steps: impl IntoIterator<Item = Does>) -> (Vec<String>, Vec<String
     sleep(Duration::from_millis(100)).await;
     watching.abort();
     let asked = script.asked.lock().unwrap().clone();
-    let told = told.lock().unwrap().clone();
-    (told, asked)
+    let changes = changes.lock().unwrap().clone();
+    (changes, asked)
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,7 +124,7 @@ async fn a_watch_that_ends_is_resumed_where_it_ended() {
         "{\"type\":\"DELE",
         "TED\",\"object\":{\"metadata\":{\"name\":\"b\",\"resourceVersion\":\"12\"}}}\n",
     );
-    let (told, asked) = told([
+    let (changes, asked) = follow_script([
         list("10", &["a"]),
         Does::Streams(vec![event("ADDED", "b", "11")], End::Well),
         Does::Streams(vec![begins.to_owned(), ends.to_owned(), begins.to_owned()], End::Broken),
@@ -133,7 +133,7 @@ async fn a_watch_that_ends_is_resumed_where_it_ended() {
         Does::Hangs,
     ])
     .await;
-    assert_eq!(told, ["all a", "connected", "+b", "connected", "-b", "connected", "connected"]);
+    assert_eq!(changes, ["all a", "connected", "+b", "connected", "-b", "connected", "connected"]);
     let from: Vec<_> = asked.iter().map(|path| path.rsplit('=').next().unwrap()).collect();
     assert_eq!(from, ["500", "10", "11", "12", "20", "21"]);
     assert!(asked.iter().all(|path| path.starts_with("/things?labelSelector=a%3Db&")));
@@ -148,13 +148,13 @@ async fn lists_are_read_in_pages_and_an_invalid_object_hides_no_other() {
     let named = |name: &str| json!({"metadata": {"name": name}});
     let odd =
         json!({"type": "ADDED", "object": {"metadata": {"name": ["odd"]}}}).to_string() + "\n";
-    let (told, asked) = told([
+    let (changes, asked) = follow_script([
         page("10", Some("a/b="), json!([named("a"), {"metadata": 3}, named("b")])),
         page("10", None, json!([named("c"), null, {"metadata": {"annotations": {"x": 1}}}])),
         Does::Streams(vec![odd, event("ADDED", "d", "11")], End::Silent),
     ])
     .await;
-    assert_eq!(told, ["all a,b,c", "connected", "+d"]);
+    assert_eq!(changes, ["all a,b,c", "connected", "+d"]);
     assert_eq!(asked.get(1).unwrap(), "/things?labelSelector=a%3Db&limit=500&continue=a%2Fb%3D");
 }
 
@@ -167,8 +167,8 @@ async fn a_page_over_the_size_limit_is_read_in_halves() {
         list("10", &["a"]),
         Does::Streams(vec![], End::Silent),
     ];
-    let (told, asked) = told(steps).await;
-    assert_eq!(told, ["all a", "connected"]);
+    let (changes, asked) = follow_script(steps).await;
+    assert_eq!(changes, ["all a", "connected"]);
     let limits: Vec<_> =
         asked.iter().take(3).map(|path| path.rsplit('=').next().unwrap()).collect();
     assert_eq!(limits, ["500", "250", "125"]);
@@ -177,7 +177,7 @@ async fn a_page_over_the_size_limit_is_read_in_halves() {
 #[tokio::test(start_paused = true)]
 async fn after_410_gone_the_collection_is_listed_again() {
     let gone = r#"{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old"}}"#;
-    let (told, _) = told([
+    let (changes, _) = follow_script([
         list("10", &["a", "b"]),
         Does::Streams(vec![format!("{gone}\n")], End::Well),
         list("90", &["b"]),
@@ -186,14 +186,14 @@ async fn after_410_gone_the_collection_is_listed_again() {
         Does::Hangs,
     ])
     .await;
-    assert_eq!(told, ["all a,b", "connected", "all b", "all c"], "410 Gone is no disconnect");
+    assert_eq!(changes, ["all a,b", "connected", "all b", "all c"], "410 Gone is no disconnect");
 }
 
 #[tokio::test(start_paused = true)]
 async fn any_other_error_is_passed_on_and_retried() {
     let status = json!({"kind": "Status", "message": "not you"}).to_string();
     let broken = r#"{"type":"ERROR","object":{"code":500,"message":"etcd"}}"#;
-    let (told, _) = told([
+    let (changes, _) = follow_script([
         Does::Fails,
         Does::Says(403, status),
         Does::Says(200, "<html>".to_owned()),
@@ -233,5 +233,5 @@ async fn any_other_error_is_passed_on_and_retried() {
         "connected",
         "+e",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(changes, expected);
 }

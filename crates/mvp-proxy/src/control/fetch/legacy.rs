@@ -1,5 +1,5 @@
-//! Discovery of servers without aggregated documents (before 1.26), one version at a time. Entry item:
-//! [`walk`].
+//! Discovery of servers without aggregated documents (before 1.26), one version at a time. Entry
+//! item: [`walk`].
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,8 @@ use crate::ask::Ask;
 /// The most groups and versions that are fetched one by one.
 const MAX_WALKED: usize = 2000;
 
-/// Fetches each version by itself. The server's own lists of groups are wrong during skew: a version
-/// counts only if the server answers for it.
+/// Fetches each version by itself. The server's own lists of groups are wrong during skew: a
+/// version counts only if the server answers for it.
 pub(super) async fn walk(
     ask: &impl Ask,
     source: Source<'_>,
@@ -82,8 +82,8 @@ fn with_listed_paths(list: ApiGroupList, paths: &[String]) -> Vec<legacy::ApiGro
     groups
 }
 
-/// The paths that the server lists at its root or, where RBAC denies that as it does by default, in its
-/// OpenAPI index.
+/// The paths that the server lists at its root or, where RBAC denies that as it does by default, in
+/// its OpenAPI index.
 async fn own_paths(ask: &impl Ask) -> Vec<String> {
     #[derive(Deserialize)]
     struct Root {

@@ -1,8 +1,8 @@
 //! What a server serves: the second step of the control loop.
 //!
-//! `/api`, `/apis`, `/openapi/v3` and `/version` are fetched in parallel, conditionally, as the proxy
-//! itself, each with a time limit and a size limit. A failure changes nothing: the last known documents
-//! stay in use. Entry item: [`fetch`].
+//! `/api`, `/apis`, `/openapi/v3` and `/version` are fetched in parallel, conditionally, as the
+//! proxy itself, each with a time limit and a size limit. A failure changes nothing: the last known
+//! documents stay in use. Entry item: [`fetch`].
 
 mod get;
 mod legacy;
@@ -28,8 +28,8 @@ use crate::gateway::{Instance, who};
 pub(crate) use get::get;
 use legacy::walk;
 
-/// Aggregated discovery of that server alone, else the next best format. Servers ignore parameters that
-/// they do not know, so that one header works for servers of every version.
+/// Aggregated discovery of that server alone, else the next best format. Servers ignore parameters
+/// that they do not know, so that one header works for servers of every version.
 const ACCEPT_DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,\
 application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList;q=0.9,\
 application/json;q=0.8";
@@ -50,7 +50,8 @@ pub(crate) struct Known {
     pub(crate) release: Option<Release>,
 }
 
-/// The OpenAPI index as it was sent last: most servers send the same bytes again, which need no parsing.
+/// The OpenAPI index as it was sent last: most servers send the same bytes again, which need no
+/// parsing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KnownIndex {
     body: Bytes,
@@ -111,8 +112,8 @@ pub(crate) enum OpenApiOutcome {
     Failed(String),
 }
 
-/// Fetches what a server serves and, if wanted, which groups extension servers serve. Fails as a whole if
-/// the server turns out to be this process.
+/// Fetches what a server serves and, if wanted, which groups extension servers serve. Fails as a
+/// whole if the server turns out to be this process.
 pub(crate) async fn fetch(
     ask: &impl Ask,
     server: &str,

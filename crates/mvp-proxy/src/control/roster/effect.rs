@@ -60,7 +60,7 @@ pub(crate) enum Report {
     OpenApiFailed { id: Arc<str>, error: String },
     /// The OpenAPI index of a member can be fetched again.
     OpenApiRecovered { id: Arc<str> },
-    /// A member could not be fetched for so long that 404s no longer wait for it.
+    /// The views of a member were not confirmed within the time limit: 404s no longer wait for it.
     MemberTimedOut { id: Arc<str>, after: Duration },
     /// The wait budget for members that never answered is spent.
     UnverifiedTimedOut { after: Duration },
@@ -76,7 +76,7 @@ impl Report {
                 tracing::info!(member = %id, document, groups, "discovery changed");
             }
             Report::DocumentProblem { id, problem } => {
-                tracing::warn!(member = %id, error = %problem, "discovery document is invalid in part");
+                tracing::warn!(member = %id, error = %problem, "discovery document partly invalid");
             }
             Report::DiscoveryFailed { id, may_not_exist: false, error } => {
                 tracing::warn!(member = %id, error, "discovery failed; the last known view stays in use");
@@ -94,18 +94,18 @@ impl Report {
             Report::MemberTimedOut { id, after } => tracing::warn!(
                 member = %id,
                 seconds = after.as_secs(),
-                "member timed out; APIs that no other member serves are 404 from now on; repair the \
-                 member, or remove it from the members"
+                "member timed out; 404s no longer wait for its view; repair the member, or remove it \
+                 from the members"
             ),
             Report::UnverifiedTimedOut { after } => tracing::warn!(
                 seconds = after.as_secs(),
-                "members that never answered timed out; APIs that no other member serves are 404 \
-                 from now on; check who creates Leases in kube-system"
+                "unverified members timed out; 404s no longer wait for their views; check who creates \
+                 Leases in kube-system"
             ),
             Report::MembersUnknown { after } => tracing::warn!(
                 seconds = after.as_secs(),
-                "members unknown; APIs that no known member serves are 404 from now on; see /readyz \
-                 for the reason"
+                "members unknown; 404s no longer wait for the membership sources; see /readyz for the \
+                 reason"
             ),
         }
     }

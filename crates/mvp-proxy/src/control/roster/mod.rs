@@ -1,9 +1,10 @@
 //! The members between rounds: the third step of the control loop, as a state machine.
 //!
-//! [`RosterState::step`] takes an event and the time, and gives the effects that the control loop
-//! carries out. It logs, counts and fetches nothing itself, so that a test or a model checker can drive
-//! it without a runtime.
+//! [`RosterState::step`] takes an event and the time, and returns the effects that the control loop
+//! carries out. It logs, counts and fetches nothing itself, so that a test or a model checker can
+//! drive it without a runtime.
 
+mod apply;
 mod effect;
 #[cfg(test)]
 mod tests;
@@ -28,7 +29,7 @@ pub(crate) use effect::{Effect, FetchRequest, Report, Ticket};
 use tracked::{Knowledge, LastFetch, Standing, Trace, Tracked};
 use wait_budget::WaitBudget;
 
-/// No member is fetched from more often than this, whoever wants it.
+/// No member is fetched from more often than this, however many requests need it.
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
 /// When a local server that is not set up yet is tried again.
 const UNREACHABLE_INTERVAL: Duration = Duration::from_millis(100);
@@ -98,7 +99,7 @@ impl RosterState {
         }
     }
 
-    /// Takes an event over. Gives what is to be done.
+    /// Applies an event. Returns what the control loop must do.
     pub(crate) fn step(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
         match event {
             Event::Listed(roster) => self.listed(&roster, now),
@@ -138,7 +139,7 @@ impl RosterState {
         self.members.values().filter(idle).map(|tracked| tracked.polling.due).min()
     }
 
-    /// Takes over whom the sources name. A member that left is remembered for a while, unless nothing
+    /// Applies a roster. A member that left is remembered for a while, unless nothing
     /// is known about what it serves, or it is present under another name.
     fn listed(&mut self, roster: &Roster, now: Timestamp) -> Vec<Effect> {
         let mut effects = Vec::new();
@@ -172,7 +173,7 @@ impl RosterState {
         effects
     }
 
-    /// Takes over what a source says about a member. Whether it counts as a member: a source with
+    /// Applies the record of a member. Returns whether it counts as present: a source with
     /// heartbeats may name a member long after its death.
     fn named(
         &mut self,
@@ -210,7 +211,7 @@ impl RosterState {
         true
     }
 
-    /// What is known about whoever answers at an address, by its latest view.
+    /// What is known about the server at an address, by its latest view.
     fn knowledge_at(&self, address: &Arc<str>) -> Option<Knowledge> {
         let known = self
             .members
@@ -229,8 +230,8 @@ impl RosterState {
         (is_late && sources.unknown.report()).then_some(Report::MembersUnknown { after })
     }
 
-    /// Drops the views of members without an address after the time for which members are remembered:
-    /// their servers may live on, but cannot be fetched from.
+    /// Drops the views of members without an address after the time for which members are
+    /// remembered: their servers may live on, but cannot be fetched from.
     fn expire_views(&mut self, now: Timestamp) {
         let Rules { local, forget_after, .. } = &self.rules;
         for tracked in self.members.values_mut() {
@@ -245,8 +246,8 @@ impl RosterState {
         }
     }
 
-    /// 404s wait for unverified members, which may exist, but for all of them together no longer than
-    /// the wait budget lasts.
+    /// 404s wait for unverified members, which may exist, but for all of them together no longer
+    /// than the wait budget lasts.
     fn wait_for_unverified(&mut self, now: Timestamp) -> Option<Report> {
         let Rules { local, heard_within, .. } = &self.rules;
         let (budget, members) = (&mut self.budget, &mut self.members);
@@ -356,7 +357,7 @@ impl RosterState {
         effects
     }
 
-    /// Takes over what is recorded about members whose discovery was never seen.
+    /// Applies the records about members whose discovery was never seen.
     fn recorded(&mut self, by_server: &BTreeMap<String, Arc<Recorded>>) {
         for (id, Tracked { member, .. }) in &mut self.members {
             let recorded = by_server.get(&**id).filter(|_| is_unseen(member));

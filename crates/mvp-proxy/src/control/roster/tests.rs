@@ -39,7 +39,7 @@ fn named(name: &str, address: &str, heard: Option<u64>) -> MemberRecord {
     MemberRecord { name, address, kind: MemberKind::Mvp, heard: heard.map(at) }
 }
 
-/// Lists the members. Gives how many were forgotten.
+/// Lists the members. Returns how many were forgotten.
 fn list(state: &mut RosterState, records: &[MemberRecord], now: u64) -> usize {
     let effects = state.step(Event::Listed(Roster::complete(records.to_vec())), at(now));
     effects.iter().filter(|effect| matches!(effect, Effect::Forget(_))).count()
@@ -62,7 +62,7 @@ fn failure(who: Option<&Who>) -> Fetched {
     Fetched { who: who.cloned(), ..Fetched::failed(&Known::default(), "refused") }
 }
 
-/// Fetches from one member, with this result. Gives the effects.
+/// Fetches from one member, with this result. Returns the effects.
 fn fetch(state: &mut RosterState, id: &str, result: Fetched, now: u64) -> Vec<Effect> {
     state.step(Event::RefreshWanted, at(now));
     let effects = state.step(Event::Tick, at(now));

@@ -29,8 +29,8 @@ impl WaitBudget {
         self.total
     }
 
-    /// Spends the time since the last call if a wait is under way, else recovers. True when the budget
-    /// runs out in this call.
+    /// Spends the time since the last call if a wait is under way, else recovers. Returns whether
+    /// the budget runs out in this call.
     pub(super) fn spend(&mut self, is_waiting: bool, now: Timestamp) -> bool {
         let passed = now.since(self.updated);
         self.updated = now;

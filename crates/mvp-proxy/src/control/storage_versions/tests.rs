@@ -228,8 +228,8 @@ async fn a_recorded_resource_of_an_unseen_member_is_not_404() {
     assert_eq!(world.decided("/api/v1/nodes").await, "recorded");
 }
 
-/// A server that restarts for an upgrade returns soon, so it is remembered as any member is. But nobody
-/// deletes the records of dead servers.
+/// A server that restarts for an upgrade returns soon, so it is remembered as any member is. But
+/// nobody deletes the records of dead servers.
 #[tokio::test(start_paused = true)]
 async fn records_count_as_long_as_the_member_is_remembered() {
     let world = World::start();

@@ -20,7 +20,7 @@ enum Do {
 
 use Do::{Answers, Fails, Forgets, Lists, ListsNobody};
 
-/// Each step, with its second; then what a snapshot shows at that second.
+/// A name, the steps with their seconds, and what a snapshot shows after the last one.
 type Row = (&'static str, &'static [(u64, Do)], &'static [&'static str]);
 
 const TABLE: &[Row] = &[
@@ -203,8 +203,8 @@ fn a_result_that_is_no_longer_current_changes_nothing() {
     let effects = end(&mut state, &ticket, 2);
     let answered =
         |effect: &Effect| matches!(effect, Effect::Answered { address, .. } if &**address == "a:1");
-    assert!(effects.iter().any(answered), "who is at a:1 is worth knowing all the same");
-    assert!(tracked(&state, "b").view.apis.is_none(), "it is not at a:1 any more");
+    assert!(effects.iter().any(answered), "the sources still learn who is at a:1");
+    assert!(tracked(&state, "b").view.apis.is_none(), "it is no longer at a:1");
     let ticket = begin(&mut state, 3);
     list(&mut state, &[], 4);
     let effects = end(&mut state, &ticket, 5);
