@@ -16,7 +16,7 @@ async fn a_member_address_that_leads_back_to_the_gateway_is_ignored() {
     let flag = format!("--peer=loop=https://localhost:{}", own.port());
     let gateway = Gateway::start(own, "b", server.address, &[flag]).ready().await;
     eventually("it is found out", async || match gateway.log() {
-        log if log.contains("is this gateway itself") => Ok(()),
+        log if log.contains("leads back to this gateway") => Ok(()),
         log => Err(log),
     })
     .await;
