@@ -27,16 +27,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (ca, stop) = (read("ca.crt")?, tokio_util::sync::CancellationToken::new());
     let tls = OutboundTls::new(&ca, Some((&read("proxy.crt")?, &read("proxy.key")?)))?;
     let member = Member::builder("widgets", tls).build();
-    let layer = member
-        .start(StaticMembership::new(vec![MemberRecord::gateway(peer, address)]), stop.clone());
+    let peers = StaticMembership::new(vec![MemberRecord::gateway(peer, address)]);
+    let layer = member.start(peers, stop.clone());
     let service = AuthenticateLayer::default().layer(layer.layer(api_server));
     let trust = ClientTrust::new(Some(&ca), Some(&read("front-proxy-ca.crt")?), vec![])?;
     let tls = ServerTls::new(&read("server.crt")?, &read("server.key")?, trust)?;
     let listener = tokio::net::TcpListener::from_std(bind("127.0.0.1:0".parse()?, false)?)?;
-    eprintln!(
-        "serving widgets.example.com and the APIs of all peers on {}",
-        listener.local_addr()?
-    );
+    eprintln!("serving on {}", listener.local_addr()?);
     mvp_net::serve(listener, ReloadableTls::new(tls), Limits::default(), service, stop).await;
     Ok(())
 }
