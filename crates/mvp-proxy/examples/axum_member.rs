@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tls = OutboundTls::new(&ca, Some((&read("proxy.crt")?, &read("proxy.key")?)))?;
     let member = Member::builder("widgets", tls).build();
     let peers = StaticMembership::new(vec![MemberRecord::gateway(peer, address)]);
-    let layer = member.start(peers, stop.clone());
+    let layer = member.start(peers, stop.clone()).layer();
     let service = AuthenticateLayer::default().layer(layer.layer(api_server));
     let trust = ClientTrust::new(Some(&ca), Some(&read("front-proxy-ca.crt")?), vec![])?;
     let tls = ServerTls::new(&read("server.crt")?, &read("server.key")?, trust)?;

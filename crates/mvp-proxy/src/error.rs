@@ -94,6 +94,12 @@ impl Stage {
         matches!(self, Stage::Refused | Stage::Unready)
     }
 
+    /// Whether the client gets a response of our own, and no other server is asked: see
+    /// [`SendError::into_response`].
+    pub(crate) fn ends_request(self) -> bool {
+        matches!(self, Stage::Client | Stage::Overloaded | Stage::Reset)
+    }
+
     /// Whether it counts against the health of the server. A refusal tells by its reason.
     pub fn is_of_server(self) -> bool {
         matches!(self, Stage::Connect | Stage::NotSent | Stage::Exchange)

@@ -5,8 +5,8 @@
 //! - [`control`]: the control loop, and where members come from
 //! - [`AuthenticateLayer`]: who the caller is
 //!
-//! An API server becomes a member with three lines: build a [`Member`], start it with a source of
-//! members, and put its layer in front of the server.
+//! To make an API server a member, build a [`Member`], start it with a source of members, and put its
+//! layer in front of the server.
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -28,7 +28,7 @@
 //! let tls = OutboundTls::new(ca.as_bytes(), None)?;
 //! let member = Member::builder("widgets", tls).build();
 //! let peers = StaticMembership::new(vec![MemberRecord::gateway("other", "127.0.0.1:7443")]);
-//! let service = member.start(peers, stop.clone()).layer(api_server);
+//! let service = member.start(peers, stop.clone()).layer().layer(api_server);
 //!
 //! // In a server, `AuthenticateLayer` finds out who the caller is.
 //! let mut request = Request::get("/healthz").body(Body::empty())?;

@@ -119,14 +119,14 @@ impl LocalSlot {
     }
 
     /// The server, once the layer has filled the slot.
-    pub fn get(&self) -> Option<SharedLocal> {
+    pub(crate) fn get(&self) -> Option<SharedLocal> {
         self.0.borrow().clone()
     }
 }
 
 /// The local server, shared with the control loop.
 #[derive(Debug, Clone)]
-pub struct SharedLocal(Arc<Mutex<Local>>);
+pub(crate) struct SharedLocal(Arc<Mutex<Local>>);
 
 /// Asks the server that is in the slot at that time.
 impl Ask for LocalSlot {
@@ -141,7 +141,7 @@ impl Ask for LocalSlot {
 impl Ask for SharedLocal {
     async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, AskError> {
         let mut local = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let sent = local.send(request).await;
+        let sent = local.send(request).await.or_else(SendError::into_response);
         sent.map_err(|error| {
             AskError::new(format!("the server sent no response ({})", error.stage))
         })

@@ -27,8 +27,8 @@ const PRUNE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A member of a cluster of mixed versions: one for each process. Clones share everything.
 ///
-/// A member does nothing until one of its workers runs the control loop: [`start`](Self::start) does
-/// all of it on the current runtime.
+/// A member does nothing until it is [started](Self::start), or until workers run its parts one by
+/// one, as `mvp serve` does to restart them after a panic.
 #[derive(Clone)]
 pub struct Member(Arc<Shared>);
 
@@ -37,8 +37,8 @@ pub struct Member(Arc<Shared>);
 enum Server {
     /// In this process: the layer is put in front of it.
     InProcess,
-    /// Behind a connection, with its health, and whether that is probed.
-    Behind { target: Arc<Target>, state: LocalState, probed: bool },
+    /// Behind a connection, with its health.
+    Behind { target: Arc<Target>, state: LocalState },
     /// There is none.
     Nowhere,
 }
@@ -49,6 +49,8 @@ struct Shared {
     local_tls: ReloadableOutbound,
     peer_tls: Option<ReloadableOutbound>,
     headers: RemoteHeaders,
+    /// Whether the health of servers is probed.
+    probed: bool,
     /// What the forwarders of all workers know together.
     upstream: Upstream,
     health: Health,
@@ -77,18 +79,18 @@ impl Member {
         }
     }
 
-    /// Runs the control loop and the upkeep of connections on the current runtime until `stop`.
-    /// Returns the layer to put in front of the API server: the member is part of the cluster as
-    /// soon as that has happened.
-    pub fn start(&self, membership: impl Membership, stop: CancellationToken) -> MixedVersionLayer {
+    /// Starts everything on the current runtime, until `stop`: the control loop, the health probes
+    /// and the upkeep of connections. Returns the worker to serve with: put [`Worker::layer`] in
+    /// front of an API server in this process, or serve [`Worker::gateway`].
+    pub fn start(&self, membership: impl Membership, stop: CancellationToken) -> Worker {
         let worker = self.worker();
-        let upkeep = {
-            let (pruned, watched) = (worker.clone(), worker.clone());
-            async { tokio::join!(pruned.prune(), watched.watch_members()) }
+        let tasks = {
+            let (pruned, local, members) = (worker.clone(), worker.clone(), worker.clone());
+            async { tokio::join!(pruned.prune(), local.watch_local(), members.watch_members()) }
         };
-        tokio::spawn(stop.clone().run_until_cancelled_owned(upkeep));
+        tokio::spawn(stop.clone().run_until_cancelled_owned(tasks));
         tokio::spawn(worker.clone().run_control_loop(membership, stop));
-        worker.layer()
+        worker
     }
 
     /// A new worker with connections of its own. Use one for each runtime.
@@ -199,8 +201,8 @@ impl MemberBuilder {
         MemberBuilder { log_local, ..self }
     }
 
-    /// Does not probe the server at [`server_at`](Self::server_at): it counts as ready until a request
-    /// fails.
+    /// Does not probe the health of servers. The server at [`server_at`](Self::server_at) counts as
+    /// ready until a request fails.
     pub fn without_probes(self) -> MemberBuilder {
         MemberBuilder { probed: false, ..self }
     }
@@ -227,7 +229,7 @@ impl MemberBuilder {
                 let target = Target { id, address, server_name, kind, local: true };
                 let state = LocalState::new(Arc::clone(&metrics));
                 let state = if probed { state.unseen() } else { state };
-                Server::Behind { target: Arc::new(target), state, probed }
+                Server::Behind { target: Arc::new(target), state }
             }
             (Address::InProcess, Some(_)) => Server::InProcess,
             _ => Server::Nowhere,
@@ -238,6 +240,7 @@ impl MemberBuilder {
             local_tls,
             peer_tls,
             headers,
+            probed,
             upstream: Upstream::default(),
             health: Health::new(clock, Arc::clone(&metrics)),
             metrics,
@@ -314,7 +317,7 @@ impl Worker {
     /// watch. One worker of a member needs it.
     pub async fn watch_local(self) {
         let Shared { server, .. } = &*self.member.0;
-        if let Server::Behind { target, state, probed: true } = server
+        if let Server::Behind { target, state } = server
             && self.can_probe()
         {
             probe::watch_local(&self.forwarder, target, state).await;
@@ -332,8 +335,8 @@ impl Worker {
 
     /// Whether servers let us ask in our own name, and there is a reason to.
     fn can_probe(&self) -> bool {
-        let Shared { local_tls, peer_tls, .. } = &*self.member.0;
-        local_tls.current().vouched.is_some() && peer_tls.is_some()
+        let Shared { local_tls, peer_tls, probed, .. } = &*self.member.0;
+        *probed && local_tls.current().vouched.is_some() && peer_tls.is_some()
     }
 
     /// Runs the control loop until `stop`. Only the first call for a member does.

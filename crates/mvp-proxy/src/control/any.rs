@@ -12,8 +12,7 @@ use crate::body::Body;
 use crate::peers::Peers;
 use crate::status;
 
-/// The least loaded member that is well, whichever that is. It is asked for what has no body: what
-/// any server says of itself and of the cluster.
+/// The healthy member with the least load. It serves reads that any member can answer.
 #[derive(Debug, Clone)]
 pub struct AnyMember {
     peers: Peers,
@@ -21,8 +20,8 @@ pub struct AnyMember {
 }
 
 impl AnyMember {
-    /// One of these.
-    pub fn new(peers: Peers, reader: SnapshotReader) -> AnyMember {
+    /// A service that sends each read to one of these peers.
+    pub(crate) fn new(peers: Peers, reader: SnapshotReader) -> AnyMember {
         AnyMember { peers, reader }
     }
 }

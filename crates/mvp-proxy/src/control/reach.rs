@@ -11,7 +11,7 @@ use crate::error::{SendError, Stage};
 use crate::gateway::Refusal;
 use crate::local::{LocalSlot, SharedLocal};
 use crate::peers::{Answered, Health};
-use crate::upstream::{Forwarder, Target, server_name};
+use crate::upstream::{Forwarder, Target};
 
 /// Finds the way to a member.
 pub(crate) trait Reach: Send + 'static {
@@ -78,13 +78,7 @@ impl Reach for Reachable {
         {
             return slot.get().map(Reached::Local);
         }
-        let target = Target {
-            id: Arc::clone(&member.id),
-            address: Arc::clone(member.address.as_ref()?),
-            server_name: server_name(),
-            kind: member.kind,
-            local: false,
-        };
+        let target = Target::peer(member)?;
         let (forwarder, health) = self.peers.as_ref()?;
         Some(Reached::Peer(Arc::clone(forwarder), health.clone(), Arc::new(target)))
     }

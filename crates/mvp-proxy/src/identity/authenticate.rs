@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::{Request, Response};
@@ -19,14 +18,14 @@ use crate::door::{self, Door, Head, Refusal};
 /// A layer that identifies the caller, and refuses requests that are malformed or too large.
 #[derive(Debug, Clone, Default)]
 pub struct AuthenticateLayer {
-    headers: Arc<RemoteHeaders>,
+    screened: Screened,
     door: Door,
 }
 
 impl AuthenticateLayer {
     /// A layer that reads the users of front proxies from these headers.
     pub fn new(headers: RemoteHeaders) -> AuthenticateLayer {
-        AuthenticateLayer { headers: Arc::new(headers), door: Door::default() }
+        AuthenticateLayer { screened: headers.into(), door: Door::default() }
     }
 
     /// Sets the largest request head; larger ones get a 431. The size is that of an HTTP/2 header
@@ -50,14 +49,14 @@ impl<S> Layer<S> for AuthenticateLayer {
     type Service = Authenticate<S>;
 
     fn layer(&self, inner: S) -> Authenticate<S> {
-        Authenticate { headers: Arc::clone(&self.headers), door: self.door, inner }
+        Authenticate { screened: self.screened.clone(), door: self.door, inner }
     }
 }
 
 /// A service that identifies the caller before it calls the inner service.
 #[derive(Debug, Clone)]
 pub struct Authenticate<S> {
-    headers: Arc<RemoteHeaders>,
+    screened: Screened,
     door: Door,
     inner: S,
 }
@@ -100,16 +99,17 @@ impl<S> Authenticate<S> {
         connection: Option<&ConnectionInfo>,
         request: &mut Request<B>,
     ) -> Result<bool, Refusal> {
-        let head = Head::of(request, |name| self.headers.reserves(name));
+        let names = &*self.screened.names;
+        let head = Head::of(request, |name| names.reserves(name));
         let large = self.door.check(connection, request, head.bytes)?;
         let headers = request.headers_mut();
-        let (identity, origin) = authenticate(connection, headers, &self.headers, head.reserved)
+        let (identity, origin) = authenticate(connection, headers, names, head.reserved)
             .map_err(Refusal::Unauthorized)?;
         let anonymous = matches!(identity, Identity::Anonymous);
         let extensions = request.extensions_mut();
         extensions.insert(identity);
         extensions.insert(origin);
-        extensions.insert(Screened(Arc::clone(&self.headers)));
+        extensions.insert(self.screened.clone());
         if let Some(large) = large {
             extensions.insert(large);
         }

@@ -1,5 +1,6 @@
 //! The headers in which front proxies name users. Nobody else may send them.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use http::HeaderMap;
@@ -13,7 +14,7 @@ pub(super) const REMOTE_UID: HeaderName = HeaderName::from_static("x-remote-uid"
 pub(super) const REMOTE_EXTRA: &str = "x-remote-extra-";
 
 /// The names of the headers in which front proxies name users.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RemoteHeaders {
     /// The headers with the user name. The first one that is present counts.
     pub username: Vec<HeaderName>,
@@ -25,10 +26,35 @@ pub struct RemoteHeaders {
     pub extra_prefix: Vec<String>,
 }
 
-/// An extension of requests that went through [`Authenticate`](super::Authenticate): they have no
-/// reserved header left.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Screened(pub(crate) Arc<RemoteHeaders>);
+/// An extension of requests that went through [`Authenticate`](super::Authenticate): no header that
+/// these names reserve is left in them.
+#[derive(Debug, Clone)]
+pub(crate) struct Screened {
+    pub(crate) names: Arc<RemoteHeaders>,
+    /// Compared in place of the names, for every request.
+    fingerprint: u64,
+}
+
+impl Screened {
+    /// Whether these names reserve the same headers.
+    pub(crate) fn is_same(&self, other: &Screened) -> bool {
+        self.fingerprint == other.fingerprint
+    }
+}
+
+impl From<RemoteHeaders> for Screened {
+    fn from(names: RemoteHeaders) -> Screened {
+        let mut hasher = DefaultHasher::new();
+        names.hash(&mut hasher);
+        Screened { names: Arc::new(names), fingerprint: hasher.finish() }
+    }
+}
+
+impl Default for Screened {
+    fn default() -> Screened {
+        RemoteHeaders::default().into()
+    }
+}
 
 impl Default for RemoteHeaders {
     fn default() -> Self {

@@ -66,14 +66,14 @@ pub(super) struct Exchange<'a> {
 
 /// Serves a request.
 pub(super) async fn serve(shared: &Shared, request: &Arrived, mut local: Local) -> Response<Body> {
-    let Arrived { parts, body, .. } = request;
+    let parts = &request.parts;
+    let info = RequestInfo::parse(parts.method.as_str(), parts.uri.path(), parts.uri.query());
     let Some(peers) = &shared.peers else {
-        let outgoing = Outgoing { parts, body, lasting: None };
+        let outgoing = outgoing(request, &info, &shared.reader.load());
         let sent = send_local(&mut local, &outgoing, false).await;
         return sent.map_or_else(body_gone, |sent| sent.unwrap_or_else(no_response));
     };
     peers.note_request();
-    let info = RequestInfo::parse(parts.method.as_str(), parts.uri.path(), parts.uri.query());
     let nopeer = accepts_only_local(parts, &info);
     Exchange { shared, peers, request, info, nopeer }.serve(&mut local).await
 }
@@ -81,11 +81,10 @@ pub(super) async fn serve(shared: &Shared, request: &Arrived, mut local: Local) 
 impl Exchange<'_> {
     /// The data path.
     async fn serve(&self, local: &mut Local) -> Response<Body> {
-        let Exchange { shared, request: Arrived { parts, body, .. }, info, .. } = self;
+        let Exchange { shared, request, info, .. } = self;
         let mut snapshot = shared.reader.load();
-        let lasting = lasting(info, &snapshot, body.is_empty());
-        let outgoing = Outgoing { parts, body, lasting };
-        let mut progress = Progress::new(info, parts);
+        let outgoing = outgoing(request, info, &snapshot);
+        let mut progress = Progress::new(info, &request.parts);
         loop {
             let denials = progress.denied.as_denials();
             let health = progress.local_health(self.local_health());
@@ -123,7 +122,9 @@ impl Exchange<'_> {
             Action::Local { nopeer } => self.ask_local(round, ServedBy::Local, nopeer, local).await,
             Action::AskLocal => self.ask_local(round, ServedBy::AskedLocal, false, local).await,
             Action::Peers(candidates) => {
-                let sent = self.peers.send(&candidates, &self.info, outgoing, delivery).await;
+                // In a box: it would make the future of every request larger.
+                let sent = self.peers.send(&candidates, &self.info, outgoing, delivery);
+                let sent = Box::pin(sent).await;
                 self.shared.metrics.failed_over(local_lost, sent.is_ok());
                 let unready = decision.reason == Reason::LocalNotReady;
                 match sent {
@@ -137,14 +138,15 @@ impl Exchange<'_> {
                     Err(failed) => failed.into(),
                 }
             }
-            Action::AskAny => match self.peers.send_any(snapshot, outgoing, delivery).await {
-                Ok((member, response)) => {
-                    self.doubt(decision, ServedBy::AnyMember, Some(member), response).await
+            Action::AskAny => {
+                match Box::pin(self.peers.send_any(snapshot, outgoing, delivery)).await {
+                    Ok((member, response)) => {
+                        self.doubt(decision, ServedBy::AnyMember, Some(member), response).await
+                    }
+                    Err(failed) => failed.into(),
                 }
-                Err(failed) => failed.into(),
-            },
+            }
             Action::Answer => {
-                // In a box: it would make the future of every request larger.
                 let response = Box::pin(self.answer(snapshot, local)).await;
                 Attempt::Answered { by: ServedBy::Snapshot, member: None, response }
             }
@@ -167,12 +169,12 @@ impl Exchange<'_> {
         let member = local_id(round.snapshot);
         match sent.or_else(SendError::into_response) {
             Ok(response) if self.is_premature(round.outgoing, &response) => {
-                Attempt::Lost { member, stage: Stage::Refused, response }
+                Attempt::Lost { by, member, stage: Stage::Refused, response }
             }
             Ok(response) => self.doubt(&round.decision, by, member, response).await,
             Err(error) => {
                 self.local_failed(&error);
-                Attempt::Lost { member, stage: error.stage, response: no_response(error) }
+                Attempt::Lost { by, member, stage: error.stage, response: no_response(error) }
             }
         }
     }
@@ -196,7 +198,7 @@ impl Exchange<'_> {
         };
         let Inspected { response, is_it: unrouted } = Box::pin(inspect_not_found(response)).await;
         if always || unrouted {
-            Attempt::NotFound { by, member, response, unrouted }
+            Attempt::NotFound { member, response, unrouted }
         } else {
             Attempt::Answered { by, member, response }
         }
@@ -354,6 +356,12 @@ fn accepts_only_local(parts: &Parts, info: &RequestInfo<'_>) -> bool {
     }
 }
 
+/// The request as it is sent to servers.
+fn outgoing<'a>(request: &'a Arrived, info: &RequestInfo<'_>, snapshot: &Snapshot) -> Outgoing<'a> {
+    let Arrived { parts, body, .. } = request;
+    Outgoing { parts, body, lasting: lasting(info, snapshot, body.is_empty()) }
+}
+
 /// Whether the response lasts, or does not come from the server itself.
 fn lasting(info: &RequestInfo<'_>, snapshot: &Snapshot, no_body: bool) -> Option<Lasting> {
     let request = match info {
@@ -364,7 +372,7 @@ fn lasting(info: &RequestInfo<'_>, snapshot: &Snapshot, no_body: bool) -> Option
         _ => return None,
     };
     // Servers do not read the body of a read: its unread frames could end a shared connection.
-    let unread = request.is_read() && !no_body;
+    let unread = request.verb.is_read() && !no_body;
     if unread || request.is_relayed() || snapshot.is_extension(&request.group, &request.version) {
         return Some(Lasting::Relayed);
     }

@@ -46,7 +46,9 @@ use exchange::{Arrived, Shared};
 /// - [`Origin`]: whether a client or a peer sent it. Without one, it is a client's.
 ///
 /// It also reads [`mvp_net::ConnectionInfo`], if a listener of `mvp-net` set it: then each client
-/// connection stays with one peer, and the client's address is forwarded.
+/// connection stays with one peer, and the client's address is forwarded. Upgrades (`exec`, `attach`,
+/// WebSocket) need hyper's `OnUpgrade`, which hyper sets. A middleware between the two layers must
+/// keep all extensions: `AuthenticateLayer` leaves marks of its own, too.
 ///
 /// [`AuthenticateLayer`]: crate::identity::AuthenticateLayer
 #[derive(Debug, Clone)]
@@ -127,9 +129,9 @@ where
             let Some(identity) = parts.extensions.get::<Identity>().cloned() else {
                 return Ok(status::internal("the request was not authenticated"));
             };
-            let reserved = parts.extensions.get::<Screened>().cloned().unwrap_or_default().0;
+            let screened = parts.extensions.get::<Screened>().cloned().unwrap_or_default();
             let origin = parts.extensions.get::<Origin>().copied().unwrap_or(Origin::Client);
-            let body = Replay::new(Body::new(body), reserved);
+            let body = Replay::new(Body::new(body), screened.names);
             let at = shared.reader.now();
             let arrived = Arrived { parts, body, identity, origin, at };
             let mut response = exchange::serve(&shared, &arrived, local).await;

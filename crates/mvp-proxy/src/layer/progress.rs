@@ -1,6 +1,6 @@
-//! All that is known of one request on its way: whom it was sent to, what came of it, and what may
-//! still be done with it. [`Progress::absorb`] takes the outcome of one round and says what comes
-//! next. There is no I/O here; a second send of a write is prevented by [`Delivery`].
+//! The state of one request between rounds: the servers that it was sent to, their outcomes, and what
+//! may still be done with it. [`Progress::absorb`] takes the outcome of one round and returns what
+//! comes next. There is no I/O here. [`Delivery`] prevents a second send of a write.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::metrics::ServedBy;
 use crate::status;
 use crate::upstream::Delivery;
 
-/// Rounds after which a request is refused. Each round asks a member that was not asked before, or
-/// ends a refresh, so this is out of reach; it bounds what a defect could cost.
+/// The number of rounds after which a request is refused. Each round adds a denial, except the one in
+/// which the local server fails. This bounds the cost in a large cluster whose members all deny.
 const MAX_ROUNDS: u32 = 100;
 
 /// The progress of one request.
@@ -41,10 +41,10 @@ pub(super) enum Attempt {
     /// A response to pass through.
     Answered { by: ServedBy, member: Option<Arc<str>>, response: Response<Body> },
     /// A 404 that proves nothing yet. `unrouted` is true if the server has no such API.
-    NotFound { by: ServedBy, member: Option<Arc<str>>, response: Response<Body>, unrouted: bool },
+    NotFound { member: Option<Arc<str>>, response: Response<Body>, unrouted: bool },
     /// The local server sent no response, or refused because it has just started. `response` is
     /// what the client gets if nobody else may be asked.
-    Lost { member: Option<Arc<str>>, stage: Stage, response: Response<Body> },
+    Lost { by: ServedBy, member: Option<Arc<str>>, stage: Stage, response: Response<Body> },
     /// No peer responded.
     Unanswered { tried: Vec<String> },
     /// The request cannot be sent: part of its body was sent before and is not kept.
@@ -123,24 +123,36 @@ impl<'a> Progress<'a> {
         budget: impl FnOnce() -> bool,
     ) -> Next {
         self.rounds += 1;
-        if self.rounds > MAX_ROUNDS {
-            return Next::Done(self.refused(Reason::ViewSuspect, self.denied.names()));
+        match self.next(decision, attempt, now, budget) {
+            Next::Again | Next::Refresh if self.rounds >= MAX_ROUNDS => {
+                Next::Done(Served::refusal(Reason::ViewSuspect, self.denied.names()))
+            }
+            next => next,
         }
+    }
+
+    fn next(
+        &mut self,
+        decision: Summary,
+        attempt: Attempt,
+        now: Timestamp,
+        budget: impl FnOnce() -> bool,
+    ) -> Next {
         let reason = decision.reason;
         match attempt {
             Attempt::Answered { by, member, response } => {
                 Next::Done(Served::response(by, reason, member, response))
             }
-            Attempt::Lost { member, stage, response } => {
-                if self.may_replace_local(stage, budget) {
+            Attempt::Lost { by, member, stage, response } => {
+                if self.may_replace_local(reason, stage, budget) {
                     self.local_lost = Some(stage);
                     return Next::Again;
                 }
                 let mark = (stage != Stage::Refused).then_some(Mark::Lost);
-                let served = Served::response(ServedBy::Local, reason, member, response);
+                let served = Served::response(by, reason, member, response);
                 Next::Done(Served { mark, ..served })
             }
-            Attempt::NotFound { member: Some(member), response, unrouted, .. } => {
+            Attempt::NotFound { member: Some(member), response, unrouted } => {
                 self.withheld = Some(response);
                 self.delivery.not_found(unrouted);
                 self.denied.push(member, now, decision.listed);
@@ -150,8 +162,9 @@ impl<'a> Progress<'a> {
                 }
                 Next::Again
             }
-            Attempt::NotFound { by, member: None, response, .. } => {
-                Next::Done(Served::response(by, reason, None, response))
+            // Nobody can confirm a 404 of an unknown member.
+            Attempt::NotFound { member: None, .. } => {
+                Next::Done(Served::refusal(Reason::ViewSuspect, self.denied.names()))
             }
             Attempt::Unanswered { tried } => {
                 Next::Done(Served::refusal(Reason::NobodyReachable, tried))
@@ -174,11 +187,18 @@ impl<'a> Progress<'a> {
     }
 
     /// Whether a peer may take the place of the local server, once.
-    fn may_replace_local(&mut self, stage: Stage, budget: impl FnOnce() -> bool) -> bool {
+    fn may_replace_local(
+        &mut self,
+        reason: Reason,
+        stage: Stage,
+        budget: impl FnOnce() -> bool,
+    ) -> bool {
+        // Rows 2 and 3: only the local server may be asked.
+        let elsewhere = !matches!(reason, Reason::NonResource | Reason::DiscoveryLocal);
         self.local_lost.is_none()
             && self.delivery.failed(stage)
             // A request that was not sent is decided anew, which costs nobody anything.
-            && (stage.is_unprocessed() || budget())
+            && (stage.is_unprocessed() || (elsewhere && budget()))
     }
 
     /// A refusal. A peer that sent the request may send it elsewhere where nothing was processed.

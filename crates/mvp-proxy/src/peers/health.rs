@@ -34,7 +34,7 @@ const MAX_MEMBERS: usize = 1024;
 
 /// The health of all members. Clones share it.
 #[derive(Debug, Clone)]
-pub struct Health(Arc<Shared>);
+pub(crate) struct Health(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -45,7 +45,7 @@ struct Shared {
 
 impl Health {
     /// The health of members before any request.
-    pub fn new(clock: Clock, metrics: Arc<Metrics>) -> Health {
+    pub(crate) fn new(clock: Clock, metrics: Arc<Metrics>) -> Health {
         Health(Arc::new(Shared { clock, metrics, members: ArcSwap::default() }))
     }
 

@@ -30,7 +30,7 @@ use crate::upstream::{Delivery, Forwarder, Opened, Outgoing, Target};
 
 /// The peers of one worker.
 #[derive(Debug, Clone)]
-pub struct Peers {
+pub(crate) struct Peers {
     forwarder: Arc<Forwarder>,
     health: Health,
     metrics: Arc<Metrics>,
@@ -52,7 +52,7 @@ type Sent = Result<(Arc<str>, Response<Body>), Unanswered>;
 
 impl Peers {
     /// Peers that are reached through `forwarder`.
-    pub fn new(forwarder: Arc<Forwarder>, health: Health, metrics: Arc<Metrics>) -> Peers {
+    pub(crate) fn new(forwarder: Arc<Forwarder>, health: Health, metrics: Arc<Metrics>) -> Peers {
         Peers { forwarder, health, metrics, budget: Arc::default(), next: Arc::default() }
     }
 
@@ -174,12 +174,15 @@ impl Peers {
                 break;
             }
             let Some(request) = request(member) else { return Err(Unanswered::BodyGone) };
-            let sent = self.exchange(&target, health, kind, request).await;
-            let error = match sent.or_else(|error| error.into_response()) {
+            let sent = match self.exchange(&target, health, kind, request).await {
                 Ok(response) => {
                     self.metrics.failed_over(failed, true);
-                    return Ok((Arc::clone(&member.id), response));
+                    Ok(response)
                 }
+                Err(error) => error.into_response(),
+            };
+            let error = match sent {
+                Ok(response) => return Ok((Arc::clone(&member.id), response)),
                 Err(error) => error,
             };
             self.metrics.failed_over(failed, false);

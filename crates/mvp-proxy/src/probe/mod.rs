@@ -60,7 +60,7 @@ struct Shared {
 
 impl LocalState {
     /// The health of a server that counts as ready until a probe says otherwise.
-    pub fn new(metrics: Arc<Metrics>) -> LocalState {
+    pub(crate) fn new(metrics: Arc<Metrics>) -> LocalState {
         metrics.local_health(LocalHealth::Ready);
         let health = AtomicU8::new(encode(LocalHealth::Ready));
         let (trouble, absent) = (Mutex::default(), Mutex::new(Instant::now()));
@@ -69,7 +69,7 @@ impl LocalState {
 
     /// The same, but not ready until the first probe.
     #[must_use]
-    pub fn unseen(self) -> LocalState {
+    pub(crate) fn unseen(self) -> LocalState {
         self.0.metrics.local_health(LocalHealth::Unready);
         self.0.health.store(encode(LocalHealth::Unready), Ordering::Relaxed);
         self

@@ -25,7 +25,7 @@ use super::tunnel::{Tunnels, Upgrade};
 use crate::body::Body;
 use crate::error::{SendError, Stage};
 use crate::headers;
-use crate::identity::{Identity, RemoteHeaders, bearer};
+use crate::identity::{Identity, RemoteHeaders, Screened, bearer};
 use crate::metrics::Metrics;
 
 /// How long a request with an unknown token waits for a permit.
@@ -33,7 +33,7 @@ const UNKNOWN_TOKEN_WAIT: Duration = Duration::from_secs(1);
 
 /// What the forwarders of a process learn about servers and tokens. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct Upstream {
+pub(crate) struct Upstream {
     pulses: Pulses,
     tokens: AcceptedTokens,
 }
@@ -43,7 +43,8 @@ pub struct Upstream {
 pub struct Forwarder {
     local: ReloadableOutbound,
     peers: ReloadableOutbound,
-    headers: RemoteHeaders,
+    /// The headers that name users; a caller must not send them.
+    names: Screened,
     lanes: Lanes,
     tokens: AcceptedTokens,
     tunnels: Tunnels,
@@ -51,14 +52,14 @@ pub struct Forwarder {
 
 impl Forwarder {
     /// A forwarder that connects to the local server and to peers with this TLS configuration.
-    pub fn new(
+    pub(crate) fn new(
         local: impl Into<ReloadableOutbound>,
         peers: impl Into<ReloadableOutbound>,
     ) -> Forwarder {
         Forwarder {
             local: local.into(),
             peers: peers.into(),
-            headers: RemoteHeaders::default(),
+            names: Screened::default(),
             lanes: Lanes::default(),
             tokens: AcceptedTokens::default(),
             tunnels: Tunnels::default(),
@@ -67,22 +68,22 @@ impl Forwarder {
 
     /// Shares what it learns about servers and tokens with other forwarders of the process.
     #[must_use]
-    pub fn sharing(self, upstream: &Upstream) -> Forwarder {
+    pub(crate) fn sharing(self, upstream: &Upstream) -> Forwarder {
         let Upstream { pulses, tokens } = upstream.clone();
         Forwarder { lanes: self.lanes.with_pulses(pulses), tokens, ..self }
     }
 
     /// Counts its tunnels, and the measures that keep callers apart.
     #[must_use]
-    pub fn with_metrics(self, metrics: &Metrics) -> Forwarder {
+    pub(crate) fn with_metrics(self, metrics: &Metrics) -> Forwarder {
         let lanes = self.lanes.counted_by(metrics.isolation());
         Forwarder { tunnels: Tunnels::counted_by(metrics.tunnels()), lanes, ..self }
     }
 
     /// Names users in these headers. Servers must be configured to read them.
     #[must_use]
-    pub fn with_remote_headers(self, headers: RemoteHeaders) -> Forwarder {
-        Forwarder { headers, ..self }
+    pub(crate) fn with_remote_headers(self, headers: RemoteHeaders) -> Forwarder {
+        Forwarder { names: headers.into(), ..self }
     }
 
     /// Sends a request to a server and returns its response.
@@ -134,7 +135,7 @@ impl Forwarder {
         let outbound = if target.local { &self.local } else { &self.peers };
         let bucket = || Bucket::of(&identity, token);
         let pool = self.lanes.pool(target, credential, lane, outbound, extensions, bucket)?;
-        prepare(&mut request, target, &identity, &self.headers, pool.is_http2());
+        prepare(&mut request, target, &identity, &self.names, pool.is_http2());
         if let Some(upgrade) = &upgrade {
             upgrade.write(request.headers_mut());
         }

@@ -10,28 +10,29 @@ use super::target::Target;
 use crate::body::Body;
 use crate::gateway::{INSISTS, Insists, PEER_PROXIED};
 use crate::headers;
-use crate::identity::{Identity, RemoteHeaders, Screened};
+use crate::identity::{Identity, Screened};
 
 /// Writes the head of `request` for `target`, and removes all extensions.
 pub(super) fn prepare(
     request: &mut Request<Body>,
     target: &Target,
     identity: &Identity,
-    names: &RemoteHeaders,
+    names: &Screened,
     http2: bool,
 ) {
     let origin = request.extensions().get::<Origin>().copied();
     let client = request.extensions().get::<ConnectionInfo>().map(|info| info.remote().ip());
     let insists = request.extensions().get::<Insists>().is_some();
-    let screened = request.extensions().get::<Screened>().is_some();
+    let screened = request.extensions().get::<Screened>();
+    let screened = screened.is_some_and(|screened| screened.is_same(names));
     let host = {
         let headers = request.headers_mut();
-        // Whoever called: no header of the caller may look like one of ours.
+        // No header of the caller may look like one of ours, whoever called the forwarder.
         if !screened {
-            names.remove_reserved(headers);
+            names.names.remove_reserved(headers);
         }
         headers::remove_hop_by_hop(headers);
-        identity.write(headers, names);
+        identity.write(headers, &names.names);
         headers::add_provenance(headers, client);
         // A request makes one hop. The local server would make another one without this header.
         if !target.local || origin == Some(Origin::Peer) {
@@ -73,4 +74,55 @@ fn authority(uri: &Uri, host: Option<&HeaderValue>, target: &Target) -> Option<A
         .cloned()
         .or_else(|| host.and_then(|host| Authority::try_from(host.as_bytes()).ok()))
         .or_else(|| Authority::try_from(&*target.address).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use http::HeaderName;
+    use mvp_core::member::MemberKind;
+
+    use super::*;
+    use crate::identity::{RemoteHeaders, User};
+    use crate::upstream::server_name;
+
+    /// Reserved headers of a caller are removed, unless they were removed under the same names.
+    #[test]
+    fn reserved_headers_are_removed_whoever_called() {
+        let custom = || RemoteHeaders {
+            group: vec![HeaderName::from_static("x-my-group")],
+            ..RemoteHeaders::default()
+        };
+        let target = Target {
+            id: "a".into(),
+            address: "127.0.0.1:1".into(),
+            server_name: server_name(),
+            kind: MemberKind::Bare,
+            local: true,
+        };
+        let identity = Identity::User(Arc::new(User::default()));
+        let sent = |screened: Option<RemoteHeaders>| {
+            let mut request = Request::new(Body::empty());
+            for name in ["x-my-group", "X-Remote-User", "x_remote_user"] {
+                request
+                    .headers_mut()
+                    .insert(name.parse::<HeaderName>().unwrap(), HeaderValue::from_static("root"));
+            }
+            if let Some(names) = screened {
+                request.extensions_mut().insert(Screened::from(names));
+            }
+            prepare(&mut request, &target, &identity, &custom().into(), true);
+            request
+                .headers()
+                .keys()
+                .filter(|name| {
+                    name.as_str().contains("my-group") || name.as_str().contains("remote")
+                })
+                .count()
+        };
+        assert_eq!(sent(None), 0, "nobody screened it");
+        assert_eq!(sent(Some(RemoteHeaders::default())), 0, "screened under other names");
+        assert_eq!(sent(Some(custom())), 3, "not looked at again");
+    }
 }

@@ -31,7 +31,7 @@ impl Serve for Remote {
         Box::pin(async move {
             let sent = forwarder.send(target, request).await;
             if let Err(error) = &sent
-                && !error.stage.is_of_server()
+                && error.stage.ends_request()
             {
                 return sent;
             }

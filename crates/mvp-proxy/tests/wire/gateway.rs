@@ -44,6 +44,7 @@ pub struct Plan {
     headers: RemoteHeaders,
     limits: Limits,
     watches: bool,
+    alone: bool,
 }
 
 impl Gateway {
@@ -61,6 +62,7 @@ impl Gateway {
             headers: RemoteHeaders::default(),
             limits: Limits::default(),
             watches: true,
+            alone: false,
         }
     }
 
@@ -142,6 +144,12 @@ impl Plan {
         self
     }
 
+    /// Without peers: a plain reverse proxy.
+    pub fn alone(mut self) -> Plan {
+        self.alone = true;
+        self
+    }
+
     /// Starts it and waits for the views of all members.
     pub async fn start(self) -> Gateway {
         let ids: Vec<Arc<str>> = self.members.iter().map(|member| member.name.label()).collect();
@@ -162,19 +170,15 @@ impl Plan {
             .remote_headers(self.headers.clone())
             .refresh_interval(Duration::from_secs(3600));
         let member = if self.watches { member } else { member.without_probes() };
+        let member = if self.alone { member.peer_tls(None) } else { member };
         let member = member.build();
         let stop = CancellationToken::new();
-        let service = AuthenticateLayer::new(self.headers).layer(member.worker().gateway());
+        let worker = member.start(StaticMembership::new(self.members), stop.clone());
+        let service = AuthenticateLayer::new(self.headers).layer(worker.gateway());
         let requests = Requests::default();
         let service = requests.record(boxed(service));
         let tls = pki().server_tls();
         tokio::spawn(mvp_net::serve(self.listener, tls, self.limits, service, stop.clone()));
-
-        let control = member.worker();
-        let _gateway = control.gateway();
-        tokio::spawn(stop.clone().run_until_cancelled_owned(control.clone().watch_local()));
-        let membership = StaticMembership::new(self.members);
-        tokio::spawn(control.run_control_loop(membership, stop.clone()));
         let state = member.local_state().unwrap().clone();
         let (reader, metrics) = (member.reader().clone(), Arc::clone(member.metrics()));
         let _stop = stop.clone().drop_guard();

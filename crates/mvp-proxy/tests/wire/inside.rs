@@ -25,7 +25,7 @@ use crate::soon;
 pub fn layer(id: &str, peers: Vec<MemberRecord>) -> (MixedVersionLayer, SnapshotReader, DropGuard) {
     let member = Member::builder(id, pki().outbound()).refresh_interval(Duration::from_secs(3600));
     let (member, stop) = (member.build(), CancellationToken::new());
-    let layer = member.start(StaticMembership::new(peers), stop.clone());
+    let layer = member.start(StaticMembership::new(peers), stop.clone()).layer();
     (layer, member.reader().clone(), stop.drop_guard())
 }
 

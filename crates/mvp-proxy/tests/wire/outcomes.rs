@@ -76,3 +76,22 @@ async fn a_refusal_names_the_members_whose_half_is_unconfirmed() {
     let of_group = ask_for("/openapi/v3/apis/nowhere.example/v1").await;
     assert!(of_group.contains("not heard from c)"), "{of_group}");
 }
+
+#[tokio::test]
+async fn a_gateway_without_peers_does_not_repeat_what_a_backend_refused() {
+    let leaving = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"apiserver is shutting down","code":503}"#;
+    let local = Double::start("a", "v1.36.0", &GROUPS).await;
+    local.rule(THINGS, move |_| async move {
+        let mut response = answer(StatusCode::SERVICE_UNAVAILABLE, full(leaving));
+        response.headers_mut().insert("retry-after", HeaderValue::from_static("1"));
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert("content-type", json);
+        response
+    });
+    let gateway = Gateway::beside("a", &local).await.unwatched().alone().start_blind();
+    let path = format!("{THINGS}/one/proxy/x");
+    let said =
+        ask(gateway.address, BOTH[1], Some(&pki().alice), post(&path, "{}".to_owned())).await;
+    assert_eq!((said.status, said.text()), (StatusCode::SERVICE_UNAVAILABLE, leaving.to_owned()));
+    assert_eq!(local.requests.of(&path).len(), 1);
+}

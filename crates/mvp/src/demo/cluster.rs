@@ -106,7 +106,7 @@ fn start_server(
     let proxy = (certificates.proxy.certificate.as_bytes(), certificates.proxy.key.as_bytes());
     let outbound = OutboundTls::new(certificates.ca.as_bytes(), Some(proxy))?;
     let member = Member::builder(&id, outbound).build();
-    let layer = member.start(StaticMembership::new(others), stop.clone());
+    let layer = member.start(StaticMembership::new(others), stop.clone()).layer();
 
     // Outermost first: authenticate the caller, then the layer, then the API server.
     let api_server = ApiServer::new(spec, storage.clone()).map_request(with_caller);

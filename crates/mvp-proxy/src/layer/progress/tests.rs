@@ -26,12 +26,11 @@ fn response(status: u16) -> Response<Body> {
 }
 
 fn lost(stage: Stage) -> Attempt {
-    Attempt::Lost { member: Some("a".into()), stage, response: response(503) }
+    Attempt::Lost { by: ServedBy::Local, member: Some("a".into()), stage, response: response(503) }
 }
 
 fn not_found(member: &str, unrouted: bool) -> Attempt {
-    let member = Some(member.into());
-    Attempt::NotFound { by: ServedBy::Local, member, response: response(404), unrouted }
+    Attempt::NotFound { member: Some(member.into()), response: response(404), unrouted }
 }
 
 /// Absorbs an attempt of an ordinary decision, with retries in the budget.
@@ -139,13 +138,24 @@ fn a_withheld_404_is_refreshed_once_and_passed_through_when_confirmed() {
 }
 
 #[test]
-fn a_404_of_no_known_member_is_passed_through() {
+fn a_404_of_an_unknown_member_is_refused() {
     with(READ, |progress| {
-        let response = response(404);
-        let (by, member, unrouted) = (ServedBy::Local, None, true);
-        let served = done(absorb(progress, Attempt::NotFound { by, member, response, unrouted }));
-        assert!(matches!(served.outcome, Outcome::Response(r) if r.status() == 404));
+        let attempt = Attempt::NotFound { member: None, response: response(404), unrouted: true };
+        let (reason, ..) = refused(absorb(progress, attempt));
+        assert_eq!(reason, Reason::ViewSuspect);
     });
+}
+
+#[test]
+fn nobody_takes_the_place_of_the_local_server_for_its_own_paths() {
+    for reason in [Reason::NonResource, Reason::DiscoveryLocal] {
+        let served = with(("GET", "/healthz"), |progress| {
+            let decision = decision(reason, OnNotFound::PassThrough);
+            let budget = || panic!("no retry is paid for");
+            done(progress.absorb(decision, lost(Stage::Exchange), Timestamp::default(), budget))
+        });
+        assert_eq!((served.by, served.reason), (ServedBy::Local, reason));
+    }
 }
 
 /// What a refusal tells a peer, by what happened before.
@@ -211,7 +221,7 @@ fn no_sequence_of_outcomes_sends_a_write_twice() {
             let mut processed = 0;
             for place in 0..LENGTH {
                 let digit = number / attempts.len().pow(place) % attempts.len();
-                // As the exchange does it: nothing is sent against the delivery's word.
+                // The exchange sends nothing that the delivery forbids.
                 if !progress.delivery.may_send() {
                     break;
                 }
@@ -238,6 +248,6 @@ fn rounds_are_bounded() {
                 Next::Again | Next::Refresh => {}
             }
         };
-        assert_eq!((rounds, reason), (MAX_ROUNDS + 1, Reason::ViewSuspect));
+        assert_eq!((rounds, reason), (MAX_ROUNDS, Reason::ViewSuspect));
     });
 }
