@@ -28,7 +28,7 @@ struct Cluster {
 impl Cluster {
     async fn start(releases: &[&str]) -> Cluster {
         let local = Double::start("a", "v1.36.0", &[]).await;
-        let mut plan = Gateway::beside("a", &local).await;
+        let mut plan = Gateway::beside("a", &local).await.unwatched();
         let (mut peers, mut fronts) = (Vec::new(), Vec::new());
         for (release, id) in releases.iter().zip(["b", "c", "d"]) {
             let peer = Double::start(id, release, &[("shared.example", "things others")]).await;
