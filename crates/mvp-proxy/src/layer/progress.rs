@@ -16,8 +16,9 @@ use crate::metrics::ServedBy;
 use crate::status;
 use crate::upstream::Delivery;
 
-/// Rounds after which a request is refused. Each round asks a member that was not asked before, or
-/// ends a refresh, so this is out of reach; it bounds what a defect could cost.
+/// Rounds after which a request is refused. Each round adds a denial, or loses the local server,
+/// which happens once; and a member is asked at most twice. No real cluster gets this far: it bounds
+/// what a defect could cost.
 const MAX_ROUNDS: u32 = 100;
 
 /// The progress of one request.
