@@ -17,8 +17,8 @@ use crate::status;
 use crate::upstream::Delivery;
 
 /// Rounds after which a request is refused. Each round adds a denial, or loses the local server,
-/// which happens once; and a member is asked at most twice. No real cluster gets this far: it bounds
-/// what a defect could cost.
+/// which happens once; and a member is asked at most twice. No real cluster gets this far: it
+/// bounds what a defect could cost.
 const MAX_ROUNDS: u32 = 100;
 
 /// The progress of one request.
