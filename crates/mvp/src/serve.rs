@@ -1,7 +1,8 @@
 //! `mvp serve`: from a validated configuration to a running gateway. Entry: [`run`].
 //!
 //! One thread runs the control loop and the admin endpoint. Each worker is a thread with its own
-//! runtime, listener and connections; on the request path, workers share only the snapshot.
+//! runtime, listener and connections. On the request path, workers share the snapshot, the TLS in
+//! use, the health of servers, accepted tokens, metrics and the limit of client connections.
 
 mod control;
 

@@ -1,7 +1,8 @@
 //! The control loop: membership → fetch → roster → publish.
 //!
-//! - [`run`]: the loop itself
-//! - [`Membership`]: where members come from; a new source implements it
+//! - `run`: the loop itself
+//! - [`Membership`]: where members come from. Embedders implement it. A new source of `mvp` sends
+//!   claims instead: `Combined` of `mvp-membership` merges them, and implements this trait
 //! - [`SnapshotReader`]: what the loop publishes
 //!
 //! `fetch` asks a member what it serves, and `roster` is the state between rounds, as a state

@@ -1,6 +1,7 @@
 //! Whether a request may be sent to another server. This is where a second send of a write is
-//! prevented: every failed attempt and every withheld 404 is noted here, and nothing is sent
-//! without [`Delivery::may_send`].
+//! prevented: failed attempts and withheld 404s are noted here, and every further send at another
+//! server depends on [`Delivery::may_send`] or [`Delivery::failed`]. The only sends that are not
+//! seen here repeat a request at the same server, which provably did not process it.
 
 use http::request::Parts;
 use mvp_core::RequestInfo;
