@@ -1,5 +1,5 @@
-//! Documents of OpenAPI that were asked for: those of version 3 by their hash, that of version 2 put
-//! together of every member's. Entry item: [`Schemas`].
+//! OpenAPI documents that clients requested: version 3 by hash, and version 2 merged from all
+//! members. Entry item: [`Schemas`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,19 +23,19 @@ use crate::metrics::Metrics;
 #[derive(Debug)]
 pub(crate) struct Schema {
     pub(crate) content_type: HeaderValue,
-    /// With its quotes.
+    /// The entity tag, with its quotes.
     pub(crate) etag: Box<str>,
     pub(crate) encoded: Encoded,
 }
 
 impl Schema {
-    /// What keeping it costs; an empty one is not free.
+    /// The size that counts against the limit; an empty document is not free.
     fn cost(&self) -> usize {
         self.encoded.body.len() + 1024
     }
 }
 
-/// What is kept of OpenAPI, for every worker.
+/// The OpenAPI documents that are kept, shared by all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Schemas {
     documents: Mutex<Kept>,
@@ -43,19 +43,19 @@ pub(crate) struct Schemas {
     protobuf: Merged,
 }
 
-/// The most that is kept of documents of version 3.
+/// The limit of kept version 3 documents, in bytes.
 const MAX_KEPT: usize = 64 << 20;
-/// The document of version 2 of any member. Kubernetes' own has 4 MB.
+/// The limits of the version 2 document of a member. That of Kubernetes has 4 MB.
 const LIMITS: Limits = Limits { max_bytes: 32 << 20, max_depth: 64 };
-/// Members are asked anew for theirs when it is older than this, and somebody wants it.
+/// The age from which members are asked again when a client requests version 2.
 const FRESH_FOR: Duration = Duration::from_secs(1);
-/// A member whose document is known is not waited for any longer.
+/// The time limits for a member whose document is known, and for any other.
 const SHORT: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(10);
-/// One that failed the last time holds nobody up.
+/// The time limit for a member that failed last time.
 const FAILED: Duration = Duration::from_millis(300);
 
-/// Documents of version 3, the oldest first.
+/// Version 3 documents, the oldest first.
 #[derive(Debug, Default)]
 struct Kept {
     documents: BTreeMap<Key, Arc<Schema>>,
@@ -63,17 +63,17 @@ struct Kept {
     bytes: usize,
 }
 
-/// Its key in the index, its hash, and whether it is protobuf.
+/// The key in the index, the hash, and whether the document is protobuf.
 type Key = (Box<str>, Box<str>, bool);
 
 impl Schemas {
-    /// The document of that hash, if it was asked for before.
+    /// The document with this hash, if it is kept.
     pub(crate) fn kept(&self, key: &str, hash: &str, format: Format) -> Option<Arc<Schema>> {
         let kept = self.documents.lock().unwrap_or_else(PoisonError::into_inner);
         kept.documents.get(&(key.into(), hash.into(), format == Format::Protobuf)).cloned()
     }
 
-    /// Keeps the document of a hash, and lets the oldest go where that is too much.
+    /// Keeps a document under its hash. Drops the oldest ones above the limit.
     pub(crate) fn keep(&self, key: &str, hash: &str, format: Format, schema: Arc<Schema>) {
         let mut kept = self.documents.lock().unwrap_or_else(PoisonError::into_inner);
         let key: Key = (key.into(), hash.into(), format == Format::Protobuf);
@@ -92,7 +92,7 @@ impl Schemas {
         }
     }
 
-    /// The document of version 2 of all members together; nothing where none has one.
+    /// The merged version 2 document; `None` if no member has one.
     pub(crate) async fn v2<A: Ask>(
         &self,
         format: Format,
@@ -119,7 +119,7 @@ impl Schemas {
         schema
     }
 
-    /// The entity tag by which a member says whether its document of version 2 still stands.
+    /// The entity tag of the version 2 document that is known of a member.
     pub(crate) fn etag_of(&self, member: &str, format: Format) -> Option<HeaderValue> {
         self.merged(format).checked.load().as_ref()?.etags.get(member).cloned()
     }
@@ -132,14 +132,14 @@ impl Schemas {
     }
 }
 
-/// Version 2 in one format.
+/// The version 2 documents in one format.
 #[derive(Debug, Default)]
 struct Merged {
     own: tokio::sync::Mutex<Own>,
     checked: ArcSwapOption<Checked>,
 }
 
-/// The merged document, and when members were asked last whether it still stands.
+/// The merged document, and when the members last confirmed theirs.
 #[derive(Debug)]
 struct Checked {
     schema: Option<Arc<Schema>>,
@@ -154,7 +154,7 @@ impl Merged {
     }
 }
 
-/// What each member said last.
+/// The last document of each member.
 #[derive(Debug, Default)]
 struct Own(BTreeMap<Arc<str>, OwnDocument>, Option<(Vec<Bytes>, Arc<Schema>)>);
 
@@ -166,7 +166,7 @@ struct OwnDocument {
 }
 
 impl Own {
-    /// Asks every member whether its document still stands.
+    /// Asks every member whether its document has changed.
     async fn refresh<A: Ask>(
         &mut self,
         format: Format,
@@ -193,7 +193,7 @@ impl Own {
         });
         let answers = join_all(asked.collect::<Vec<_>>()).await;
         for (id, fetched) in answers {
-            // Members of one version mostly have the same: it is kept once.
+            // Members of one version mostly have the same document: it is kept once.
             let shared = |document: Bytes| {
                 let same =
                     |own: &OwnDocument| own.document.clone().filter(|known| *known == document);
@@ -214,7 +214,7 @@ impl Own {
                 Err(problem) => {
                     metrics.discovery_failed();
                     if !own.failing {
-                        tracing::warn!(member = %id, "/openapi/v2 fails, the last known good stays: {problem}");
+                        tracing::warn!(member = %id, error = problem, "OpenAPI v2 failed; the last known document stays in use");
                     }
                 }
             }
@@ -222,10 +222,10 @@ impl Own {
         }
     }
 
-    /// The document of all; the newest member's counts where they differ.
+    /// The merged document. Where documents differ, that of the newest member counts.
     async fn merged(&mut self, format: Format, snapshot: &Snapshot) -> Option<Arc<Schema>> {
         let mut members: Vec<&Member> = snapshot.members().collect();
-        // In the order of their IDs they come already.
+        // They are sorted by ID already.
         members.sort_by_key(|member| std::cmp::Reverse(member.view.release));
         let mut documents: Vec<Bytes> = Vec::new();
         for member in members {
@@ -238,7 +238,7 @@ impl Own {
             return Some(Arc::clone(schema));
         }
         let of = documents.clone();
-        // Megabytes of text: not on a thread that serves others meanwhile.
+        // Megabytes of text: not on a thread that serves requests.
         let merged = tokio::task::spawn_blocking(move || {
             let body = v2::merge(&documents, format)?;
             Some((etag(&body), body))
@@ -251,7 +251,7 @@ impl Own {
     }
 }
 
-/// What a member said.
+/// The response of a member.
 enum Fetched {
     Unchanged,
     Changed(Bytes, Option<HeaderValue>),
@@ -278,7 +278,7 @@ async fn fetch(
     Ok(Fetched::Changed(document, answer.etag))
 }
 
-/// The media type of version 2 in a format.
+/// The media type of a version 2 document.
 pub(crate) fn content_type(format: Format) -> &'static str {
     match format {
         Format::Json => "application/json",

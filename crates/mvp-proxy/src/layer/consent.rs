@@ -1,5 +1,5 @@
-//! Consent: documents of the whole cluster are given only to callers that a server lets have its
-//! own. The local server is asked with the caller's identity, or a peer while it is down or unready.
+//! Consent: a caller gets a document of the whole cluster only if a server would give it its own. The
+//! local server is asked with the caller's identity, or a peer while it is down or unready.
 
 use http::{Request, Response, StatusCode};
 use mvp_core::Snapshot;

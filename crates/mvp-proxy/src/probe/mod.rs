@@ -324,7 +324,7 @@ mod tests {
         first.judge(Found::Unreachable("refused".to_owned()));
         assert_eq!(first.judge(Found::Forbidden).0, LocalHealth::Unready);
         tokio::time::advance(FORBIDS).await;
-        assert_eq!(first.judge(Found::Forbidden).0, ready, "it does not mean to tell");
+        assert_eq!(first.judge(Found::Forbidden).0, ready, "it means it");
     }
 
     #[tokio::test(start_paused = true)]
@@ -340,7 +340,7 @@ mod tests {
         state.set(LocalHealth::Unready);
         assert!(state.is_starting());
         tokio::time::advance(FORBIDS).await;
-        assert!(!state.is_starting(), "what it says so long is its own word");
+        assert!(!state.is_starting(), "it has forbidden it for too long");
     }
 
     #[test]
