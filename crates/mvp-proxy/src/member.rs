@@ -56,7 +56,7 @@ struct Shared {
     health: Health,
     metrics: Arc<Metrics>,
     reader: SnapshotReader,
-    /// Taken by whoever runs the control loop.
+    /// Taken by the control loop.
     writer: Mutex<Option<SnapshotWriter>>,
 }
 
@@ -269,8 +269,9 @@ impl Worker {
         MixedVersionLayer::new(reader.clone(), peers, slot, metrics, state, instance)
     }
 
-    /// The service in front of the member's server behind a connection, or, where there is no
-    /// server, in front of all members.
+    /// The service in front of the server at [`MemberBuilder::server_at`] or, for a member
+    /// [without a server](MemberBuilder::without_server), in front of all members. An API server in
+    /// this process needs [`layer`](Self::layer) instead.
     pub fn gateway(&self) -> MixedVersion {
         match &self.member.0.server {
             Server::Behind { target, .. } => {

@@ -174,7 +174,7 @@ impl<M: Membership, R: Reach> ControlLoop<M, R> {
         self.writer.publish(Snapshot::build(inputs, Some(&previous)));
         drop(previous);
         self.metrics.observe_snapshot(&self.writer.current(), self.clock.now());
-        // Requests with an older snapshot may still use a forgotten member, so this comes last.
+        // Last: requests with an older snapshot may still use a forgotten member.
         for id in self.forgotten.drain(..) {
             self.reach.forget(&id);
             self.metrics.forget(&id);

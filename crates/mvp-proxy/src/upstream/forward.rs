@@ -91,7 +91,7 @@ impl Forwarder {
     /// The request must have the extension [`Identity`]. The extensions `Origin` and
     /// [`ConnectionInfo`](mvp_net::ConnectionInfo) are used if present. With hyper's `OnUpgrade`,
     /// the client's connection becomes a tunnel if the server agrees to an upgrade. Headers that
-    /// only a proxy may send are removed, whoever set them.
+    /// only a proxy may send are removed.
     ///
     /// # Errors
     /// If the server sends no response. [`SendError::stage`] tells how far the request came.

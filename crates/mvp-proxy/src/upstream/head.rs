@@ -27,7 +27,7 @@ pub(super) fn prepare(
     let screened = screened.is_some_and(|screened| screened.is_same(names));
     let host = {
         let headers = request.headers_mut();
-        // No header of the caller may look like one of ours, whoever called the forwarder.
+        // The caller must not send headers that look like ours.
         if !screened {
             names.names.remove_reserved(headers);
         }
@@ -89,7 +89,7 @@ mod tests {
 
     /// Reserved headers of a caller are removed, unless they were removed under the same names.
     #[test]
-    fn reserved_headers_are_removed_whoever_called() {
+    fn reserved_headers_are_removed_for_every_caller() {
         let custom = || RemoteHeaders {
             group: vec![HeaderName::from_static("x-my-group")],
             ..RemoteHeaders::default()

@@ -65,7 +65,7 @@ async fn forged(cluster: &mut Cluster) -> anyhow::Result<String> {
     let job = objects::job("default", "x");
     let (mut reads, mut truth) = (0, None);
     while truth.is_none() {
-        ensure!(begun.elapsed() < Duration::from_secs(120), "404s are held up for good");
+        ensure!(begun.elapsed() < Duration::from_secs(120), "404s stay 503");
         cluster.admin.get(b.through, &job.collection).await?.expect(200).context("a read")?;
         reads += 1;
         let answer = cluster.admin.get(b.through, nowhere).await?;
@@ -82,7 +82,7 @@ async fn forged(cluster: &mut Cluster) -> anyhow::Result<String> {
         ensure!(connected > 0, "nobody even looked at it: the test shows nothing");
         (tried, let_in) = (tried + connected, let_in + spoken_to);
     }
-    ensure!(let_in == 0, "{let_in} requests went to whoever wrote a Lease");
+    ensure!(let_in == 0, "{let_in} requests went to the address in a forged Lease");
     for name in ["mvp-forged-1", "mvp-forged-2"] {
         cluster.admin.delete(at, &format!("{LEASES}/{name}")).await?.expect(200)?;
     }
