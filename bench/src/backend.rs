@@ -112,7 +112,12 @@ impl State {
     fn answer(&self, request: &Request<Incoming>, has_batch: bool) -> Response<Body> {
         let path = request.uri().path();
         let query = request.uri().query().unwrap_or_default();
-        let etag = if has_batch { "\"peer\"" } else { ETAG_OF_LACKING };
+        let etag = match (has_batch, query) {
+            // As if its discovery had changed since the gateway fetched it.
+            (false, CHANGED_QUERY) => "\"changed\"",
+            (false, _) => ETAG_OF_LACKING,
+            (true, _) => "\"peer\"",
+        };
         match path {
             "/api" | "/apis" => {
                 if request.headers().get(IF_NONE_MATCH).is_some_and(|known| known == etag) {
@@ -207,6 +212,8 @@ fn event() -> Bytes {
 }
 
 pub(crate) const JSON: &str = "application/json";
+/// The query with which the server without `batch/v1` gives its discovery another ETag.
+pub(crate) const CHANGED_QUERY: &str = "changed";
 /// The discovery ETag of the server without `batch/v1`.
 pub(crate) const ETAG_OF_LACKING: &str = "\"lacking\"";
 pub(crate) const AGGREGATED: &str =

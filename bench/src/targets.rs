@@ -250,6 +250,7 @@ pub(crate) fn mvp_with_local(pki: &PkiFiles, listen: SocketAddr, local: SocketAd
         format!("--bind-address={}", listen.ip()),
         format!("--secure-port={}", listen.port()),
         format!("--admin-bind-address={}:6480", listen.ip()),
+        "--admin-socket=".to_owned(),
         format!("--local-server=https://{local}"),
         "--server-id=lacking".to_owned(),
         // The other proxies do not log requests either.

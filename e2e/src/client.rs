@@ -161,7 +161,7 @@ impl Client {
     }
 
     /// Opens a TLS connection for one protocol.
-    async fn handshake(
+    pub(crate) async fn handshake(
         &self,
         to: SocketAddr,
         protocol: &[u8],

@@ -150,12 +150,19 @@ impl Cluster {
         let (port, admin_port) = (7443, 7480);
         let mut arguments =
             server.gateway_arguments(self.pki.files(), Some(&self.members()), port, admin_port);
+        arguments.retain(|flag| !flag.starts_with("--admin-socket="));
+        arguments.push(format!("--admin-socket={}", self.another_socket().display()));
         change(&mut arguments);
         let log = self.folder.join(format!("{beside}.another.mvp.log"));
         let process = Program::new("mvp-another", &self.programs.mvp)
             .with_host_name()
             .start(&log, arguments)?;
         Ok((process, SocketAddr::new(server.through().ip(), port)))
+    }
+
+    /// The admin socket of [`another_gateway`](Self::another_gateway).
+    pub(crate) fn another_socket(&self) -> PathBuf {
+        self.folder.join("another.sock")
     }
 
     fn members(&self) -> Vec<(String, String)> {
@@ -273,19 +280,37 @@ impl Cluster {
         name: &str,
         to: SocketAddr,
     ) -> anyhow::Result<Process> {
+        self.controllers(controller, name, to, &[])
+    }
+
+    fn controllers(
+        &self,
+        which: &str,
+        name: &str,
+        to: SocketAddr,
+        flags: &[String],
+    ) -> anyhow::Result<Process> {
         let user = "system:kube-controller-manager";
         self.pki.user(user, &["system:masters"])?;
-        let arguments = [
+        let mut arguments = vec![
             format!("--kubeconfig={}", self.kubeconfig(user, to)?.display()),
-            format!("--controllers={controller}"),
+            format!("--controllers={which}"),
             "--leader-elect=false".to_owned(),
             "--secure-port=0".to_owned(),
             "--v=2".to_owned(),
         ];
+        arguments.extend_from_slice(flags);
         let log = self.folder.join(format!("{name}.kube-controller-manager.log"));
         Program::new(name, &self.programs.kube_controller_manager())
             .with_host_name()
             .start(&log, arguments)
+    }
+
+    /// Starts kube-controller-manager with every controller except the one that watches kubelets, for
+    /// the server at that address.
+    pub(crate) fn all_controllers(&self, name: &str, to: SocketAddr) -> anyhow::Result<Process> {
+        let ca = format!("--root-ca-file={}", self.pki.files().ca().display());
+        self.controllers("*,-node-lifecycle-controller", name, to, &[ca])
     }
 
     /// Creates a namespace.

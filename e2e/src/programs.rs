@@ -48,6 +48,20 @@ const OTHER_SERVERS: [Minor; 3] = [Minor::Oldest, Minor::V1_35, Minor::V1_37];
 const CLIENT_GO: Build =
     Build { folder: "client-go", main_module: "k8s.io/client-go", programs: &[("client-go", ".")] };
 
+/// The e2e suite of Kubernetes.
+const UPSTREAM: Build = Build {
+    folder: "upstream",
+    main_module: "k8s.io/kubernetes",
+    programs: &[("e2e.test", "k8s.io/kubernetes/test/e2e")],
+};
+
+/// The conformance test of HTTP/2 servers.
+const H2SPEC: Build = Build {
+    folder: "h2spec",
+    main_module: "github.com/summerwind/h2spec",
+    programs: &[("h2spec", "github.com/summerwind/h2spec/cmd/h2spec")],
+};
+
 struct Build {
     folder: &'static str,
     /// The module that gives the version.
@@ -83,6 +97,8 @@ impl Minor {
 pub(crate) struct Needs {
     pub(crate) servers: Vec<Minor>,
     pub(crate) clients: bool,
+    /// The e2e suite of Kubernetes.
+    pub(crate) upstream: bool,
 }
 
 /// Programs that are ready to run.
@@ -112,6 +128,9 @@ impl Programs {
         for minor in OTHER_SERVERS.iter().filter(|minor| needs.servers.contains(minor)) {
             built.insert(minor.folder(), Build::kube_apiserver(*minor).get(&cache)?);
         }
+        if needs.upstream {
+            built.insert(UPSTREAM.folder, UPSTREAM.get(&cache)?);
+        }
         let clients = if needs.clients { Clients::get(&cache)? } else { Clients::default() };
         Ok(Programs { built, clients, mvp: mvp("release")? })
     }
@@ -132,6 +151,11 @@ impl Programs {
         self.program("v1.36", "kubectl")
     }
 
+    /// The e2e suite of Kubernetes.
+    pub(crate) fn upstream_suite(&self) -> PathBuf {
+        self.program(UPSTREAM.folder, "e2e.test")
+    }
+
     /// The version that the server reports, such as `v1.36.4`.
     pub(crate) fn version(&self, minor: Minor) -> &str {
         self.built.get(minor.folder()).map_or("", |(version, _)| version)
@@ -140,7 +164,7 @@ impl Programs {
     /// `etcd v3.6.8, Kubernetes v1.34.10, …`
     pub(crate) fn described(&self) -> String {
         let name = |folder: &str| if folder == "etcd" { "etcd" } else { "Kubernetes" };
-        let built = self.built.iter();
+        let built = self.built.iter().filter(|(folder, _)| **folder != UPSTREAM.folder);
         let all: Vec<String> =
             built.map(|(folder, (version, _))| format!("{} {version}", name(folder))).collect();
         all.join(", ")
@@ -158,6 +182,11 @@ impl std::fmt::Display for Programs {
         }
         write!(f, "{}", self.mvp.display())
     }
+}
+
+/// Finds h2spec in the cache, or builds it.
+pub(crate) fn h2spec() -> anyhow::Result<PathBuf> {
+    H2SPEC.get(&cache()?).map(|(_, folder)| folder.join("h2spec"))
 }
 
 impl Build {
@@ -184,7 +213,10 @@ impl Build {
             let flags = linker_flags(&version);
             let mut command = Program::new("go", Path::new("go")).command()?;
             command.current_dir(&module);
-            command.args(["build", "-v", "-ldflags", &flags, "-o"]);
+            // A suite of tests is a program, too, but `go build` does not make it.
+            let is_suite = name.ends_with(".test");
+            command.args(if is_suite { ["test", "-c"] } else { ["build", "-v"] });
+            command.args(["-ldflags", &flags, "-o"]);
             command.arg(beside.path().join(name)).arg(package);
             compile(&mut command, &format!("{name} {version} ({go})"))?;
         }
@@ -300,6 +332,8 @@ mod tests {
             let version = build.version(&programs.join(build.folder)).expect("a version");
             assert!(version.starts_with(prefix), "{version}");
         }
+        let version = UPSTREAM.version(&programs.join(UPSTREAM.folder)).expect("a version");
+        assert!(version.starts_with("v1.36."), "{version}");
         for minor in OTHER_SERVERS {
             let build = Build::kube_apiserver(minor);
             let version = build.version(&programs.join(build.folder)).expect("a version");

@@ -15,9 +15,6 @@ use crate::cluster::{Cluster, ClusterSpec, ISOLATED, ServerSpec};
 use crate::programs::{Minor, Needs, Programs};
 use crate::report::{Report, Row};
 
-/// The time limit of a case.
-const CASE_DEADLINE: Duration = Duration::from_secs(600);
-
 /// A property of a real control plane that the suite checks.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -46,6 +43,14 @@ impl Level {
         }
     }
 
+    /// The time limit of a case.
+    fn deadline(self) -> Duration {
+        match self {
+            Level::Default => Duration::from_secs(600),
+            Level::Full => Duration::from_secs(3600),
+        }
+    }
+
     fn command(self) -> &'static str {
         match self {
             Level::Default => "cargo run -p e2e -- run",
@@ -57,7 +62,8 @@ impl Level {
 /// The cluster that a case needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Setting {
-    /// Three servers of two versions. Each one does not serve an API that the others serve.
+    /// Three servers of two versions. Each one does not serve an API that the others serve. `b` also
+    /// reads groups from `X-Auth-Group`.
     Mixed,
     /// The same, with Kubernetes' own proxy on in every server.
     Native,
@@ -70,18 +76,21 @@ pub(crate) enum Setting {
     Interop,
     /// Two servers that record their APIs in StorageVersions. The newer one advertises no address.
     Recorded,
+    /// Two servers of 1.36, one of which emulates 1.34, and one that lacks an API of both.
+    Emulated,
     /// Servers of four versions, from the newest to the oldest that can be built.
     Versions,
 }
 
 impl Setting {
-    const ALL: [Setting; 7] = [
+    const ALL: [Setting; 8] = [
         Setting::Mixed,
         Setting::Rolling,
         Setting::Cable,
         Setting::Native,
         Setting::Interop,
         Setting::Recorded,
+        Setting::Emulated,
         Setting::Versions,
     ];
 
@@ -91,7 +100,8 @@ impl Setting {
                 name: "mixed",
                 servers: vec![
                     ServerSpec::new("a", Minor::V1_36, "api/all=true,autoscaling/v2=false"),
-                    ServerSpec::new("b", Minor::V1_34, "batch/v1=false"),
+                    ServerSpec::new("b", Minor::V1_34, "batch/v1=false")
+                        .with_flag("--requestheader-group-headers=X-Auth-Group"),
                     ServerSpec::new("c", Minor::V1_36, "policy/v1=false"),
                 ],
                 native_proxy: false,
@@ -151,23 +161,37 @@ impl Setting {
                 let servers = vec![a, b];
                 ClusterSpec { name: "recorded", servers, native_proxy: false, cable: false }
             }
-            Setting::Versions => {
-                let none = "flowcontrol.apiserver.k8s.io/v1=false";
-                let mut servers = vec![
-                    ServerSpec::new("a", Minor::V1_37, &format!("policy/v1=false,{none}")),
-                    ServerSpec::new("b", Minor::V1_36, &format!("batch/v1=false,{none}")),
-                    ServerSpec::new("c", Minor::V1_35, &format!("autoscaling/v2=false,{none}")),
-                    ServerSpec::new("d", Minor::Oldest, "api/beta=true"),
-                ];
-                // The oldest cannot read the stored priority levels of the others, and would never
-                // be ready.
-                for server in &mut servers {
-                    server.flags.push("--enable-priority-and-fairness=false".to_owned());
-                }
-                ClusterSpec { name: "versions", servers, native_proxy: false, cable: false }
+            Setting::Emulated => {
+                let a = ServerSpec::new("a", Minor::V1_34, "autoscaling/v2=false");
+                let mut b = ServerSpec::new("b", Minor::V1_36, "autoscaling/v2=true");
+                b.flags.push("--emulated-version=1.34".to_owned());
+                let c = ServerSpec::new("c", Minor::V1_36, "autoscaling/v2=true");
+                let servers = vec![a, b, c];
+                ClusterSpec { name: "emulated", servers, native_proxy: false, cable: false }
             }
+            Setting::Versions => versions(),
         }
     }
+}
+
+/// Servers of four versions. The newest serves CBOR, too.
+fn versions() -> ClusterSpec {
+    let none = "flowcontrol.apiserver.k8s.io/v1=false";
+    let mut servers = vec![
+        ServerSpec::new("a", Minor::V1_37, &format!("policy/v1=false,{none}")),
+        ServerSpec::new("b", Minor::V1_36, &format!("batch/v1=false,{none}")),
+        ServerSpec::new("c", Minor::V1_35, &format!("autoscaling/v2=false,{none}")),
+        ServerSpec::new("d", Minor::Oldest, "api/beta=true"),
+    ];
+    // The oldest cannot read the stored priority levels of the others, and would never
+    // be ready.
+    for server in &mut servers {
+        server.flags.push("--enable-priority-and-fairness=false".to_owned());
+    }
+    if let Some(newest) = servers.first_mut() {
+        newest.flags.push("--feature-gates=CBORServingAndStorage=true".to_owned());
+    }
+    ClusterSpec { name: "versions", servers, native_proxy: false, cable: false }
 }
 
 /// Runs the cases whose names start with one of these words, or all of the level. Returns whether
@@ -227,6 +251,7 @@ pub(crate) fn needs(cases: &[Case]) -> Needs {
     Needs {
         servers: servers.map(|server| server.minor).collect(),
         clients: cases.iter().any(|case| case.name.starts_with("clients/")),
+        upstream: cases.iter().any(|case| case.name.starts_with("upstream/")),
     }
 }
 
@@ -300,10 +325,11 @@ async fn run_on(
 async fn run_case(case: &Case, cluster: &mut Cluster) -> anyhow::Result<String> {
     cluster.heal().await.context("the cluster did not recover from the previous case")?;
     let run = AssertUnwindSafe((case.run)(cluster)).catch_unwind();
-    match tokio::time::timeout(CASE_DEADLINE, run).await {
+    let deadline = case.level.deadline();
+    match tokio::time::timeout(deadline, run).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(_)) => anyhow::bail!("the case panicked"),
-        Err(_) => anyhow::bail!("the case timed out after {} s", CASE_DEADLINE.as_secs()),
+        Err(_) => anyhow::bail!("the case timed out after {} s", deadline.as_secs()),
     }
 }
 

@@ -8,7 +8,7 @@ use http::header::{
 use http::{HeaderMap, Method, Response, StatusCode};
 use mvp_core::discovery::negotiate::{Encoding, Form, Negotiated, Offer, negotiate};
 use mvp_core::discovery::{GroupList, Part, convert};
-use mvp_core::member::Release;
+use mvp_core::member::Version;
 use mvp_core::request::DiscoveryPath;
 use serde_json::json;
 
@@ -203,11 +203,11 @@ fn known_version<'p>(
 
 /// The document of `/version`, as of a real server.
 fn version(git_version: &str) -> serde_json::Value {
-    let release = Release::parse(git_version);
-    let part = |part: fn(Release) -> u16| release.map_or(String::new(), |r| part(r).to_string());
+    let version = Version::parse(git_version);
+    let part = |part: fn(Version) -> u16| version.map_or(String::new(), |v| part(v).to_string());
     json!({
-        "major": part(|release| release.major),
-        "minor": part(|release| release.minor),
+        "major": part(|version| version.major),
+        "minor": part(|version| version.minor),
         "gitVersion": git_version,
         "gitCommit": "",
         "gitTreeState": "clean",

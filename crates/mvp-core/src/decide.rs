@@ -14,6 +14,7 @@ mod described;
 mod reason;
 
 pub use asked::{Asked, Denial, LocalHealth, Origin};
+use candidates::AfterDenial;
 pub use candidates::Candidates;
 pub use decision::{Action, ActionKind, Decision, OnNotFound, Summary};
 pub use reason::Reason;
@@ -34,6 +35,7 @@ pub fn decide<'a>(
         return refuse(Reason::NotPassedOn);
     }
     match request {
+        RequestInfo::Resource(request) if request.is_unrouted() => case.non_resource(),
         RequestInfo::Resource(request) => case.resource(request),
         RequestInfo::Discovery(path) => case.discovery(path),
         RequestInfo::OpenApi(path) => case.openapi(path),
@@ -59,19 +61,27 @@ impl<'a> Case<'a> {
         let unless_opaque =
             |on_not_found| if opaque { OnNotFound::PassThrough } else { on_not_found };
         // For a subresource that a custom resource lacks, servers answer as if the object were
-        // missing. Anything else that they do not serve, they answer with an unrouted 404.
+        // missing. For anything else that they do not serve, they name no object.
         let unlisted_not_found = unless_opaque(match request.subresource.is_empty() {
-            true => OnNotFound::RefreshIfUnrouted,
+            true => OnNotFound::RefreshUnlessObject,
             false => OnNotFound::Refresh,
         });
         let unseen = self.local_is_unseen(part);
         let local_lists = exact.local_lists();
+        // Rows 10 and 11: the path is at fault if a member still lists the resource after its 404.
+        if request.has_unusual_path() {
+            match exact.listed_after_denial() {
+                AfterDenial::Listed => return pass_not_found(),
+                AfterDenial::Unconfirmed => return refuse(Reason::ViewSuspect),
+                AfterDenial::Unlisted => {}
+            }
+        }
 
         // Rows 4 and 9: served locally; or maybe, by a server that is down and has no view yet.
         if (local_lists && exact.believes_local())
             || (unseen && asked.local == LocalHealth::Unreachable)
         {
-            let on_not_found = unless_opaque(OnNotFound::RefreshIfUnrouted);
+            let on_not_found = unless_opaque(OnNotFound::RefreshUnlessObject);
             let local = to_local(on_not_found, Reason::ServedLocally, true);
             return match asked.local {
                 LocalHealth::Ready => local,
@@ -94,14 +104,14 @@ impl<'a> Case<'a> {
         if is_proxied && exact.listed_by_anyone() && !opaque && !self.denied_by_local() {
             // The 404 for a subresource that the local server lacks may name the object.
             let on_not_found = match request.subresource.is_empty() {
-                true => OnNotFound::NextIfUnrouted,
+                true => OnNotFound::NextUnlessObject,
                 false => OnNotFound::Refresh,
             };
             return self.ask_local(Reason::ServedElsewhere, on_not_found);
         }
         // Rows 5 and 6: served by peers.
         if exact.any() {
-            let on_not_found = unless_opaque(OnNotFound::NextIfUnrouted);
+            let on_not_found = unless_opaque(on_peer_not_found(request));
             return self.to_peers(exact, on_not_found, Reason::ServedByPeer, true);
         }
         // Rows 10 and 11, and members that left or have no address: listed, but no member to ask.
@@ -110,7 +120,7 @@ impl<'a> Case<'a> {
             return refuse(if denied { Reason::ViewSuspect } else { Reason::NobodyReachable });
         }
         // Row 13: listed with other verbs or at another path. A member that lists it writes the error.
-        let on_not_found = unless_opaque(OnNotFound::RefreshIfUnrouted);
+        let on_not_found = unless_opaque(OnNotFound::RefreshUnlessObject);
         if listing.local_serves() && asked.local != LocalHealth::Unreachable {
             return to_local(on_not_found, Reason::VerbUnlisted, false);
         }
@@ -149,7 +159,7 @@ impl<'a> Case<'a> {
             Origin::Client if usable.any() => {
                 let on_not_found = match local.on_not_found {
                     OnNotFound::PassThrough => OnNotFound::PassThrough,
-                    _ => OnNotFound::NextIfUnrouted,
+                    _ => on_peer_not_found(request),
                 };
                 return self.to_peers(usable, on_not_found, reason, true);
             }
@@ -190,12 +200,7 @@ impl<'a> Case<'a> {
         if self.is_recorded() {
             return refuse(Reason::Recorded);
         }
-        Decision {
-            action: Action::PassNotFound,
-            on_not_found: OnNotFound::PassThrough,
-            reason: Reason::ConfirmedNotFound,
-            listed: false,
-        }
+        pass_not_found()
     }
 
     /// Row 3: only the local server can answer for itself.
@@ -233,10 +238,10 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Whether a backend or an extension server writes the response, so that its 404s cannot be told
-    /// from the server's own.
+    /// Whether a kubelet, a backend or an extension server writes the response, so that its 404s
+    /// cannot be told from the server's own.
     fn is_opaque(&self, request: &ResourceRequest<'_>, route: Option<&Route>) -> bool {
-        request.subresource == "proxy"
+        request.is_connect()
             || match route {
                 Some(route) => route.extension,
                 None => self.snapshot.is_extension(&request.group, &request.version),
@@ -266,13 +271,31 @@ impl<'a> Case<'a> {
 fn fits(scope: Scope, request: &ResourceRequest<'_>) -> bool {
     match scope {
         Scope::Namespaced => {
-            !request.namespace.is_empty() || matches!(request.verb, Verb::List | Verb::Watch)
+            !request.namespace.is_empty()
+                || (matches!(request.verb, Verb::List | Verb::Watch) && !request.is_named_by_path())
         }
         Scope::Cluster => {
             request.namespace.is_empty()
                 || (request.group.is_empty() && request.resource == "namespaces")
         }
         Scope::Unknown => true,
+    }
+}
+
+/// What to do with a 404 of a peer that lists the request. Mostly the next peer is asked.
+fn on_peer_not_found(request: &ResourceRequest<'_>) -> OnNotFound {
+    match request.has_unusual_path() {
+        true => OnNotFound::RefreshUnlessObject,
+        false => OnNotFound::NextUnlessObject,
+    }
+}
+
+fn pass_not_found<'a>() -> Decision<'a> {
+    Decision {
+        action: Action::PassNotFound,
+        on_not_found: OnNotFound::PassThrough,
+        reason: Reason::ConfirmedNotFound,
+        listed: false,
     }
 }
 

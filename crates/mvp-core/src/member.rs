@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Timestamp;
-use crate::discovery::{GroupList, Part};
+use crate::discovery::{self, GroupList, Part};
 use crate::openapi::Index;
 use crate::recorded::Recorded;
 
@@ -62,6 +62,62 @@ pub struct View {
     pub release: Option<Release>,
     /// The resources that StorageVersions record for it, used while it has no view.
     pub recorded: Option<Arc<Recorded>>,
+    /// For each document, the start of the last fetch that has ended, whatever came of it.
+    pub asked: PerDocument<Timestamp>,
+    /// How long the last fetch took in which it sent or confirmed both documents.
+    pub fetched_in: Duration,
+}
+
+/// A document that a view is made of. Each can be fetched by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ViewDocument {
+    /// `/api`
+    Api,
+    /// `/apis`
+    Apis,
+    /// `/openapi/v3`
+    OpenApi,
+}
+
+impl ViewDocument {
+    /// All of them.
+    pub const ALL: [ViewDocument; 3] =
+        [ViewDocument::Api, ViewDocument::Apis, ViewDocument::OpenApi];
+}
+
+impl From<Part> for ViewDocument {
+    fn from(part: Part) -> ViewDocument {
+        match part {
+            Part::Api => ViewDocument::Api,
+            Part::Apis => ViewDocument::Apis,
+        }
+    }
+}
+
+/// A value for each document of a view.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PerDocument<T>([T; 3]);
+
+impl<T> PerDocument<T> {
+    /// The value of a document.
+    pub fn of(&self, document: ViewDocument) -> &T {
+        let [api, apis, openapi] = &self.0;
+        match document {
+            ViewDocument::Api => api,
+            ViewDocument::Apis => apis,
+            ViewDocument::OpenApi => openapi,
+        }
+    }
+
+    /// The value of a document, to change it.
+    pub fn of_mut(&mut self, document: ViewDocument) -> &mut T {
+        let [api, apis, openapi] = &mut self.0;
+        match document {
+            ViewDocument::Api => api,
+            ViewDocument::Apis => apis,
+            ViewDocument::OpenApi => openapi,
+        }
+    }
 }
 
 /// A discovery document of a member, and when it was last confirmed.
@@ -93,6 +149,21 @@ impl View {
         }
     }
 
+    /// The entity tag of a document, with its quotes.
+    pub fn etag(&self, document: ViewDocument) -> Option<&str> {
+        match document {
+            ViewDocument::Api => self.api.as_ref()?.list.etag.as_deref(),
+            ViewDocument::Apis => self.apis.as_ref()?.list.etag.as_deref(),
+            ViewDocument::OpenApi => self.openapi.as_ref()?.etag.as_deref(),
+        }
+    }
+
+    /// A version of a group.
+    pub fn version(&self, group: &str, version: &str) -> Option<&discovery::Version> {
+        let group = self.part(Part::of_group(group))?.list.group(group)?;
+        group.versions.iter().find(|entry| &*entry.name == version)
+    }
+
     /// The state of the view at a time.
     pub fn state(&self, now: Timestamp, fresh_for: Duration) -> ViewState {
         let (Some(api), Some(apis)) = (&self.api, &self.apis) else {
@@ -104,8 +175,19 @@ impl View {
 }
 
 /// The release of an API server. A server of an older release can erase fields of an object.
+/// Releases are ordered by what the server emulates, then by its binary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Release {
+    /// The version whose APIs and features the server has: that of its binary, unless
+    /// `--emulated-version` names an older one.
+    pub emulated: Version,
+    /// The version of its binary.
+    pub binary: Version,
+}
+
+/// A version without its patch version, which neither adds nor removes fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version {
     /// The major version.
     pub major: u16,
     /// The minor version.
@@ -113,19 +195,48 @@ pub struct Release {
 }
 
 impl Release {
-    /// Parses the `gitVersion` of `/version`, such as `v1.36.4`, `v1.37.0-rc.1` or `v1.31.2-eks-7`.
-    /// Patch versions neither add nor remove fields, so they are ignored.
+    /// The release of a server with this `gitVersion` that emulates no other. `None` if
+    /// [`Version::parse`] cannot read it.
     pub fn parse(git_version: &str) -> Option<Release> {
-        let mut numbers = git_version.strip_prefix('v').unwrap_or(git_version).splitn(3, '.');
+        Version::parse(git_version).map(Release::from)
+    }
+
+    /// The release of the same binary that emulates this version.
+    pub fn emulating(self, emulated: Version) -> Release {
+        Release { emulated, ..self }
+    }
+}
+
+/// A server that emulates no other version.
+impl From<Version> for Release {
+    fn from(version: Version) -> Release {
+        Release { emulated: version, binary: version }
+    }
+}
+
+impl Version {
+    /// Parses a version such as `v1.36.4`, `v1.37.0-rc.1`, `v1.31.2-eks-7` or `1.34`.
+    pub fn parse(text: &str) -> Option<Version> {
+        let mut numbers = text.strip_prefix('v').unwrap_or(text).splitn(3, '.');
         let major = numbers.next()?.parse().ok()?;
         let minor = numbers.next()?;
         let digits = minor.find(|c: char| !c.is_ascii_digit()).unwrap_or(minor.len());
         let minor = minor.get(..digits)?.parse().ok()?;
-        Some(Release { major, minor })
+        Some(Version { major, minor })
     }
 }
 
 impl fmt::Display for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Release { emulated, binary } = self;
+        match emulated == binary {
+            true => write!(f, "{binary}"),
+            false => write!(f, "{emulated} (emulated by {binary})"),
+        }
+    }
+}
+
+impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.major, self.minor)
     }
@@ -149,10 +260,32 @@ mod tests {
             ("v99999.1", None),
         ];
         for (text, expected) in cases {
-            let expected = expected.map(|(major, minor)| Release { major, minor });
-            assert_eq!(Release::parse(text), expected, "{text:?}");
+            let expected = expected.map(|(major, minor)| Version { major, minor });
+            assert_eq!(Release::parse(text), expected.map(Release::from), "{text:?}");
         }
         assert!(Release::parse("v1.9.0") < Release::parse("v1.36.0"));
+    }
+
+    #[test]
+    fn releases_are_ordered_by_the_emulated_version_then_by_the_binary() {
+        let release = |binary, emulated| {
+            let release = Release::parse(binary).expect("a release");
+            release.emulating(Version::parse(emulated).expect("a version"))
+        };
+        let ordered = [
+            release("v1.34.2", "1.34"),
+            release("v1.35.0", "1.34"),
+            release("v1.36.4", "1.34"),
+            release("v1.35.0", "1.35"),
+            release("v1.36.4", "1.35"),
+            release("v1.36.4", "1.36"),
+        ];
+        assert!(ordered.is_sorted_by(|older, newer| older < newer), "{ordered:?}");
+        assert_eq!(
+            ordered.map(|release| release.to_string())[2..4],
+            ["1.34 (emulated by 1.36)", "1.35"]
+        );
+        assert_eq!(Release::parse("v1.36.4"), Some(release("v1.36.4", "1.36")));
     }
 
     #[test]

@@ -56,6 +56,22 @@ pub struct ResourceRequest<'a> {
     pub name: Cow<'a, str>,
     /// Whether the method is GET or HEAD. The path prefix `watch` makes a watch of any method.
     safe_method: bool,
+    /// Whether the path names an object; a field selector can name one, too.
+    named_by_path: bool,
+    form: PathForm,
+}
+
+/// Whether servers route the path of a resource request. kube-apiserver's `RequestInfo` finds a
+/// resource in many paths that its routing answers with a 404.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PathForm {
+    /// The path of a resource.
+    Usual,
+    /// A path that built-in resources do not have, such as `pods/NAME/status/more`. For a custom
+    /// resource, servers ignore what follows the subresource.
+    Unusual,
+    /// A path that begins with two slashes. No server routes it.
+    Unrouted,
 }
 
 /// A discovery path.
@@ -184,6 +200,8 @@ impl<'a> RequestInfo<'a> {
                 namespace: owned(r.namespace),
                 name: owned(r.name),
                 safe_method: r.safe_method,
+                named_by_path: r.named_by_path,
+                form: r.form,
             }),
             RequestInfo::Discovery(path) => RequestInfo::Discovery(match path {
                 DiscoveryPath::Api => DiscoveryPath::Api,
@@ -225,6 +243,22 @@ impl ResourceRequest<'_> {
     /// Whether a container or a backend writes the response, instead of the server.
     pub fn is_relayed(&self) -> bool {
         self.is_connect() || self.subresource == "log"
+    }
+
+    /// Whether the path names an object.
+    pub(crate) fn is_named_by_path(&self) -> bool {
+        self.named_by_path
+    }
+
+    /// Whether a server that serves the resource may still answer with an unrouted 404: built-in
+    /// resources have no such path.
+    pub(crate) fn has_unusual_path(&self) -> bool {
+        self.form != PathForm::Usual
+    }
+
+    /// Whether no server routes the path, whatever it serves.
+    pub(crate) fn is_unrouted(&self) -> bool {
+        self.form == PathForm::Unrouted
     }
 
     /// Without a name, a GET is a list or a watch, and a DELETE deletes the collection.

@@ -7,6 +7,7 @@ mod documents;
 mod entry;
 mod routes;
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 pub use build::{Inputs, Policy};
@@ -14,9 +15,9 @@ pub use documents::{Document, Encoded, etag};
 pub(crate) use routes::{Provider, Route};
 
 use crate::Timestamp;
-use crate::discovery::Part;
 use crate::discovery::negotiate::Form;
-use crate::member::{Member, ViewState};
+use crate::discovery::{Listed, Part};
+use crate::member::{Member, Presence, ViewState};
 use crate::openapi::{self, OpenApi};
 use crate::recorded::Recorded;
 use crate::request::{DiscoveryPath, OpenApiPath, RequestInfo, ResourceRequest};
@@ -133,6 +134,22 @@ impl Snapshot {
         let part = path.part();
         self.local().filter(|local| local.view.part(part).is_some())?;
         self.own.document(path, form)
+    }
+
+    /// The members to ask for what another server does not list of a version: for each resource the
+    /// first one that serves it and can be asked, newest release first.
+    pub fn first_candidates(&self, group: &str, version: &str, listed: &Listed) -> Vec<&Member> {
+        let resources = self.merged.of(Part::of_group(group)).resources(group, version);
+        let askable =
+            |member: &&Member| member.presence == Presence::Present && member.address.is_some();
+        let mut members: Vec<&Member> = resources
+            .iter()
+            .filter(|resource| !listed.has(&resource.name))
+            .filter_map(|resource| self.listing(group, version, &resource.name).find(askable))
+            .collect();
+        members.sort_by_key(|member| (Reverse(member.view.release), &member.id));
+        members.dedup_by_key(|member| &member.id);
+        members
     }
 
     /// The OpenAPI documents of the members.

@@ -45,7 +45,7 @@ impl Default for Limits {
             header_read_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(90),
             max_header_bytes: 1 << 20,
-            max_headers: 1024,
+            max_headers: 1152,
             max_concurrent_streams: 250,
             stream_window: 128 << 10,
             max_send_buffer: 64 << 10,

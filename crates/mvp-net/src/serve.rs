@@ -7,6 +7,7 @@
 mod accept;
 mod connection;
 mod delegate;
+mod fault;
 mod head;
 mod request;
 mod target;

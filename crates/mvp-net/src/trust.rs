@@ -33,8 +33,10 @@ pub struct ClientTrust {
 pub struct Judgement {
     /// Whether the client presented a certificate.
     pub presented: bool,
-    /// Whether the client CA signed the certificate, or it is that of a front proxy.
-    pub trusted: bool,
+    /// Whether a configured CA did not sign the certificate, or its name is not that of a front proxy.
+    /// A caller whom neither this certificate nor a token identifies is then unauthorized, not
+    /// anonymous: kube-apiserver asks both CAs, and one that rejects the certificate is an error.
+    pub rejected: bool,
     /// Whether the request-header CA signed the certificate and its name is allowed: a front proxy or
     /// a peer, which may name the user.
     pub front_proxy: bool,
@@ -82,18 +84,19 @@ impl ClientTrust {
         let Some((leaf, intermediates)) = chain.split_first() else {
             return Judgement::default();
         };
+        // `None` if there is no such CA.
         let verifies = |verifier: &Option<Arc<dyn ClientCertVerifier>>| {
-            verifier.as_ref().is_some_and(|verifier| {
-                verifier.verify_client_cert(leaf, intermediates, now).is_ok()
-            })
+            let verifier = verifier.as_ref()?;
+            Some(verifier.verify_client_cert(leaf, intermediates, now).is_ok())
         };
-        let front_proxy = verifies(&self.request_header) && self.allows(leaf);
+        let front_proxy = verifies(&self.request_header).map(|signed| signed && self.allows(leaf));
         let client = verifies(&self.client);
+        let verdicts = [front_proxy, client];
         Judgement {
             presented: true,
-            trusted: front_proxy || client,
-            front_proxy,
-            user: if client { user(leaf).transpose() } else { None },
+            rejected: verdicts.contains(&Some(false)) || !verdicts.contains(&Some(true)),
+            front_proxy: front_proxy == Some(true),
+            user: if client == Some(true) { user(leaf).transpose() } else { None },
             valid_until: chain
                 .iter()
                 .flat_map(validity_bounds)

@@ -5,7 +5,7 @@
 use axum::{Router, routing::get};
 use mvp_net::{ClientTrust, Limits, ReloadableTls, ServerTls, bind};
 use mvp_proxy::control::{MemberRecord, StaticMembership};
-use mvp_proxy::{AuthenticateLayer, Member, OutboundTls};
+use mvp_proxy::{Member, OutboundTls};
 use tower_layer::Layer;
 
 const API: [(&str, &str); 4] = [
@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let member = Member::builder("widgets", tls).build();
     let peers = StaticMembership::new(vec![MemberRecord::gateway(peer, address)]);
     let layer = member.start(peers, stop.clone()).layer();
-    let service = AuthenticateLayer::default().layer(layer.layer(api_server));
+    let service = member.authenticate().layer(layer.layer(api_server));
     let trust = ClientTrust::new(Some(&ca), Some(&read("front-proxy-ca.crt")?), vec![])?;
     let tls = ServerTls::new(&read("server.crt")?, &read("server.key")?, trust)?;
     let listener = tokio::net::TcpListener::from_std(bind("127.0.0.1:0".parse()?, false)?)?;

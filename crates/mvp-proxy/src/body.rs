@@ -9,6 +9,8 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 
+use crate::headers::remove_forbidden_trailers;
+
 /// An error of a body, from any source.
 pub type BodyError = Box<dyn Error + Send + Sync>;
 
@@ -49,6 +51,77 @@ impl Body {
             return self;
         }
         Body(Kind::Streamed(Guarded { body: self, _guard: guard }.boxed_unsync()))
+    }
+
+    /// The same body, which ends early when `end` completes. The rest is dropped.
+    pub(crate) fn until(self, end: impl Future<Output = ()> + Send + 'static) -> Body {
+        Body(Kind::Streamed(Until { body: Some(self), end: Box::pin(end) }.boxed_unsync()))
+    }
+}
+
+struct Until {
+    body: Option<Body>,
+    end: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl HttpBody for Until {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Until { body, end } = self.get_mut();
+        let Some(streamed) = body else { return Poll::Ready(None) };
+        if end.as_mut().poll(cx).is_ready() {
+            *body = None;
+            return Poll::Ready(None);
+        }
+        let frame = Pin::new(streamed).poll_frame(cx);
+        if let Poll::Ready(None | Some(Err(_))) = frame {
+            *body = None;
+        }
+        frame
+    }
+}
+
+impl Body {
+    /// A body that streams `body`, without trailers that cannot be forwarded.
+    pub(crate) fn without_forbidden_trailers<B>(body: B) -> Body
+    where
+        B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<BodyError>,
+    {
+        Body::new(AllowedTrailers(body))
+    }
+}
+
+struct AllowedTrailers<B>(B);
+
+impl<B: HttpBody + Unpin> HttpBody for AllowedTrailers<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let mut polled = Pin::new(&mut self.get_mut().0).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &mut polled
+            && let Some(trailers) = frame.trailers_mut()
+        {
+            remove_forbidden_trailers(trailers);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
     }
 }
 

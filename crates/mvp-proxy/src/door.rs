@@ -1,23 +1,23 @@
-//! Checks before authentication: malformed requests get a 400, heads that are too large a 431. Also
-//! decides when a response ends its client's connection. Entry item: [`Door`].
+//! Checks before authentication: malformed requests get a 400, unmet expectations a 417, heads that are
+//! too large a 431. Also decides when a response ends its client's connection. Entry item: [`Door`].
 //!
 //! [`Authenticate`](crate::identity::Authenticate) runs these checks first. Go resets the HTTP/2
 //! stream of a malformed request, which looks to a gateway as if the server had failed. So such a
 //! request must never reach a server.
 
+mod head;
+
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 
-use http::header::HOST;
-use http::{HeaderName, Method, Request, Response, StatusCode, Uri};
+use http::header::EXPECT;
+use http::{Method, Request, Response, StatusCode, Uri};
 use mvp_net::ConnectionInfo;
 
+pub(crate) use self::head::Head;
 use crate::body::Body;
 use crate::status;
-
-/// The overhead of each field of a header list, by RFC 9113.
-const FIELD_OVERHEAD: usize = 32;
 
 /// The extra head size for front proxies and peers, which add headers such as `X-Remote-*`.
 const FRONT_PROXY_ALLOWANCE: usize = 32 << 10;
@@ -51,9 +51,19 @@ impl Door {
         &self,
         connection: Option<&ConnectionInfo>,
         request: &Request<B>,
-        head_bytes: usize,
+        head: &mut Head,
     ) -> Result<Option<LargeHead>, Refusal> {
         well_formed(request).map_err(Refusal::Malformed)?;
+        match connection {
+            Some(connection) if !connection.http2() => head.check_http1(request.version())?,
+            // Go's HTTP/2 server ignores other expectations, its HTTP/1.1 server does not.
+            _ if head.unmet => head.reserved.push(EXPECT),
+            _ => {}
+        }
+        if head.userinfo {
+            return Err(Refusal::Malformed("the host has user information"));
+        }
+        let head_bytes = head.bytes;
         let allowance = if is_front_proxy(connection) { FRONT_PROXY_ALLOWANCE } else { 0 };
         let limit = self.max_head_bytes.saturating_add(allowance);
         if head_bytes > limit {
@@ -76,6 +86,8 @@ impl Door {
 pub(crate) enum Refusal {
     /// The request is malformed: 400.
     Malformed(&'static str),
+    /// The client expects something other than `100-continue`: 417.
+    Expectation,
     /// The request head is too large: 431.
     HeadTooLarge {
         /// The size of the head.
@@ -88,6 +100,11 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
+    /// Whether an HTTP/1.1 connection ends after it, as with Go.
+    pub(crate) fn closes(self) -> bool {
+        matches!(self, Refusal::Malformed(_) | Refusal::Expectation)
+    }
+
     /// The response to the request, which `client` sent.
     pub(crate) fn response(self, client: Option<SocketAddr>) -> Response<Body> {
         let client = client.map(tracing::field::display);
@@ -95,6 +112,10 @@ impl Refusal {
             Refusal::Malformed(reason) => {
                 tracing::debug!(client, code = 400, reason, "request refused");
                 status::bad_request(reason)
+            }
+            Refusal::Expectation => {
+                tracing::debug!(client, code = 417, reason = "Expect", "request refused");
+                status::expectation_failed()
             }
             Refusal::HeadTooLarge { bytes, limit } => {
                 let reason = "head too large";
@@ -116,32 +137,6 @@ fn is_front_proxy(connection: Option<&ConnectionInfo>) -> bool {
     connection.is_some_and(|connection| connection.judgement().front_proxy)
 }
 
-/// The size and the reserved names of a request head, found in one pass.
-pub(crate) struct Head {
-    /// The size of the head, as that of an HTTP/2 header list.
-    pub(crate) bytes: usize,
-    /// The names that the caller may not use. A name can occur twice.
-    pub(crate) reserved: Vec<HeaderName>,
-}
-
-impl Head {
-    pub(crate) fn of<B>(request: &Request<B>, reserves: impl Fn(&str) -> bool) -> Head {
-        let uri = request.uri();
-        let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
-        let target = uri.path_and_query().map_or(0, |target| target.as_str().len());
-        let line = [request.method().as_str().len(), authority, target];
-        let mut bytes = line.iter().map(|length| length.saturating_add(FIELD_OVERHEAD)).sum();
-        let mut reserved = Vec::new();
-        for (name, value) in request.headers() {
-            bytes += name.as_str().len() + value.len() + FIELD_OVERHEAD;
-            if reserves(name.as_str()) {
-                reserved.push(name.clone());
-            }
-        }
-        Head { bytes, reserved }
-    }
-}
-
 /// Whether Go's HTTP/2 server would accept the request. It refuses a request by resetting the
 /// stream.
 ///
@@ -153,7 +148,7 @@ fn well_formed<B>(request: &Request<B>) -> Result<(), &'static str> {
     if *request.method() == Method::CONNECT {
         return Err("CONNECT is not supported");
     }
-    if names_a_user(request.uri()) || host_names_a_user(request) {
+    if names_a_user(request.uri()) {
         return Err("the host has user information");
     }
     // Not `Uri::path`, which is "/" for a target without a path.
@@ -171,10 +166,6 @@ fn well_formed<B>(request: &Request<B>) -> Result<(), &'static str> {
 
 fn names_a_user(uri: &Uri) -> bool {
     uri.authority().is_some_and(|authority| authority.as_str().contains('@'))
-}
-
-fn host_names_a_user<B>(request: &Request<B>) -> bool {
-    request.headers().get(HOST).is_some_and(|host| host.as_bytes().contains(&b'@'))
 }
 
 /// Whether each `%` is followed by two hexadecimal digits.
@@ -289,26 +280,6 @@ mod tests {
         let target = http::uri::PathAndQuery::from_static("?watch=1");
         let uri = Uri::builder().path_and_query(target).build().unwrap();
         assert!(well_formed(&Request::builder().uri(uri).body(()).unwrap()).is_err());
-    }
-
-    #[test]
-    fn a_host_with_user_information_is_refused() {
-        let request = Request::builder().uri("/").header("host", "user@host").body(()).unwrap();
-        assert!(well_formed(&request).is_err());
-    }
-
-    #[test]
-    fn the_head_size_is_that_of_an_http2_header_list() {
-        let request = Request::builder()
-            .method("POST")
-            .uri("https://host/path?query")
-            .header("name", "value")
-            .header("name", "")
-            .body(())
-            .unwrap();
-        let head = Head::of(&request, |_| false);
-        let line = "POST".len() + "host".len() + "/path?query".len() + 3 * 32;
-        assert_eq!(head.bytes, line + "name".len() + "value".len() + 32 + "name".len() + 32);
     }
 
     #[test]

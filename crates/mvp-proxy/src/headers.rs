@@ -13,7 +13,7 @@ const TUNNELLED: [&str; 2] = ["websocket", "SPDY/3.1"];
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+pub(crate) const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 /// Removes the headers that `Connection` names. Exceptions are `Upgrade` and `TE`, which are
 /// handled separately, and headers that identify the caller: the client of a proxy must not remove
@@ -62,6 +62,45 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     if wants_trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
+}
+
+/// Removes trailers that must not be sent. Go resets the stream of a request with one of them, and
+/// h2 does not send those that belong to a connection.
+pub(crate) fn remove_forbidden_trailers(trailers: &mut HeaderMap) {
+    let forbidden: Vec<HeaderName> =
+        trailers.keys().filter(|name| is_forbidden_trailer(name.as_str())).cloned().collect();
+    for name in forbidden {
+        trailers.remove(name);
+    }
+}
+
+/// The names that Go's `ValidTrailerHeader` refuses, and `Upgrade`.
+fn is_forbidden_trailer(name: &str) -> bool {
+    const FORBIDDEN: [&str; 22] = [
+        "authorization",
+        "cache-control",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-range",
+        "content-type",
+        "expect",
+        "host",
+        "keep-alive",
+        "max-forwards",
+        "pragma",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "range",
+        "realm",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "www-authenticate",
+    ];
+    name.starts_with("if-") || FORBIDDEN.contains(&name)
 }
 
 /// The requested upgrade protocols that can be tunnelled.

@@ -3,7 +3,7 @@
 //! - [`Member`] assembles everything: start here
 //! - [`MixedVersionLayer`]: the data path (`layer::exchange`)
 //! - [`control`]: the control loop, and where members come from
-//! - [`AuthenticateLayer`]: who the caller is
+//! - [`AuthenticateLayer`], by [`Member::authenticate`]: who the caller is
 //!
 //! To make an API server a member, build a [`Member`], start it with a source of members, and put its
 //! layer in front of the server.
@@ -30,7 +30,7 @@
 //! let peers = StaticMembership::new(vec![MemberRecord::gateway("other", "127.0.0.1:7443")]);
 //! let service = member.start(peers, stop.clone()).layer().layer(api_server);
 //!
-//! // In a server, `AuthenticateLayer` finds out who the caller is.
+//! // In a server, `Member::authenticate` finds out who the caller is.
 //! let mut request = Request::get("/healthz").body(Body::empty())?;
 //! request.extensions_mut().insert(Identity::Anonymous);
 //! let response = service.oneshot(request).await?;
@@ -63,11 +63,10 @@ pub use body::{Body, BodyError};
 pub use error::{SendError, Stage};
 pub use gateway::unique;
 pub use identity::{
-    Authenticate, AuthenticateLayer, Identity, RemoteHeaders, ResponseFuture, User,
+    Authenticate, AuthenticateLayer, HeadersState, Identity, RemoteHeaders, ResponseFuture, User,
 };
 pub use layer::{MixedVersion, MixedVersionLayer};
-pub use local::LocalSlot;
 pub use member::{Member, MemberBuilder, Worker};
 pub use metrics::Metrics;
-pub use probe::LocalState;
+pub use probe::{LocalState, OwnRequests};
 pub use upstream::{Forwarder, OutboundTls, ReloadableOutbound, Target, server_name};

@@ -98,7 +98,7 @@ where
 
 /// A place for the local server: the layer fills it, the control loop takes from it.
 #[derive(Debug, Clone)]
-pub struct LocalSlot(Arc<watch::Sender<Option<SharedLocal>>>);
+pub(crate) struct LocalSlot(Arc<watch::Sender<Option<SharedLocal>>>);
 
 impl Default for LocalSlot {
     fn default() -> Self {
@@ -142,8 +142,6 @@ impl Ask for SharedLocal {
     async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, AskError> {
         let mut local = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let sent = local.send(request).await.or_else(SendError::into_response);
-        sent.map_err(|error| {
-            AskError::new(format!("the server sent no response ({})", error.stage))
-        })
+        sent.map_err(|error| AskError::new(format!("{}: {}", error.stage, error.cause)))
     }
 }

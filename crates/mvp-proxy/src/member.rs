@@ -14,12 +14,12 @@ use crate::control::{
     channel,
 };
 use crate::gateway::Instance;
-use crate::identity::RemoteHeaders;
+use crate::identity::{AuthenticateLayer, HeadersState, RemoteHeaders, Screen};
 use crate::layer::{MixedVersion, MixedVersionLayer};
 use crate::local::LocalSlot;
 use crate::metrics::Metrics;
 use crate::peers::{Health, Peers};
-use crate::probe::{self, LocalState};
+use crate::probe::{self, LocalState, OwnRequests};
 use crate::upstream::{Forwarder, ReloadableOutbound, Target, Upstream, server_name};
 
 /// How often unneeded connections are closed.
@@ -48,7 +48,7 @@ struct Shared {
     settings: ControlSettings,
     local_tls: ReloadableOutbound,
     peer_tls: Option<ReloadableOutbound>,
-    headers: RemoteHeaders,
+    screen: Screen,
     /// Whether the health of servers is probed.
     probed: bool,
     /// What the forwarders of all workers know together.
@@ -86,7 +86,15 @@ impl Member {
         let worker = self.worker();
         let tasks = {
             let (pruned, local, members) = (worker.clone(), worker.clone(), worker.clone());
-            async { tokio::join!(pruned.prune(), local.watch_local(), members.watch_members()) }
+            let headers = worker.clone();
+            async {
+                tokio::join!(
+                    pruned.prune(),
+                    local.watch_local(),
+                    members.watch_members(),
+                    headers.watch_request_headers()
+                )
+            }
         };
         tokio::spawn(stop.clone().run_until_cancelled_owned(tasks));
         tokio::spawn(worker.clone().run_control_loop(membership, stop));
@@ -95,11 +103,11 @@ impl Member {
 
     /// A new worker with connections of its own. Use one for each runtime.
     pub fn worker(&self) -> Worker {
-        let Shared { local_tls, peer_tls, upstream, headers, metrics, .. } = &*self.0;
+        let Shared { local_tls, peer_tls, upstream, screen, metrics, .. } = &*self.0;
         let peer_tls = peer_tls.as_ref().unwrap_or(local_tls);
         let forwarder = Forwarder::new(local_tls.clone(), peer_tls.clone())
             .sharing(upstream)
-            .with_remote_headers(headers.clone())
+            .with_screen(screen.clone())
             .with_metrics(metrics);
         let (forwarder, slot) = (Arc::new(forwarder), LocalSlot::default());
         Worker { member: self.clone(), forwarder, slot }
@@ -121,6 +129,17 @@ impl Member {
             Server::Behind { state, .. } => Some(state),
             Server::InProcess | Server::Nowhere => None,
         }
+    }
+
+    /// The layer that identifies callers, to put in front of the member. It removes all headers in
+    /// which servers of the cluster read users.
+    pub fn authenticate(&self) -> AuthenticateLayer {
+        AuthenticateLayer::with_screen(self.0.screen.clone())
+    }
+
+    /// What is known of the headers in which the cluster's servers read users.
+    pub fn request_headers(&self) -> HeadersState {
+        self.0.screen.state()
     }
 
     /// The ID of the API server; `None` without one.
@@ -239,7 +258,7 @@ impl MemberBuilder {
             settings,
             local_tls,
             peer_tls,
-            headers,
+            screen: headers.into(),
             probed,
             upstream: Upstream::default(),
             health: Health::new(clock, Arc::clone(&metrics)),
@@ -259,6 +278,11 @@ pub struct Worker {
 }
 
 impl Worker {
+    /// The same as [`Member::authenticate`].
+    pub fn authenticate(&self) -> AuthenticateLayer {
+        self.member.authenticate()
+    }
+
     /// The layer to put in front of an API server in this process.
     pub fn layer(&self) -> MixedVersionLayer {
         let Shared { reader, metrics, peer_tls, settings, .. } = &*self.member.0;
@@ -281,9 +305,10 @@ impl Worker {
         }
     }
 
-    /// The place of the local server: filled once the layer is in front of it.
-    pub fn local(&self) -> &LocalSlot {
-        &self.slot
+    /// The local server for requests of our own, such as watches. They fail until the layer is in
+    /// front of it.
+    pub fn own_requests(&self) -> OwnRequests {
+        OwnRequests::new(self.slot.clone(), self.member.local_state().cloned())
     }
 
     /// A service that asks any healthy member.
@@ -334,22 +359,41 @@ impl Worker {
         }
     }
 
+    /// Watches which headers the cluster's servers read users from, to remove them from requests.
+    /// Returns at once without a proxy certificate: then no server believes any. One worker of a
+    /// member needs it.
+    pub async fn watch_request_headers(self) {
+        let Shared { screen, reader, settings, .. } = &*self.member.0;
+        if self.is_vouched_for() {
+            control::watch_request_headers(screen, reader, &self.reach(), settings.interval).await;
+        }
+    }
+
     /// Whether servers let us ask in our own name, and there is a reason to.
     fn can_probe(&self) -> bool {
-        let Shared { local_tls, peer_tls, probed, .. } = &*self.member.0;
-        *probed && local_tls.current().vouched.is_some() && peer_tls.is_some()
+        let Shared { peer_tls, probed, .. } = &*self.member.0;
+        *probed && self.is_vouched_for() && peer_tls.is_some()
+    }
+
+    /// Whether there is a proxy certificate.
+    fn is_vouched_for(&self) -> bool {
+        self.member.0.local_tls.current().vouched.is_some()
+    }
+
+    /// The ways to all members.
+    fn reach(&self) -> Reachable {
+        let Shared { settings, server, health, .. } = &*self.member.0;
+        // Without a certificate of its own a gateway cannot ask its server, and need not.
+        let can_ask = matches!(server, Server::InProcess) || self.is_vouched_for();
+        let local = settings.local.clone().filter(|_| can_ask).map(|id| (id, self.slot.clone()));
+        Reachable { local, peers: Some((Arc::clone(&self.forwarder), health.clone())) }
     }
 
     /// Runs the control loop until `stop`. Only the first call for a member does.
     pub async fn run_control_loop(self, membership: impl Membership, stop: CancellationToken) {
         let Some(writer) = self.member.take_writer() else { return };
-        let Shared { settings, server, local_tls, health, metrics, .. } = &*self.member.0;
-        // Without a certificate of its own a gateway cannot ask its server, and need not.
-        let can_ask = matches!(server, Server::InProcess) || local_tls.current().vouched.is_some();
-        let local = settings.local.clone().filter(|_| can_ask).map(|id| (id, self.slot.clone()));
-        let peers = Some((Arc::clone(&self.forwarder), health.clone()));
+        let Shared { settings, metrics, .. } = &*self.member.0;
         let (settings, metrics) = (settings.clone(), Arc::clone(metrics));
-        let reach = Reachable { local, peers };
-        control::run(membership, reach, settings, writer, metrics, stop).await;
+        control::run(membership, self.reach(), settings, writer, metrics, stop).await;
     }
 }

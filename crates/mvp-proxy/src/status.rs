@@ -42,6 +42,12 @@ pub(crate) fn bad_request(message: &str) -> Response<Body> {
     failure(StatusCode::BAD_REQUEST, "BadRequest", message, None)
 }
 
+/// A 417 for a request with an `Expect` other than `100-continue`. Kubernetes has no reason for it.
+pub(crate) fn expectation_failed() -> Response<Body> {
+    let message = "the server meets no expectation other than 100-continue";
+    failure(StatusCode::EXPECTATION_FAILED, "BadRequest", message, None)
+}
+
 /// A 431 for a request head that is too large. Kubernetes has no reason for it; the reason here is
 /// the nearest one.
 pub(crate) fn head_too_large(message: &str) -> Response<Body> {

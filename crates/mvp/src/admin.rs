@@ -1,49 +1,82 @@
-//! The admin endpoint: health, metrics and debugging, over plain HTTP, on loopback by default.
+//! The admin endpoint: health, metrics and debugging, over plain HTTP, on loopback by default. What
+//! changes state needs the Unix socket ([`socket`]), which only the owner of the process can open.
 //!
-//! [`serve`] runs [`router`], which keeps no state: it calls the functions of [`Admin`] for each
+//! [`serve`] runs a router that keeps no state: it calls the functions of [`Admin`] for each
 //! request. Health responses have the format of kube-apiserver's.
 
+mod exposition;
+pub(crate) mod host;
+pub(crate) mod socket;
+#[cfg(test)]
+mod tests;
+
 use std::fmt::Write as _;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::connect_info::Connected;
-use axum::extract::{ConnectInfo, RawQuery, Request, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HOST, X_CONTENT_TYPE_OPTIONS};
-use axum::http::{HeaderValue, StatusCode};
-use axum::middleware::{Next, from_fn};
+use axum::extract::{RawQuery, Request, State};
+use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::serve::IncomingStream;
+use axum::routing::{MethodRouter, get, post};
 use tokio::net::TcpListener;
 
+use self::host::AllowedHosts;
+use self::socket::AdminSocket;
 use crate::descriptors::AdminListener;
 use crate::mistake::Problem;
 
-/// Serves until `shutdown` resolves, then finishes requests in flight.
+/// Serves on both listeners until `shutdown` resolves, then finishes requests in flight.
 pub(crate) async fn serve(
     listener: TcpListener,
+    socket: Option<AdminSocket>,
+    hosts: AllowedHosts,
     admin: Admin,
-    shutdown: impl Future<Output = ()> + Send + 'static,
+    shutdown: impl Future<Output = ()> + Clone + Send + 'static,
 ) -> std::io::Result<()> {
-    let service = router(admin).into_make_service_with_connect_info::<Ends>();
-    axum::serve(AdminListener::new(listener), service).with_graceful_shutdown(shutdown).await
+    let over_tcp = over_tcp(admin.clone(), hosts, socket.as_ref().map(AdminSocket::name));
+    let served = axum::serve(AdminListener::new(listener), over_tcp);
+    let served = served.with_graceful_shutdown(shutdown.clone());
+    let Some(socket) = socket else { return served.await };
+    // Until the end of this function: it removes the file of the socket.
+    let (listener, _file) = socket.into_parts()?;
+    let owned = axum::serve(listener, over_socket(admin)).with_graceful_shutdown(shutdown);
+    let (served, owned) = tokio::join!(served.into_future(), owned.into_future());
+    served.and(owned)
 }
 
-/// The routes of the admin endpoint.
-pub(crate) fn router(admin: Admin) -> Router {
+/// The routes over TCP. `socket` is the path of the Unix socket, if there is one.
+fn over_tcp(admin: Admin, hosts: AllowedHosts, socket: Option<String>) -> Router {
+    let hint = match socket {
+        Some(path) => format!("forbidden: run mvp forget ID --admin-socket={path} on this host\n"),
+        None => "forbidden: start mvp serve with --admin-socket=PATH, then run mvp forget ID \
+                 --admin-socket=PATH on this host\n"
+            .to_owned(),
+    };
+    let refuse = move || async move { text(StatusCode::FORBIDDEN, hint) };
+    routes(post(refuse))
+        .layer(from_fn_with_state(Arc::new(hosts), host::check))
+        .layer(from_fn(uncached))
+        .with_state(admin)
+}
+
+/// The routes over the Unix socket.
+fn over_socket(admin: Admin) -> Router {
+    routes(post(forget)).layer(from_fn(uncached)).with_state(admin)
+}
+
+/// The routes. Only `forget` changes something.
+fn routes(forget: MethodRouter<Admin>) -> Router<Admin> {
     Router::new()
         .route("/", get(index))
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .route("/debug/snapshot", get(snapshot))
-        .route("/forget", post(forget))
+        .route("/forget", forget)
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(from_fn(uncached))
-        .with_state(admin)
 }
 
 /// The functions behind the routes. Each is called once per request.
@@ -61,44 +94,8 @@ pub(crate) struct Admin {
     pub forget: Arc<Forget>,
 }
 
-/// The IP addresses of both ends of a connection.
-#[derive(Debug, Clone, Copy)]
-struct Ends {
-    remote: IpAddr,
-    own: Option<IpAddr>,
-}
-
-impl Connected<IncomingStream<'_, AdminListener>> for Ends {
-    fn connect_info(stream: IncomingStream<'_, AdminListener>) -> Ends {
-        let remote = stream.remote_addr().ip().to_canonical();
-        let own = stream.io().local_addr().ok().map(|address| address.ip().to_canonical());
-        Ends { remote, own }
-    }
-}
-
-impl Ends {
-    /// Whether both ends are this host.
-    fn is_one_host(self) -> bool {
-        self.remote.is_loopback() || self.own == Some(self.remote)
-    }
-}
-
-/// Whether the `Host` header is an IP address or `localhost`.
-///
-/// This prevents DNS rebinding: a web page that resolves its own name to our address sends that name.
-fn has_local_host_header(request: &Request) -> bool {
-    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
-    host.is_some_and(|host| {
-        let is_ip = host.parse::<SocketAddr>().is_ok() || host.parse::<IpAddr>().is_ok();
-        is_ip || host.split(':').next() == Some("localhost")
-    })
-}
-
 /// Forgets the member with that ID, or returns why that is refused.
 pub(crate) type Forget = dyn Fn(&str) -> Result<(), Problem> + Send + Sync;
-
-/// A header that a web page cannot send to another host without its consent (CORS).
-pub(crate) const ADMIN_HEADER: &str = "x-mvp-admin";
 
 /// One check of readiness or liveness.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,10 +112,10 @@ const INDEX: &str = "mvp, the Mixed Version Proxy for Kubernetes
 
 /livez             ok while every thread makes progress; ?verbose lists every check
 /readyz            ok when mvp can receive traffic; ?verbose lists every check
-/metrics           OpenMetrics
+/metrics           for Prometheus, as OpenMetrics if that is accepted
 /debug/snapshot    members, what each serves, and conflicting IDs, as JSON
 
-mvp forget ID      forgets a member that left
+mvp forget ID      forgets a member that left, over the Unix socket of --admin-socket
 ";
 
 async fn index() -> Response {
@@ -161,11 +158,14 @@ fn asks_verbose(query: Option<&str>) -> bool {
         .is_some_and(|query| query.split('&').any(|pair| pair.split('=').next() == Some("verbose")))
 }
 
-async fn metrics(State(admin): State<Admin>) -> Response {
+async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
     let mut body = String::new();
     (admin.metrics)(&mut body);
-    ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], body)
-        .into_response()
+    let accepted = headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
+    if accepted.into_iter().any(exposition::is_open_metrics) {
+        return ([(CONTENT_TYPE, exposition::OPEN_METRICS)], body).into_response();
+    }
+    ([(CONTENT_TYPE, exposition::TEXT)], exposition::text(&body)).into_response()
 }
 
 async fn snapshot(State(admin): State<Admin>) -> Response {
@@ -173,18 +173,9 @@ async fn snapshot(State(admin): State<Admin>) -> Response {
     ([(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-async fn forget(
-    State(admin): State<Admin>,
-    ConnectInfo(ends): ConnectInfo<Ends>,
-    RawQuery(query): RawQuery,
-    request: Request,
-) -> Response {
-    if !ends.is_one_host() || !has_local_host_header(&request) {
-        let problem = "forbidden: run mvp forget ID on the host of this gateway\n";
-        return text(StatusCode::FORBIDDEN, problem);
-    }
+async fn forget(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
     let id = query.as_deref().and_then(|query| query.strip_prefix("id=")).unwrap_or_default();
-    if id.is_empty() || !request.headers().contains_key(ADMIN_HEADER) {
+    if id.is_empty() {
         return text(StatusCode::BAD_REQUEST, "use mvp forget ID\n");
     }
     match (admin.forget)(id) {
@@ -211,174 +202,4 @@ async fn uncached(request: Request, next: Next) -> Response {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-store, private"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use axum::body::Body;
-    use axum::http::Method;
-    use http_body_util::BodyExt;
-    use serde_json::json;
-    use tower::ServiceExt;
-
-    use super::*;
-
-    async fn ask(admin: Admin, method: Method, path: &str) -> (StatusCode, Response, String) {
-        let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
-        let (parts, body) = router(admin).oneshot(request).await.unwrap().into_parts();
-        let body = body.collect().await.unwrap().to_bytes();
-        let text = String::from_utf8(body.to_vec()).unwrap();
-        (parts.status, Response::from_parts(parts, Body::empty()), text)
-    }
-
-    fn admin(problem: Option<&'static str>) -> Admin {
-        let check = |name: &str, problem: Option<&str>| Check {
-            name: name.to_owned(),
-            problem: problem.map(str::to_owned),
-            remark: None,
-        };
-        Admin {
-            readiness: Arc::new(move || vec![check("listener", None), check("local", problem)]),
-            liveness: Arc::new(|| {
-                vec![Check { name: "worker-0".to_owned(), problem: None, remark: None }]
-            }),
-            metrics: Arc::new(|out| out.push_str("# EOF\n")),
-            snapshot: Arc::new(|| json!({"members": ["a"]})),
-            forget: Arc::new(|id| match id {
-                "gone" => Ok(()),
-                other => Err(format!("there is no member {other}").into()),
-            }),
-        }
-    }
-
-    #[tokio::test]
-    async fn forget_needs_the_same_host_and_the_header() {
-        let elsewhere = "forbidden: run mvp forget ID on the host of this gateway\n";
-        let here = (["127.0.0.1", "127.0.0.1"], "127.0.0.1:9");
-        for (id, header, (ends, host), code, said) in [
-            ("?id=gone", true, here, 200, "gone is forgotten\n"),
-            ("?id=other", true, here, 409, "there is no member other\n"),
-            ("?id=gone", false, here, 400, "use mvp forget ID\n"),
-            ("?id=", true, here, 400, "use mvp forget ID\n"),
-            ("", true, here, 400, "use mvp forget ID\n"),
-            (
-                "?id=gone",
-                true,
-                (["10.0.0.1", "10.0.0.1"], "10.0.0.1:9"),
-                200,
-                "gone is forgotten\n",
-            ),
-            ("?id=gone", true, (["::1", "::1"], "[::1]:9"), 200, "gone is forgotten\n"),
-            ("?id=gone", true, (here.0, "localhost:9"), 200, "gone is forgotten\n"),
-            ("?id=gone", true, (["10.0.0.2", "10.0.0.1"], "10.0.0.1:9"), 403, elsewhere),
-            ("?id=gone", true, (here.0, "example.com:9"), 403, elsewhere),
-            ("?id=gone", true, (here.0, "localhost.example.com"), 403, elsewhere),
-        ] {
-            let mut request = Request::builder().method(Method::POST).uri(format!("/forget{id}"));
-            if header {
-                request = request.header(ADMIN_HEADER, "1");
-            }
-            let [remote, own] = ends.map(|end| end.parse::<IpAddr>().unwrap());
-            let ends = ConnectInfo(Ends { remote, own: Some(own) });
-            let request = request.header(HOST, host).extension(ends).body(Body::empty()).unwrap();
-            let (parts, body) = router(admin(None)).oneshot(request).await.unwrap().into_parts();
-            let body = body.collect().await.unwrap().to_bytes();
-            let status = parts.status.as_u16();
-            assert_eq!((status, &*body), (code, said.as_bytes()), "{id} {header} {host}");
-        }
-        let (code, ..) = ask(admin(None), Method::GET, "/forget?id=gone").await;
-        assert_eq!(code, StatusCode::METHOD_NOT_ALLOWED);
-    }
-
-    #[tokio::test]
-    async fn health() {
-        let failed = "[+]listener ok\n[-]local failed: no view yet\nreadyz check failed\n";
-        for (problem, path, status, body) in [
-            (None, "/livez", 200, "ok"),
-            (None, "/livez?verbose", 200, "[+]worker-0 ok\nlivez check passed\n"),
-            (Some("no view yet"), "/livez", 200, "ok"),
-            (None, "/readyz", 200, "ok"),
-            (None, "/readyz?other=verbose", 200, "ok"),
-            (None, "/readyz?verbose", 200, "[+]listener ok\n[+]local ok\nreadyz check passed\n"),
-            (
-                None,
-                "/readyz?a&verbose=true",
-                200,
-                "[+]listener ok\n[+]local ok\nreadyz check passed\n",
-            ),
-            (Some("no view yet"), "/readyz", 503, failed),
-            (Some("no view yet"), "/readyz?verbose", 503, failed),
-        ] {
-            let (code, response, text) = ask(admin(problem), Method::GET, path).await;
-            assert_eq!((code.as_u16(), text.as_str()), (status, body), "{path}");
-            assert_eq!(response.headers()[CONTENT_TYPE], "text/plain; charset=utf-8");
-            assert_eq!(response.headers()[X_CONTENT_TYPE_OPTIONS], "nosniff");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_stuck_worker_fails_liveness() {
-        let problem = Some("no progress for 12 s".to_owned());
-        let stuck = Check { name: "worker-1".to_owned(), problem, remark: None };
-        let liveness = Arc::new(move || vec![stuck.clone()]);
-        let (code, _, text) = ask(Admin { liveness, ..admin(None) }, Method::GET, "/livez").await;
-        let expected = "[-]worker-1 failed: no progress for 12 s\nlivez check failed\n";
-        assert_eq!((code.as_u16(), text.as_str()), (503, expected));
-    }
-
-    #[tokio::test]
-    async fn documents() {
-        for (path, kind, body) in [
-            ("/metrics", "application/openmetrics-text; version=1.0.0; charset=utf-8", "# EOF\n"),
-            ("/debug/snapshot", "application/json", "{\n  \"members\": [\n    \"a\"\n  ]\n}\n"),
-        ] {
-            let (code, response, text) = ask(admin(None), Method::GET, path).await;
-            assert_eq!((code, text.as_str()), (StatusCode::OK, body));
-            assert_eq!(response.headers()[CONTENT_TYPE], kind);
-        }
-    }
-
-    #[tokio::test]
-    async fn the_index_lists_all_paths() {
-        let (code, _, text) = ask(admin(None), Method::GET, "/").await;
-        assert_eq!(code, StatusCode::OK);
-        let named = text.lines().filter_map(|line| line.split(' ').next());
-        for path in named.filter(|word| word.starts_with('/')) {
-            assert_eq!(ask(admin(None), Method::GET, path).await.0, StatusCode::OK, "{path}");
-        }
-        assert_eq!(text.matches("\n/").count(), 4);
-    }
-
-    #[tokio::test]
-    async fn unknown_paths_and_methods() {
-        let (code, _, text) = ask(admin(None), Method::GET, "/healthz/").await;
-        assert_eq!((code.as_u16(), text.as_str()), (404, "not found; see / for all paths\n"));
-        let (code, response, text) = ask(admin(None), Method::POST, "/livez").await;
-        assert_eq!(
-            (code.as_u16(), text.as_str()),
-            (405, "method not allowed; see / for all paths\n")
-        );
-        assert_eq!(response.headers()["allow"], "GET,HEAD");
-        let (code, _, text) = ask(admin(None), Method::HEAD, "/readyz").await;
-        assert_eq!((code, text.as_str()), (StatusCode::OK, ""));
-    }
-
-    #[tokio::test]
-    async fn serves_until_told_to_stop() {
-        use tokio::io::{AsyncReadExt, AsyncWriteExt};
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let server = tokio::spawn(serve(listener, admin(None), async { stopped.await.unwrap() }));
-        let mut client = tokio::net::TcpStream::connect(address).await.unwrap();
-        client
-            .write_all(b"GET /livez HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
-            .await
-            .unwrap();
-        let mut answer = String::new();
-        client.read_to_string(&mut answer).await.unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nok"));
-        stop.send(()).unwrap();
-        server.await.unwrap().unwrap();
-    }
 }

@@ -12,7 +12,7 @@ mod url;
 mod values;
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -34,7 +34,7 @@ pub(crate) fn parse(argv: Vec<OsString>) -> Result<Invocation, Stop> {
         .map_err(|error| Stop::from_clap(error, &no_file))?;
     let mut origins = no_file;
     if let Some(("serve", given)) = matches.subcommand()
-        && let Some(path) = given.get_one::<std::path::PathBuf>("config")
+        && let Some(path) = given.get_one::<PathBuf>("config")
         && let Some(serve) = command.find_subcommand("serve")
     {
         let file = ConfigFile::read(path).map_err(Stop::Mistake)?;
@@ -117,10 +117,12 @@ pub(crate) struct ForgetArgs {
     /// The ID of the member.
     #[arg(value_name = "ID")]
     pub id: String,
-    /// The --admin-bind-address of the gateway.
-    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:6480")]
-    #[arg(value_parser = values::socket_address)]
-    pub admin_address: SocketAddr,
+    /// The --admin-socket of the gateway.
+    #[arg(long, value_name = "PATH", default_value = crate::admin::socket::DEFAULT)]
+    pub admin_socket: PathBuf,
+    /// Replaced by --admin-socket.
+    #[arg(long, value_name = "IP:PORT", hide = true)]
+    pub admin_address: Option<String>,
 }
 
 /// The flags of `mvp demo`.

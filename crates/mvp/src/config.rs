@@ -14,6 +14,7 @@ mod server_id;
 mod service;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http::HeaderName;
@@ -59,6 +60,10 @@ pub(crate) struct ServeConfig {
     pub interoperability: bool,
     /// The address of the admin endpoint.
     pub admin: SocketAddr,
+    /// The host names under which it can be reached.
+    pub admin_hosts: Vec<String>,
+    /// Its Unix socket.
+    pub admin_socket: AdminSocketPath,
     /// The number of threads that serve requests.
     pub workers: usize,
     /// The format of log lines.
@@ -73,6 +78,17 @@ pub(crate) struct ServeConfig {
     pub warnings: Vec<String>,
     /// The origin of each setting, for errors of a later reload.
     pub origins: Origins,
+}
+
+/// The Unix socket of the admin endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum AdminSocketPath {
+    /// The default path, if a socket can be created there.
+    Default,
+    /// This path.
+    At(PathBuf),
+    /// None.
+    Off,
 }
 
 /// The API server beside this gateway.

@@ -146,12 +146,6 @@ pub(crate) struct AdminStream {
     _refills: Refills,
 }
 
-impl AdminStream {
-    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.stream.local_addr()
-    }
-}
-
 impl AsyncRead for AdminStream {
     fn poll_read(
         mut self: Pin<&mut Self>,

@@ -9,8 +9,8 @@ use mvp_core::member::{Member, MemberKind, Presence, ViewState};
 use serde_json::{Value, json};
 
 use mvp_membership::Conflict;
-use mvp_proxy::LocalState;
 use mvp_proxy::control::SnapshotReader;
+use mvp_proxy::{HeadersState, LocalState};
 
 use crate::admin::Check;
 
@@ -89,6 +89,34 @@ pub(crate) fn readiness(reader: &SnapshotReader, state: Option<&LocalState>) -> 
     ]
 }
 
+/// The check that servers read the headers in which we name users.
+pub(crate) fn request_headers(state: &HeadersState) -> Check {
+    let (problem, remark) = match state {
+        HeadersState::Awaited => {
+            let what = "ConfigMap kube-system/extension-apiserver-authentication was not read yet";
+            (Some(what.to_owned()), None)
+        }
+        HeadersState::Unknown => {
+            let what = "the headers that servers read users from are unknown; see the log";
+            (None, Some(what.to_owned()))
+        }
+        HeadersState::Known { unread, .. } if !unread.is_empty() => {
+            let what = format!(
+                "no API server reads users from {}, which mvp sends; set the same \
+                 --requestheader-* flags for mvp and for the API server",
+                unread.join(", ")
+            );
+            (Some(what), None)
+        }
+        HeadersState::Known { loses_uid: true, .. } => {
+            let what = "no API server reads the UID of users; set its --requestheader-uid-headers";
+            (None, Some(what.to_owned()))
+        }
+        HeadersState::Known { .. } => (None, None),
+    };
+    Check { name: "request-headers".to_owned(), problem, remark }
+}
+
 /// The snapshot as JSON, for debugging.
 pub(crate) fn described(reader: &SnapshotReader, conflicts: &[Conflict]) -> Value {
     let (snapshot, now) = (reader.load(), reader.now());
@@ -117,10 +145,10 @@ pub(crate) fn described(reader: &SnapshotReader, conflicts: &[Conflict]) -> Valu
                     recorded.iter().map(|(g, v, resource)| format!("{g}/{v}/{resource}"));
                 resources.collect::<Vec<_>>()
             });
-            let state = match snapshot.view_state(&member.id) {
-                Some(ViewState::Fresh) => json!("Fresh"),
-                Some(ViewState::Stale(age)) => json!({ "Stale": age.as_secs_f64() }),
-                Some(ViewState::Unknown) | None => json!("Unknown"),
+            let (state, stale) = match snapshot.view_state(&member.id) {
+                Some(ViewState::Fresh) => ("Fresh", None),
+                Some(ViewState::Stale(age)) => ("Stale", Some(age.as_secs_f64())),
+                Some(ViewState::Unknown) | None => ("Unknown", None),
             };
             json!({
                 "id": &*member.id,
@@ -131,6 +159,8 @@ pub(crate) fn described(reader: &SnapshotReader, conflicts: &[Conflict]) -> Valu
                 "release": member.view.release.map(|release| release.to_string()),
                 "heardSecondsAgo": now.since(member.heard).as_secs_f64(),
                 "view": state,
+                "staleSeconds": stale,
+                "fetchedSeconds": member.view.fetched_in.as_secs_f64(),
                 "lastError": reader.trouble(&member.id),
                 "api": part(Part::Api),
                 "apis": part(Part::Apis),

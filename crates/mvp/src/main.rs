@@ -18,6 +18,7 @@ mod inside;
 mod logging;
 mod members;
 mod mistake;
+mod process_metrics;
 mod reload;
 mod serve;
 mod shutdown;

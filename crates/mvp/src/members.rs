@@ -1,5 +1,6 @@
 //! The membership sources of the configuration, started and combined. Entry item: [`start`].
 
+mod counted;
 mod witness;
 
 use std::net::SocketAddr;
@@ -12,7 +13,7 @@ use mvp_membership::etcd::{self, Etcd, Tls, Trouble};
 use mvp_membership::leases::{self, Announcement, Board, OwnLease};
 use mvp_membership::{Claims, Combined, Handle, Own, Source, endpoints};
 use mvp_proxy::control::SnapshotReader;
-use mvp_proxy::{LocalSlot, unique};
+use mvp_proxy::unique;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -22,6 +23,7 @@ use crate::admin::Check;
 use crate::config::{MembershipSource, ServeConfig};
 use crate::supervise::Supervisor;
 
+pub(crate) use counted::CountedReads;
 pub(crate) use witness::{Seed, Witness};
 
 /// The time limit for withdrawing each announcement at shutdown.
@@ -92,7 +94,7 @@ impl Standing {
 pub(crate) fn start(
     standing: &Standing,
     written: watch::Receiver<Claims>,
-    local: LocalSlot,
+    local: CountedReads,
     witness: Witness,
     reader: &SnapshotReader,
     leaving: &CancellationToken,
@@ -175,7 +177,7 @@ impl Starting<'_> {
         }));
     }
 
-    fn leases(&mut self, local: LocalSlot, announcement: Announcement) {
+    fn leases(&mut self, local: CountedReads, announcement: Announcement) {
         let (clock, one_host) =
             (self.reader.clock(), announcement.address.ip().to_canonical().is_loopback());
         let (own, board) = (Arc::new(OwnLease::new(announcement)), Board::default());

@@ -8,24 +8,28 @@ mod control;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use mvp_net::{ConnectionLimit, Limits, bind, bind_workers};
-use mvp_proxy::{AuthenticateLayer, Member, RemoteHeaders, Worker};
+use mvp_proxy::{Member, RemoteHeaders, Worker};
 use prometheus_client::registry::Registry;
 use tokio::runtime::{Builder, Runtime};
 use tower_layer::Layer;
 
-use crate::config::{ClientLimits, ServeConfig};
+use crate::admin::host::AllowedHosts;
+use crate::admin::socket::{self, AdminSocket};
+use crate::config::{AdminSocketPath, ClientLimits, ServeConfig};
 use crate::connections::ConnectionMetrics;
 use crate::descriptors;
 use crate::health::{HealthLayer, Probes};
 use crate::inside;
 use crate::logging::LogQueue;
 use crate::members::Standing;
+use crate::process_metrics;
 use crate::reload::{InForce, ReloadMetrics, Reloader};
 use crate::shutdown::Shutdown;
 use crate::signals::Signals;
@@ -56,6 +60,7 @@ pub(crate) fn run(config: ServeConfig, log: &LogQueue) -> anyhow::Result<()> {
     // With port 0, the system chose the port.
     let listen = listeners.first().map_or(Ok(config.listen), TcpListener::local_addr)?;
     let admin = admin_listener.local_addr()?;
+    let admin_socket = admin_socket(&config)?;
     let standing = Standing::new(&config, listen, gateway.in_force.etcd.subscribe());
 
     let workers: Vec<JoinHandle<bool>> = listeners
@@ -66,6 +71,7 @@ pub(crate) fn run(config: ServeConfig, log: &LogQueue) -> anyhow::Result<()> {
     tracing::info!(
         listen = %listen,
         admin = %admin,
+        admin_socket = admin_socket.as_ref().map(AdminSocket::name),
         local = config.local.as_ref().map(|local| local.url.to_string()),
         id = %gateway.member.id().map_or("", |id| id),
         advertise = standing.advertise().map(|address| address.to_string()),
@@ -84,8 +90,40 @@ pub(crate) fn run(config: ServeConfig, log: &LogQueue) -> anyhow::Result<()> {
         goaway_chance = limits.goaway_chance,
         "limits"
     );
+    let hosts = AllowedHosts::new(&config.admin_hosts);
+    let admin = AdminEndpoint { listener: admin_listener, socket: admin_socket, hosts };
     let reload = gateway.spawn_reloader(config)?;
-    runtime.block_on(gateway.control(standing, admin_listener, signals, reload, workers))
+    runtime.block_on(gateway.control(standing, admin, signals, reload, workers))
+}
+
+/// Where the admin endpoint listens, and the host names under which it can be reached.
+struct AdminEndpoint {
+    listener: TcpListener,
+    socket: Option<AdminSocket>,
+    hosts: AllowedHosts,
+}
+
+/// The Unix socket of the admin endpoint. Without a flag it is not worth failing over.
+fn admin_socket(config: &ServeConfig) -> anyhow::Result<Option<AdminSocket>> {
+    let path = match &config.admin_socket {
+        AdminSocketPath::Off => return Ok(None),
+        AdminSocketPath::Default => Path::new(socket::DEFAULT),
+        AdminSocketPath::At(path) => path,
+    };
+    let error = match AdminSocket::bind(path, config.share_port) {
+        Ok(socket) => return Ok(Some(socket)),
+        Err(error) => error,
+    };
+    let path = path.display();
+    let error = match error.kind() {
+        io::ErrorKind::AddrInUse => format!("another process listens on {path}"),
+        _ => format!("cannot listen on {path}: {error}"),
+    };
+    if config.admin_socket == AdminSocketPath::Default {
+        tracing::info!(error, "no admin socket; for mvp forget, give another --admin-socket");
+        return Ok(None);
+    }
+    anyhow::bail!("--admin-socket: {error}; choose another path")
 }
 
 /// The shared parts of workers and the control loop.
@@ -94,7 +132,6 @@ struct Gateway {
     client_limits: ClientLimits,
     /// The limit of client connections of all workers together.
     connections: ConnectionLimit,
-    headers: RemoteHeaders,
     member: Member,
     reload_metrics: ReloadMetrics,
     /// The metrics of this crate.
@@ -113,11 +150,10 @@ impl Gateway {
     ) -> anyhow::Result<Gateway> {
         let in_force = InForce::new(config)?;
         tls::check_proxy_identity(config)?;
-        let headers = remote_headers(config);
         let id = config.local.as_ref().map_or("", |local| local.id.as_str());
         let member = Member::builder(id, in_force.outbound_local.clone())
             .peer_tls(in_force.outbound_peers.clone())
-            .remote_headers(headers.clone())
+            .remote_headers(remote_headers(config))
             .refresh_interval(config.refresh_interval)
             .forget_after(config.peers.forget_after)
             .log_local_requests(config.log_local_requests);
@@ -128,6 +164,7 @@ impl Gateway {
         let member = member.build();
         let (mut registry, reload_metrics) = (Registry::default(), ReloadMetrics::default());
         reload_metrics.register(&mut registry);
+        process_metrics::register(&mut registry);
         log.register(&mut registry);
         let supervisor = Supervisor::default();
         supervisor.register(&mut registry);
@@ -142,7 +179,6 @@ impl Gateway {
             in_force,
             client_limits: config.client_limits,
             connections,
-            headers,
             member,
             reload_metrics,
             registry: Arc::new(registry),
@@ -186,7 +222,8 @@ impl Gateway {
                     tokio::spawn(heartbeat.run());
                     gateway.spawn_prune(&worker);
                     let bounds = &gateway.client_limits;
-                    let service = AuthenticateLayer::new(gateway.headers.clone())
+                    let service = worker
+                        .authenticate()
                         .with_goaway_chance(bounds.goaway_chance)
                         .with_max_head_bytes(bounds.request_header_bytes)
                         .layer(worker.gateway());

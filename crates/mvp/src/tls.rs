@@ -44,7 +44,9 @@ pub(crate) fn outbound(
     let proxy = config.proxy_client.as_ref();
     let proxy = proxy.map(|proxy| (&*proxy.chain.pem, &*proxy.key.pem));
     let key = authorities.key;
+    let origin = format!("--{key} {}", authorities.path.display());
     OutboundTls::new(&authorities.pem, proxy)
+        .and_then(|tls| tls.explained(&origin))
         .with_context(|| format!("--{key} and --proxy-client-cert-file"))
 }
 

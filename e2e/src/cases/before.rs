@@ -42,15 +42,15 @@ const HOST: &str = "KUBERNETES_SERVICE_HOST";
 const STARTUP: Duration = Duration::from_secs(120);
 
 /// A gateway without a local server.
-struct Gateway {
-    through: SocketAddr,
+pub(super) struct Gateway {
+    pub(super) through: SocketAddr,
     admin: SocketAddr,
     process: Process,
 }
 
 impl Gateway {
     /// Starts a gateway on that port, with these variables and flags.
-    fn start(
+    pub(super) fn start(
         cluster: &Cluster,
         port: u16,
         variables: &[String],
@@ -76,7 +76,7 @@ impl Gateway {
         Ok(Gateway { through, admin, process })
     }
 
-    async fn ready(&mut self) -> anyhow::Result<()> {
+    pub(super) async fn ready(&mut self) -> anyhow::Result<()> {
         until("the gateway before all is ready", STARTUP, async || {
             self.process.check()?;
             let answer = plain(self.admin, "/readyz").await?;

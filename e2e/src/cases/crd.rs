@@ -1,5 +1,7 @@
 //! A custom resource is served by all members once it is established anywhere.
 
+mod pipeline;
+
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -27,6 +29,18 @@ pub(super) fn cases() -> Vec<Case> {
             "crd/deleted",
             deleted,
             "once a CRD is deleted, every member returns 404 for it"
+        ),
+        case!(
+            Mixed,
+            "crd/pipeline",
+            pipeline::short,
+            "kubectl apply of a CRD, wait, and apply of its object work at every address, 10 times"
+        ),
+        case!(
+            full Mixed,
+            "crd/pipeline-50",
+            pipeline::long,
+            "the same, 50 times"
         ),
     ]
 }

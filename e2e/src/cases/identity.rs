@@ -33,6 +33,12 @@ pub(super) fn cases() -> Vec<Case> {
             impersonation,
             "impersonation is allowed and denied as it is directly"
         ),
+        case!(
+            Mixed,
+            "identity/names",
+            names,
+            "names beyond ASCII, and certificates that name nobody, are judged as directly"
+        ),
         case!(Mixed, "identity/denials", denials, "RBAC denials are passed through unchanged"),
     ]
 }
@@ -244,4 +250,41 @@ async fn denials(cluster: &mut Cluster) -> anyhow::Result<String> {
         }
     }
     Ok(format!("{compared} denials, the same Status as from a server that serves it"))
+}
+
+async fn names(cluster: &mut Cluster) -> anyhow::Result<String> {
+    let server = cluster.server("a")?;
+    let (direct, through) = (server.direct(), server.through());
+    let reviews = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let named = ["jörg", "名前", "\u{a0}system:admin"];
+    for name in named {
+        let user = cluster.user(name, &["Ärzte"])?;
+        let theirs = user.create(direct, reviews, &review).await?.expect(201)?;
+        let ours = user.create(through, reviews, &review).await?.expect(201)?;
+        let (theirs, ours) = (theirs.pointer("/status"), ours.pointer("/status"));
+        ensure!(ours == theirs, "{name}: directly {theirs:?}, through mvp {ours:?}");
+        let seen = ours.map_or("", |status| text(status, "/userInfo/username"));
+        ensure!(seen == name, "{name} is {seen}");
+    }
+    let ca = cluster.pki.files().ca();
+    let proxy = cluster.pki.files().front_proxy();
+    let nobodies = [
+        ("no common name", cluster.user("", &["system:masters"])?),
+        ("a front proxy without a user", Client::with_certificate(&ca, &proxy)?),
+    ];
+    for (who, client) in nobodies {
+        for path in ["/version", "/api/v1/namespaces"] {
+            let theirs = client.get(direct, path).await?;
+            let ours = client.get(through, path).await?;
+            ensure!(
+                ours.status == theirs.status && ours.status == 401,
+                "{who}: directly {theirs}, through mvp {ours}"
+            );
+        }
+    }
+    Ok(format!(
+        "{} as directly; no common name, a front proxy without a user: 401",
+        named.join(", ")
+    ))
 }

@@ -7,7 +7,7 @@ mod forged;
 mod leases;
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -39,6 +39,8 @@ struct Finder {
     name: &'static str,
     through: SocketAddr,
     admin: SocketAddr,
+    /// The socket for `mvp forget`.
+    socket: PathBuf,
     process: Process,
 }
 
@@ -70,6 +72,7 @@ impl Finder {
         let server = cluster.server(name)?;
         let port = through.port();
         let admin = SocketAddr::new(through.ip(), port + 1000);
+        let socket = cluster.folder().join(format!("{name}-{port}.sock"));
         let mut arguments = vec![
             "serve".to_owned(),
             format!("--bind-address={}", through.ip()),
@@ -77,6 +80,7 @@ impl Finder {
             // All members are on this host.
             format!("--peer-advertise-ip={}", through.ip()),
             format!("--admin-bind-address={admin}"),
+            format!("--admin-socket={}", socket.display()),
             format!("--local-server=https://{}", server.direct()),
             format!("--server-id=finder-{name}"),
             "--workers=1".to_owned(),
@@ -87,7 +91,7 @@ impl Finder {
         let title = format!("finder-{name}");
         let process =
             Program::new(&title, &cluster.programs.mvp).with_host_name().start(&log, arguments)?;
-        Ok(Finder { name, through, admin, process })
+        Ok(Finder { name, through, admin, socket, process })
     }
 
     async fn ready(&mut self) -> anyhow::Result<()> {

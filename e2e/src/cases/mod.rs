@@ -29,6 +29,7 @@ mod clients;
 mod controllers;
 mod crd;
 mod discovery;
+mod door;
 mod heads;
 mod identity;
 mod interop;
@@ -37,6 +38,7 @@ mod kube_rs;
 mod membership;
 mod namespace;
 mod objects;
+mod own_requests;
 mod recorded;
 mod restart;
 mod rolling;
@@ -48,6 +50,7 @@ mod spoofs;
 mod stopped;
 mod surface;
 mod upgrade;
+mod upstream;
 mod versions;
 mod writes;
 
@@ -59,6 +62,8 @@ pub(crate) fn all() -> Vec<Case> {
         routing::cases(),
         identity::cases(),
         spoofs::cases(),
+        door::cases(),
+        own_requests::cases(),
         discovery::cases(),
         surface::cases(),
         crd::cases(),
@@ -81,6 +86,7 @@ pub(crate) fn all() -> Vec<Case> {
         recorded::cases(),
         versions::cases(),
         attacks::cases(),
+        upstream::cases(),
     ]
     .into_iter()
     .flatten()

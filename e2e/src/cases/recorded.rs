@@ -198,7 +198,8 @@ impl Recorded {
         })
         .await?;
         self.is_refused(&self.workloads).await?;
-        let forget = ["forget", &self.stranger, &format!("--admin-address={}", self.inside)];
+        let socket = format!("--admin-socket={}", cluster.another_socket().display());
+        let forget = ["forget", &self.stranger, &socket];
         let output = Command::new(&cluster.programs.mvp).args(forget).output().await?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         self.becomes_404(&self.workloads, "a forgotten server").await.map(drop)

@@ -27,6 +27,12 @@ pub(super) fn cases() -> Vec<Case> {
             one_truth,
             "the same servers return the same bytes, with every API of every server"
         ),
+        case!(
+            full Versions,
+            "versions/cbor",
+            cbor,
+            "404s in CBOR: an object 404 passes, an unrouted one only if all members confirm it"
+        ),
     ]
 }
 
@@ -121,6 +127,33 @@ async fn one_truth(cluster: &mut Cluster) -> anyhow::Result<String> {
         counts.join(", "),
         cluster.servers.len()
     ))
+}
+
+/// The newest server serves CBOR.
+async fn cbor(cluster: &mut Cluster) -> anyhow::Result<String> {
+    const CBOR: &str = "application/cbor";
+    const OBJECT: &str = "/apis/apps/v1/namespaces/default/deployments/no-such-object";
+    // It knows the group, so it writes a Status.
+    const UNROUTED: &str = "/apis/apps/v9/namespaces/default/deployments";
+    let (direct, through) = (cluster.server("a")?.direct(), cluster.server("a")?.through());
+    let get = async |cluster: &Cluster, to, path, status: u16| {
+        let answer = cluster.admin.get_as(to, path, CBOR).await?;
+        ensure!(answer.status.as_u16() == status, "{path}: {}", answer.status);
+        let form = answer.headers.get("content-type").cloned();
+        anyhow::Ok((form, answer.body))
+    };
+    for path in [OBJECT, UNROUTED] {
+        let own = get(cluster, direct, path, 404).await.context("directly")?;
+        let is_cbor = own.0.as_ref().is_some_and(|form| form.as_bytes() == CBOR.as_bytes());
+        ensure!(is_cbor, "{path} is not in CBOR directly: it shows nothing");
+        let passed = get(cluster, through, path, 404).await.context("through its gateway")?;
+        ensure!(own == passed, "{path} differs through the gateway");
+    }
+    // Without one member, nobody can confirm that no member serves it.
+    cluster.server_mut("c")?.kill();
+    get(cluster, through, UNROUTED, 503).await.context("while a member is down")?;
+    get(cluster, through, OBJECT, 404).await.context("while a member is down")?;
+    Ok("404s as directly; while a member is down, the unrouted one is 503".to_owned())
 }
 
 /// An `Accept` header that servers of every version understand.

@@ -31,6 +31,12 @@ pub(super) fn cases() -> Vec<Case> {
             not_promised,
             "known limit: a write at an older server that serves the kind loses a field"
         ),
+        case!(
+            Emulated,
+            "emulated/newest-first",
+            newest_first,
+            "a server that emulates an older version counts as that version"
+        ),
     ]
 }
 
@@ -52,7 +58,7 @@ async fn newest_first(cluster: &mut Cluster) -> anyhow::Result<String> {
     };
     let older = cluster.server("b")?.direct();
     ensure!(!make("by-1.34", older).await?, "1.34 keeps the field: it shows nothing any more");
-    // `a` lacks autoscaling/v2; `b` of 1.34 and `c` of 1.36 have it.
+    // `a` lacks autoscaling/v2; `b` of 1.34, or of 1.36 in place of 1.34, and `c` of 1.36 have it.
     let through = cluster.server("a")?.through();
     let rounds = 20;
     for round in 0..rounds {

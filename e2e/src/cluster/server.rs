@@ -39,6 +39,12 @@ impl ServerSpec {
         ServerSpec { name, minor, flags, bare: false, advertises_gateway: false }
     }
 
+    /// Adds a flag of kube-apiserver.
+    pub(crate) fn with_flag(mut self, flag: &str) -> ServerSpec {
+        self.flags.push(flag.to_owned());
+        self
+    }
+
     /// A server of a release, with one more API on that the other release does not serve.
     pub(crate) fn of_release(name: &'static str, minor: Minor) -> ServerSpec {
         match minor {
@@ -191,6 +197,7 @@ impl Server {
             format!("--bind-address={}", self.address),
             format!("--secure-port={port}"),
             format!("--admin-bind-address={}", SocketAddr::new(self.address, admin_port)),
+            "--admin-socket=".to_owned(),
             format!("--local-server=https://{}", self.direct()),
         ];
         arguments.extend(gateway_flags(pki));

@@ -14,7 +14,7 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use mvp_core::Snapshot;
 use mvp_net::{Limits, ReloadableTls};
-use mvp_proxy::{AuthenticateLayer, Member, MemberBuilder, Worker, server_name};
+use mvp_proxy::{Member, MemberBuilder, Worker, server_name};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
@@ -87,7 +87,7 @@ async fn serve_gateway(
     let id = inputs.local.clone().context("a local server")?;
     let member = Member::builder(&id, pki.outbound()?).server_at(&server.to_string());
     let worker = worker(member.without_probes(), Snapshot::build(inputs, None))?;
-    let service = AuthenticateLayer::default().layer(worker.gateway());
+    let service = worker.authenticate().layer(worker.gateway());
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     let (tls, stop) = (ReloadableTls::new(pki.server()?), stop.clone());

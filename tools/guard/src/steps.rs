@@ -11,7 +11,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use mvp_core::{RequestInfo, Snapshot, decide};
 use mvp_net::{ConnectionInfo, UnixTime};
-use mvp_proxy::{AuthenticateLayer, Body, Member};
+use mvp_proxy::{Body, Member};
 use tower::ServiceExt;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -60,7 +60,7 @@ pub(crate) fn layer(times: usize) -> anyhow::Result<()> {
         let inner = tower::service_fn(|_: Request<Body>| async {
             Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"{}"))))
         });
-        let mut service = AuthenticateLayer::default().layer(worker.layer().layer(inner));
+        let mut service = worker.authenticate().layer(worker.layer().layer(inner));
         let judgement = pki.trust()?.judge(&pki.user_chain(), UnixTime::now());
         let remote = SocketAddr::from(([127, 0, 0, 1], 50_000));
         let connection = ConnectionInfo::new(remote, pki.user_chain(), judgement).over_http2();

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use mvp_core::Timestamp;
 use mvp_core::decide::{Asked, LocalHealth, Origin};
 use mvp_core::discovery::{GroupList, Limits, Part, Source};
-use mvp_core::member::{Member, MemberKind, Presence, Release, Seen, View};
+use mvp_core::member::{Member, MemberKind, Presence, Release, Seen, Version, View};
 use mvp_core::snapshot::{Inputs, Policy};
 
 pub(super) const MEMBERS: usize = 5;
@@ -104,7 +104,7 @@ pub(super) fn view(documents: &Documents) -> View {
     View {
         api: Some(seen(Part::Api, &documents.api)),
         apis: Some(seen(Part::Apis, &documents.apis)),
-        release: Some(Release { major: 1, minor: 36 }),
+        release: Some(Release::from(Version { major: 1, minor: 36 })),
         ..View::default()
     }
 }

@@ -6,6 +6,17 @@ use crate::member::{Member, Presence, Release};
 use crate::snapshot::{Provider, Route};
 use crate::{Snapshot, Verb};
 
+/// What is known of the members that denied a request that they list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AfterDenial {
+    /// One of them confirmed after its denial that it lists the request.
+    Listed,
+    /// None of them has confirmed its view since.
+    Unconfirmed,
+    /// There are none, or they no longer list it.
+    Unlisted,
+}
+
 /// The members that list a request, and of these the peers that it can be sent to.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidates<'a> {
@@ -82,6 +93,23 @@ impl<'a> Candidates<'a> {
     /// Whether any member lists it, even one that left, has no address or denied it.
     pub(super) fn listed_by_anyone(&self) -> bool {
         self.listing().next().is_some()
+    }
+
+    /// What the members that list it, and denied it, say since then.
+    pub(super) fn listed_after_denial(&self) -> AfterDenial {
+        let mut after = AfterDenial::Unlisted;
+        for denial in self.denials.iter().filter(|denial| denial.listed) {
+            let lists = |index: &usize| {
+                self.snapshot.member(*index).is_some_and(|member| *member.id == *denial.member)
+            };
+            let Some(member) = self.listing().find(lists) else { continue };
+            let seen = self.snapshot.member(member).and_then(|member| member.view.part(self.part));
+            if seen.is_some_and(|seen| seen.confirmed >= denial.at) {
+                return AfterDenial::Listed;
+            }
+            after = AfterDenial::Unconfirmed;
+        }
+        after
     }
 
     #[inline]

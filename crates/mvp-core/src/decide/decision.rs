@@ -111,13 +111,14 @@ impl ActionKind {
 pub enum OnNotFound {
     /// Pass it through.
     PassThrough,
-    /// If its body is that of an unrouted 404: withhold it, record the denial, decide again.
-    NextIfUnrouted,
-    /// If its body is that of an unrouted 404: withhold it, record the denial, join the next refresh
-    /// (once for each request), decide again.
-    RefreshIfUnrouted,
-    /// As [`OnNotFound::RefreshIfUnrouted`], whatever its body. A 404 that is not an unrouted one does
-    /// not prove that nothing was processed: a write must not be sent again after it.
+    /// Pass it through if its body is that of an [object 404](crate::not_found::NotFound::Object).
+    /// Else withhold it, record the denial, decide again. Only an unrouted 404 proves that nothing was
+    /// processed: a write must not be sent again after any other.
+    NextUnlessObject,
+    /// As [`OnNotFound::NextUnlessObject`], but join the next refresh (once for each request) before
+    /// deciding again.
+    RefreshUnlessObject,
+    /// As [`OnNotFound::RefreshUnlessObject`], whatever its body.
     Refresh,
 }
 

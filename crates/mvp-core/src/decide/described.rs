@@ -14,14 +14,13 @@ impl<'a> Case<'a> {
         // Without a view of the local server, the merged document would lack all that it serves. Its
         // own document is better.
         let reachable = self.asked.local != LocalHealth::Unreachable;
-        if self.local_is_unseen(part) && reachable && !self.denied_by_local() {
+        let local_unseen = self.local_is_unseen(part) && reachable && !self.denied_by_local();
+        // Without any view, clients would believe an empty list.
+        let seen = self.snapshot.members().any(|member| member.view.part(part).is_some());
+        if local_unseen || (!seen && self.asked.denials.is_empty()) {
             return self.ask_local(Reason::LocalViewUnknown, OnNotFound::Refresh);
         }
-        // No member has a view: clients would believe an empty list.
-        if !self.snapshot.members().any(|member| member.view.part(part).is_some()) {
-            return self.ask_local(Reason::LocalViewUnknown, OnNotFound::Refresh);
-        }
-        if self.snapshot.describes(path) {
+        if seen && self.snapshot.describes(path) {
             return answer();
         }
         self.unlisted(part, OnNotFound::Refresh)

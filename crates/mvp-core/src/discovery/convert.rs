@@ -76,7 +76,7 @@ pub fn from_legacy(
             served_groups.push(Arc::new(group));
         }
     }
-    let groups = unite_duplicates(source, served_groups, &mut complaints)?;
+    let groups = unite_duplicates(source, served_groups, &mut complaints);
     Ok(Parsed { value: GroupList { groups, ..GroupList::default() }, complaints })
 }
 

@@ -2,8 +2,8 @@
 //! [`encode`].
 //!
 //! YAML has all the content of the JSON. Protobuf has only the fields of its schema: unknown fields
-//! have no number and are left out, as by a server of that schema. No server serves discovery as
-//! CBOR.
+//! have no number and are left out, as by a server of that schema. CBOR is written as kube-apiserver
+//! writes it since 1.37, where its gate is on: strings as byte strings, keys sorted.
 
 use serde_json::Value;
 
@@ -16,8 +16,78 @@ pub(crate) fn encode(json: &[u8], encoding: Encoding) -> Option<Vec<u8>> {
     match encoding {
         Encoding::Json => Some(json.to_vec()),
         Encoding::Yaml => serde_saphyr::to_string(&document).ok().map(String::into_bytes),
-        Encoding::Cbor => None,
+        Encoding::Cbor => Some(cbor(&document)),
         Encoding::Protobuf => protobuf(&document),
+    }
+}
+
+/// The document as CBOR, with the tag by which Kubernetes recognizes it.
+fn cbor(document: &Value) -> Vec<u8> {
+    let mut out = vec![0xd9, 0xd9, 0xf7];
+    put_cbor(&mut out, document);
+    out
+}
+
+/// Appends a value. Discovery has no numbers but whole ones.
+fn put_cbor(out: &mut Vec<u8>, value: &Value) {
+    const UNSIGNED: u8 = 0;
+    const NEGATIVE: u8 = 1;
+    const BYTES: u8 = 2;
+    const ARRAY: u8 = 4;
+    const MAP: u8 = 5;
+    match value {
+        Value::Null => out.push(0xf6),
+        Value::Bool(false) => out.push(0xf4),
+        Value::Bool(true) => out.push(0xf5),
+        Value::Number(number) => match (number.as_u64(), number.as_i64()) {
+            (Some(number), _) => put_head(out, UNSIGNED, number),
+            (None, Some(number)) => put_head(out, NEGATIVE, number.unsigned_abs() - 1),
+            (None, None) => {
+                out.push(0xfb);
+                out.extend_from_slice(&number.as_f64().unwrap_or_default().to_be_bytes());
+            }
+        },
+        Value::String(text) => put_text(out, BYTES, text),
+        Value::Array(items) => {
+            put_head(out, ARRAY, items.len() as u64);
+            items.iter().for_each(|item| put_cbor(out, item));
+        }
+        Value::Object(fields) => {
+            put_head(out, MAP, fields.len() as u64);
+            let mut fields: Vec<_> = fields.iter().collect();
+            // By their bytes in CBOR: the length comes first.
+            fields.sort_by_key(|(key, _)| (key.len(), *key));
+            for (key, value) in fields {
+                put_text(out, BYTES, key);
+                put_cbor(out, value);
+            }
+        }
+    }
+}
+
+fn put_text(out: &mut Vec<u8>, kind: u8, text: &str) {
+    put_head(out, kind, text.len() as u64);
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// Appends the type of a value with its number or length, in as few bytes as possible.
+fn put_head(out: &mut Vec<u8>, kind: u8, number: u64) {
+    let kind = kind << 5;
+    match number {
+        0..=23 => out.push(kind | number as u8),
+        24..=0xff => out.extend_from_slice(&[kind | 24, number as u8]),
+        0x100..=0xffff => {
+            out.push(kind | 25);
+            out.extend_from_slice(&(number as u16).to_be_bytes());
+        }
+        0x1_0000..=0xffff_ffff => {
+            out.push(kind | 26);
+            out.extend_from_slice(&(number as u32).to_be_bytes());
+        }
+        _ => {
+            out.push(kind | 27);
+            out.extend_from_slice(&number.to_be_bytes());
+        }
     }
 }
 
@@ -209,5 +279,35 @@ mod tests {
         let yaml = encode(json, Encoding::Yaml).expect("a document");
         let read: Value = serde_saphyr::from_slice(&yaml).expect("YAML");
         assert_eq!(read, serde_json::from_slice::<Value>(json).expect("JSON"));
+    }
+
+    /// The examples of RFC 8949, appendix A, with byte strings in the place of text.
+    #[test]
+    fn cbor_is_as_the_standard_says() {
+        let cases: [(&str, &[u8]); 14] = [
+            ("0", &[0x00]),
+            ("23", &[0x17]),
+            ("24", &[0x18, 0x18]),
+            ("1000", &[0x19, 0x03, 0xe8]),
+            ("1000000", &[0x1a, 0x00, 0x0f, 0x42, 0x40]),
+            ("1000000000000", &[0x1b, 0x00, 0x00, 0x00, 0xe8, 0xd4, 0xa5, 0x10, 0x00]),
+            ("-1", &[0x20]),
+            ("-1000", &[0x39, 0x03, 0xe7]),
+            ("1.1", &[0xfb, 0x3f, 0xf1, 0x99, 0x99, 0x99, 0x99, 0x99, 0x9a]),
+            ("false", &[0xf4]),
+            ("null", &[0xf6]),
+            (r#""IETF""#, &[0x44, 0x49, 0x45, 0x54, 0x46]),
+            ("[1,[2,3],[4,5]]", &[0x83, 0x01, 0x82, 0x02, 0x03, 0x82, 0x04, 0x05]),
+            (r#"{"bb":true,"c":1}"#, &[0xa2, 0x41, 0x63, 0x01, 0x42, 0x62, 0x62, 0xf5]),
+        ];
+        for (json, expected) in cases {
+            let encoded = encode(json.as_bytes(), Encoding::Cbor).expect("CBOR");
+            let (tag, value) = encoded.split_at(3);
+            assert_eq!((tag, value), (&[0xd9, 0xd9, 0xf7][..], expected), "{json}");
+        }
+        let long = format!("\"{}\"", "x".repeat(300));
+        let encoded = encode(long.as_bytes(), Encoding::Cbor).expect("CBOR");
+        assert_eq!(encoded.get(3..6), Some(&[0x59, 0x01, 0x2c][..]));
+        assert_eq!(encoded.len(), 306);
     }
 }

@@ -65,9 +65,14 @@ pub enum Problem {
         /// The name.
         name: Box<str>,
     },
-    /// The document has too many faults to repair.
-    #[error("it lists more than {limit} entries twice or without a name")]
+    /// A group has too many faults to repair each of them.
+    #[error(
+        "the group {group:?} lists more than {limit} entries twice or without a name; entries \
+         without a name are ignored, and so are duplicates that differ beyond the first {limit}"
+    )]
     TooManyFaults {
+        /// The name of the group.
+        group: Box<str>,
         /// The limit.
         limit: usize,
     },

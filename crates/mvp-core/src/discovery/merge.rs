@@ -8,6 +8,7 @@
 //! that has them. Entry item: [`merge`].
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
 
 use super::json::{self, Object};
+use super::model::MAX_FAULTS;
 use super::order::merge_order;
 use super::{Group, GroupList};
 
@@ -77,7 +79,7 @@ impl Merging {
 }
 
 /// Whether the second group adds nothing to the first.
-fn adds_nothing(first: &Group, second: &Group) -> bool {
+pub(super) fn adds_nothing(first: &Group, second: &Group) -> bool {
     first.raw == second.raw && (second.legacy.is_none() || first.legacy == second.legacy)
 }
 
@@ -101,9 +103,10 @@ pub(super) fn merge_groups(first: &Arc<Group>, second: &Arc<Group>) -> Arc<Group
     }
 }
 
-/// The group without nameless entries and with duplicate entries merged.
+/// The group without nameless entries and with duplicate entries merged. Only so many that differ are
+/// merged: each merge reads the entry again.
 pub(super) fn repaired(text: &str) -> Result<Group, serde_json::Error> {
-    Group::parse(repair_group(text)?.into())
+    Group::parse(repair_group(text, &Cell::new(MAX_FAULTS))?.into())
 }
 
 type Text<'a> = Cow<'a, str>;
@@ -207,21 +210,18 @@ fn merge_lists(
     Ok(json::joined(ordered.iter().filter_map(|name| entries.get(*name))))
 }
 
-fn repair_group(text: &str) -> Outcome {
+fn repair_group(text: &str, merges: &Cell<usize>) -> Outcome {
     let mut group = Object::parse(text)?;
-    let versions = repair_list(&group, "versions", "version", merge_versions, |text| {
+    let versions = repair_list(&group, "versions", "version", (merge_versions, merges), |text| {
         let mut version = Object::parse(text)?;
-        let resources = repair_list(&version, "resources", "resource", merge_resources, |text| {
+        let merge = (merge_resources as Merge, merges);
+        let resources = repair_list(&version, "resources", "resource", merge, |text| {
             let mut resource = Object::parse(text)?;
             let keep = |text: &str| Ok(text.to_owned());
             if resource.get("subresources").is_some() {
-                let subresources = repair_list(
-                    &resource,
-                    "subresources",
-                    "subresource",
-                    merge_subresources,
-                    keep,
-                )?;
+                let merge = (merge_subresources as Merge, merges);
+                let subresources =
+                    repair_list(&resource, "subresources", "subresource", merge, keep)?;
                 resource.set("subresources", subresources);
             }
             Ok(resource.to_string())
@@ -233,11 +233,14 @@ fn repair_group(text: &str) -> Outcome {
     Ok(group.to_string())
 }
 
+type Merge = fn(&str, &str) -> Outcome;
+
+/// The entries of a list, repaired. The merge of duplicates comes with how many more are merged.
 fn repair_list(
     object: &Object<'_>,
     list: &str,
     name: &str,
-    merge: fn(&str, &str) -> Outcome,
+    (merge, merges): (Merge, &Cell<usize>),
     repair: impl Fn(&str) -> Outcome,
 ) -> Outcome {
     let mut places: HashMap<String, usize> = HashMap::new();
@@ -251,7 +254,13 @@ fn repair_list(
         let place = *places.entry(name).or_insert(entries.len());
         match entries.get_mut(place) {
             None => entries.push(text),
-            Some(first) => *first = merge(first, &text)?,
+            Some(first) if *first == text => {}
+            Some(first) => {
+                if let Some(left) = merges.get().checked_sub(1) {
+                    merges.set(left);
+                    *first = merge(first, &text)?;
+                }
+            }
         }
     }
     Ok(json::joined(entries))

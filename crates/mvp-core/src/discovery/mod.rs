@@ -9,6 +9,7 @@ pub(crate) mod encode;
 mod error;
 pub(crate) mod json;
 pub mod legacy;
+mod listed;
 pub mod merge;
 pub mod model;
 pub mod negotiate;
@@ -17,6 +18,7 @@ mod shape;
 
 use error::Location;
 pub use error::{DocumentError, Problem};
+pub use listed::Listed;
 pub use model::{Group, GroupList, Limits, Parsed, Resource, Scope, Source, Subresource, Version};
 
 /// One of the two halves of the API surface. Each has its own document, which is fetched separately.

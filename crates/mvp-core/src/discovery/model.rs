@@ -20,8 +20,10 @@ pub const AGGREGATED_KIND: &str = "APIGroupDiscoveryList";
 /// The API group of every aggregated document.
 pub const AGGREGATED_GROUP: &str = "apidiscovery.k8s.io";
 
-/// The limit of faults that are repaired in a document.
-pub(super) const MAX_COMPLAINTS: usize = 20;
+/// The limit of faults of one group that are reported one by one, and of its entries that are merged.
+pub(super) const MAX_FAULTS: usize = 20;
+/// The limit of faults of a document that are reported.
+const MAX_COMPLAINTS: usize = 100;
 
 /// The APIs of a server, or of a cluster, in one half of the API surface.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -147,7 +149,7 @@ impl GroupList {
             let raw = document.slice_ref(item.as_bytes());
             groups.extend(Group::read(source, part, at, raw, &mut complaints)?.map(Arc::new));
         }
-        let groups = unite_duplicates(source, groups, &mut complaints)?;
+        let groups = unite_duplicates(source, groups, &mut complaints);
 
         let unknown = list
             .fields()
@@ -200,21 +202,23 @@ impl Group {
             .map_err(|error| malformed(<serde_json::Error as Error>::custom(error)))?;
         let Mapped(shape): Mapped<GroupShape<'_>> =
             serde_json::from_str(text).map_err(malformed)?;
-        if part == Part::Apis && shape.name().is_empty() {
-            complaints.push(source.error(at, Problem::MissingName("group")));
-            check_fault_limit(source, complaints)?;
+        let ignored = match part {
+            Part::Apis if shape.name().is_empty() => Some(Problem::MissingName("group")),
+            Part::Api if !shape.name().is_empty() => {
+                Some(Problem::Misplaced { name: shape.name().into() })
+            }
+            _ => None,
+        };
+        if let Some(problem) = ignored {
+            report(complaints, source.error(at, problem));
             return Ok(None);
         }
-        if part == Part::Api && !shape.name().is_empty() {
-            let name = shape.name().into();
-            complaints.push(source.error(at, Problem::Misplaced { name }));
-            check_fault_limit(source, complaints)?;
-            return Ok(None);
-        }
-        let faults = complaints.len();
-        shape.complain(source, at, complaints);
-        check_fault_limit(source, complaints)?;
-        if complaints.len() > faults {
+        let mut faults = shape.faults(source, at);
+        if !faults.is_empty() {
+            if faults.len() > MAX_FAULTS {
+                faults = vec![too_many(source, at, shape.name())];
+            }
+            faults.into_iter().for_each(|fault| report(complaints, fault));
             return merge::repaired(text).map(Some).map_err(malformed);
         }
         Ok(Some(shape.into_group(raw.clone())))
@@ -258,36 +262,41 @@ fn check_kind(list: &Object<'_>) -> Result<(), Problem> {
     })
 }
 
+/// Merges groups with the same name. Only so many are merged: each merge reads all of the group.
 pub(super) fn unite_duplicates(
     source: Source<'_>,
     groups: Vec<Arc<Group>>,
     complaints: &mut Vec<DocumentError>,
-) -> Result<Vec<Arc<Group>>, DocumentError> {
+) -> Vec<Arc<Group>> {
     let mut places = hashbrown::HashMap::with_capacity(groups.len());
     let mut united: Vec<Arc<Group>> = Vec::with_capacity(groups.len());
+    let mut merges = 0;
     for (index, group) in groups.into_iter().enumerate() {
         let place = *places.entry(Arc::clone(&group.name)).or_insert(united.len());
-        match united.get_mut(place) {
-            None => united.push(group),
-            Some(first) => {
-                let at = Location { group: Some(index), ..Location::default() };
-                let name = (*group.name).into();
-                complaints.push(source.error(at, Problem::Duplicate { what: "group", name }));
-                check_fault_limit(source, complaints)?;
-                *first = merge::merge_groups(first, &group);
-            }
+        let Some(first) = united.get_mut(place) else {
+            united.push(group);
+            continue;
+        };
+        let at = Location { group: Some(index), ..Location::default() };
+        if merge::adds_nothing(first, &group) || merges < MAX_FAULTS {
+            let name = (*group.name).into();
+            report(complaints, source.error(at, Problem::Duplicate { what: "group", name }));
+            merges += usize::from(!merge::adds_nothing(first, &group));
+            *first = merge::merge_groups(first, &group);
+        } else {
+            report(complaints, too_many(source, at, &group.name));
         }
     }
-    Ok(united)
+    united
 }
 
-/// Rejects a document with too many faults, before their repair becomes expensive.
-fn check_fault_limit(
-    source: Source<'_>,
-    complaints: &[DocumentError],
-) -> Result<(), DocumentError> {
-    if complaints.len() <= MAX_COMPLAINTS {
-        return Ok(());
+fn too_many(source: Source<'_>, at: Location, group: &str) -> DocumentError {
+    source.error(at, Problem::TooManyFaults { group: group.into(), limit: MAX_FAULTS })
+}
+
+/// Adds a fault to those of its document, up to the limit.
+fn report(complaints: &mut Vec<DocumentError>, fault: DocumentError) {
+    if complaints.len() < MAX_COMPLAINTS {
+        complaints.push(fault);
     }
-    Err(source.error(Location::default(), Problem::TooManyFaults { limit: MAX_COMPLAINTS }))
 }

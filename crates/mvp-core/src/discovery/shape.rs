@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::model::MAX_COMPLAINTS;
+use super::model::MAX_FAULTS;
 use super::{
     DocumentError, Group, Location, Problem, Resource, Scope, Source, Subresource, Version,
 };
@@ -93,13 +93,11 @@ impl GroupShape<'_> {
         &self.metadata.name.0
     }
 
-    /// Reports missing and duplicate names at every level below the group.
-    pub(super) fn complain(
-        &self,
-        source: Source<'_>,
-        at: Location,
-        complaints: &mut Vec<DocumentError>,
-    ) {
+    /// The missing and duplicate names at every level below the group, up to one more than are
+    /// reported one by one.
+    pub(super) fn faults(&self, source: Source<'_>, at: Location) -> Vec<DocumentError> {
+        let mut faults = Vec::new();
+        let complaints = &mut faults;
         let place = |index| Location { version: Some(index), ..at };
         let versions = &self.versions.0;
         check_names(source, "version", versions, |v| &v.version, place, complaints);
@@ -113,6 +111,7 @@ impl GroupShape<'_> {
                 check_names(source, "subresource", subs, |s| &s.subresource, place, complaints);
             }
         }
+        faults
     }
 
     pub(super) fn into_group(self, raw: Bytes) -> Group {
@@ -161,8 +160,7 @@ fn check_names<T>(
 ) {
     let mut seen = hashbrown::HashSet::new();
     for (index, entry) in entries.iter().enumerate() {
-        // The caller rejects the document at this point.
-        if complaints.len() > MAX_COMPLAINTS {
+        if complaints.len() > MAX_FAULTS {
             return;
         }
         let name = &*name(entry).0;

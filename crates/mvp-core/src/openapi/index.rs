@@ -10,7 +10,11 @@ use crate::discovery::{DocumentError, Limits, Problem, Source};
 
 /// The keys of a member's documents of version 3, with their hashes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Index(Vec<(Arc<str>, Option<Arc<str>>)>);
+pub struct Index {
+    entries: Vec<(Arc<str>, Option<Arc<str>>)>,
+    /// The entity tag from the server, for conditional requests.
+    pub etag: Option<Box<str>>,
+}
 
 /// The maximum length of a hash. Those of Kubernetes have 128 digits.
 const MAX_HASH: usize = 256;
@@ -42,18 +46,18 @@ impl Index {
         }
         entries.sort();
         entries.dedup_by(|later, first| later.0 == first.0);
-        Ok(Index(entries))
+        Ok(Index { entries, etag: None })
     }
 
     /// The hash of the document with this key.
     pub fn hash(&self, key: &str) -> Option<&str> {
-        let place = self.0.binary_search_by(|(known, _)| (**known).cmp(key)).ok()?;
-        self.0.get(place)?.1.as_deref()
+        let place = self.entries.binary_search_by(|(known, _)| (**known).cmp(key)).ok()?;
+        self.entries.get(place)?.1.as_deref()
     }
 
     /// The keys and hashes, sorted by key.
     pub fn entries(&self) -> impl Iterator<Item = (&Arc<str>, Option<&Arc<str>>)> {
-        self.0.iter().map(|(key, hash)| (key, hash.as_ref()))
+        self.entries.iter().map(|(key, hash)| (key, hash.as_ref()))
     }
 }
 

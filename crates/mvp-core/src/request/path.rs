@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::text::Parts;
-use super::{DiscoveryPath, OpenApiPath, RequestInfo, ResourceRequest};
+use super::{DiscoveryPath, OpenApiPath, PathForm, RequestInfo, ResourceRequest};
 use crate::Verb;
 
 /// Parses a decoded path. The caller settles a verb that depends on the query.
@@ -74,6 +74,15 @@ fn parse_resource<'a>(method: &str, path: &'a str) -> RequestInfo<'a> {
         subresource = parts.next().unwrap_or_default();
     }
 
+    // Objects are created in a collection, which names none.
+    let creates_named = verb == Verb::Create && !name.is_empty() && subresource.is_empty();
+    let form = if path.starts_with("//") {
+        PathForm::Unrouted
+    } else if creates_named || parts.next().is_some() {
+        PathForm::Unusual
+    } else {
+        PathForm::Usual
+    };
     RequestInfo::Resource(ResourceRequest {
         verb,
         group: Cow::Borrowed(group),
@@ -83,6 +92,8 @@ fn parse_resource<'a>(method: &str, path: &'a str) -> RequestInfo<'a> {
         namespace: Cow::Borrowed(namespace),
         name: Cow::Borrowed(name),
         safe_method: method_verb == Verb::Get,
+        named_by_path: !name.is_empty(),
+        form,
     })
 }
 

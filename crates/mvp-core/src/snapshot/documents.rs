@@ -14,9 +14,10 @@ use sha2::{Digest, Sha512};
 
 use super::PerPart;
 use crate::discovery::encode::encode;
+use crate::discovery::legacy::ApiResourceList;
 use crate::discovery::merge::merge;
 use crate::discovery::negotiate::{Encoding, Form};
-use crate::discovery::{GroupList, Part, convert};
+use crate::discovery::{GroupList, Listed, Part, Resource, convert};
 use crate::request::DiscoveryPath;
 
 /// A document to respond with.
@@ -29,6 +30,7 @@ pub struct Document {
     pub etag: Box<str>,
     yaml: OnceLock<Option<Encoded>>,
     protobuf: OnceLock<Option<Encoded>>,
+    cbor: OnceLock<Option<Encoded>>,
 }
 
 /// A document in one encoding.
@@ -134,6 +136,14 @@ impl MergedPart {
         documents.versions.get(place)?.get_or_init(write).as_ref()
     }
 
+    /// The resources of a version.
+    pub(super) fn resources(&self, group: &str, version: &str) -> &[Resource] {
+        let group = self.groups.get(group).and_then(|of| self.list.groups.get(of.place));
+        let versions = group.map_or(&[][..], |group| &group.versions);
+        let version = versions.iter().find(|entry| &*entry.name == version);
+        version.map_or(&[], |version| &version.resources)
+    }
+
     /// Whether a member serves the group.
     pub(super) fn has_group(&self, name: &str) -> bool {
         self.groups.contains_key(name)
@@ -184,16 +194,29 @@ impl Document {
             Encoding::Json => return Some(&self.json),
             Encoding::Yaml => &self.yaml,
             Encoding::Protobuf => &self.protobuf,
-            Encoding::Cbor => return None,
+            Encoding::Cbor => &self.cbor,
         };
         let write = || Some(Encoded::new(encode(&self.json.body, encoding)?.into()));
         place.get_or_init(write).as_ref()
     }
 
+    /// A list of resources with the hashes of their storage versions, each from the first server that
+    /// lists the resource. `None` if this is no list of resources.
+    pub fn with_hashes(&self, servers: &[Listed]) -> Option<Document> {
+        let mut list: ApiResourceList = serde_json::from_slice(&self.json.body).ok()?;
+        for resource in &mut list.resources {
+            if let Some(hash) = servers.iter().find_map(|listed| listed.hash(&resource.name)) {
+                hash.clone_into(&mut resource.storage_version_hash);
+            }
+        }
+        Some(Document::of(&list))
+    }
+
     fn new(body: Bytes) -> Document {
         let etag = etag(&body);
         let json = Encoded::new(body);
-        Document { json, etag, yaml: OnceLock::new(), protobuf: OnceLock::new() }
+        let (yaml, protobuf, cbor) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Document { json, etag, yaml, protobuf, cbor }
     }
 
     /// Writes a document.

@@ -71,21 +71,45 @@ fn many_verbs_that_differ() {
     assert!(group.contains("\"first49999\"") && group.contains("\"second49999\""));
 }
 
-/// A few faults are repaired. With this many, the document is rejected.
+/// The faults of one group do not hide the others, and are reported once, with its name.
 #[test]
-fn many_faults() {
-    let nameless = format!("[{},{GOOD}]", many(|_| "{}".to_owned()));
+fn many_faults_of_a_group() {
+    let resource = |i| format!(r#"{{"resource":"r{}","verbs":["get"]}}"#, i / 2);
+    let twice = format!(r#""versions":[{{"version":"v1","resources":[{}]}}]"#, many(resource));
     let version = |i| format!(r#"{{"version":"v1","resources":[{{"resource":"r{i}"}}]}}"#);
-    let group = |i| format!(r#"{{"metadata":{{"name":"g"}},"versions":[{{"version":"v{i}"}}]}}"#);
-    for document in [
-        with_items(&nameless),
-        with_group(&format!(r#""versions":[{}]"#, many(version))),
-        with_items(&format!("[{}]", many(group))),
+    for (fields, resources) in [
+        // Identical duplicates are one, however many there are.
+        (twice, MANY / 2),
+        // Of those that differ, the first 20 are merged.
+        (format!(r#""versions":[{}]"#, many(version)), 21),
     ] {
-        let error = parse(document).expect_err("too many faults").to_string();
-        assert!(error.contains("apiserver-bad") && error.contains("more than 20"), "{error}");
+        let parsed = parse(with_group(&fields)).expect("the rest is used");
+        let text = parsed.complaints.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(text.len(), 1, "{text:?}");
+        assert!(text[0].contains(r#"the group "bad.io" lists more than 20"#), "{text:?}");
+        let bad = parsed.value.group("bad.io").expect("the group itself");
+        assert_eq!(bad.versions[0].resources.len(), resources);
+        assert_eq!(parsed.value.group("good.io").expect("the rest").raw, GOOD);
+        check_cluster("many faults of a group", Some(parsed.value));
     }
-    check_cluster("many faults", None);
+}
+
+#[test]
+fn many_faulty_groups() {
+    let nameless = format!("[{},{GOOD}]", many(|_| "{}".to_owned()));
+    let group = |i| format!(r#"{{"metadata":{{"name":"g"}},"versions":[{{"version":"v{i}"}}]}}"#);
+    let same = format!("[{},{GOOD}]", many(group));
+    let twice = |i| {
+        let version = r#"{"version":"v1"}"#;
+        format!(r#"{{"metadata":{{"name":"g{i}"}},"versions":[{version},{version}]}}"#)
+    };
+    let each = format!("[{},{GOOD}]", many(twice));
+    for (items, groups) in [(nameless, 1), (same, 2), (each, MANY + 1)] {
+        let parsed = parse(with_items(&items)).expect("the rest is used");
+        assert_eq!(parsed.complaints.len(), 100, "the limit of what is reported");
+        assert_eq!(parsed.value.groups.len(), groups);
+        check_cluster("many faulty groups", Some(parsed.value));
+    }
 }
 
 #[test]

@@ -146,8 +146,8 @@ fn described(decision: &Decision<'_>) -> String {
     };
     let on_not_found = match decision.on_not_found {
         OnNotFound::PassThrough => "",
-        OnNotFound::NextIfUnrouted => ", next on unrouted 404",
-        OnNotFound::RefreshIfUnrouted => ", refresh on unrouted 404",
+        OnNotFound::NextUnlessObject => ", next unless object 404",
+        OnNotFound::RefreshUnlessObject => ", refresh unless object 404",
         OnNotFound::Refresh => ", refresh on 404",
     };
     format!("{action}: {}{on_not_found}", decision.reason.as_str())

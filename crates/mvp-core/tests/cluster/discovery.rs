@@ -52,6 +52,18 @@ fn row_1_a_schema_of_any_member_is_served() {
 }
 
 #[test]
+fn row_1_a_404_is_refused_after_one_refresh_while_no_member_was_seen() {
+    let request = "GET /apis/no.such.group";
+    let ask = "local-view-unknown, refresh on 404";
+    let beside = Cluster::beside([unseen("a"), unseen("b")]);
+    assert_eq!(beside.client(request), format!("ask-local: {ask}"));
+    assert_eq!(beside.denied(request, &[("a", false)]), "refuse: local-view-unknown");
+    let before = Cluster::before([unseen("a"), unseen("b")]);
+    assert_eq!(before.client(request), format!("ask-any: {ask}"));
+    assert_eq!(before.denied(request, &[("a", false)]), "refuse: unconfirmed");
+}
+
+#[test]
 fn row_1_a_404_for_unserved_discovery_passes_once_confirmed() {
     for path in ["/apis/a.io", "/apis/batch/v9", "/api/v9"] {
         let request = format!("GET {path}");

@@ -7,4 +7,5 @@ mod discovery;
 mod documents;
 mod failures;
 mod not_found;
+mod paths;
 mod routing;

@@ -10,7 +10,7 @@ use mvp_core::member::{Member, Presence};
 use mvp_core::request::DiscoveryPath;
 
 const THINGS: &str = "GET /apis/a.io/v1/namespaces/x/things";
-const ASK: &str = "ask-local: unlisted, refresh on unrouted 404";
+const ASK: &str = "ask-local: unlisted, refresh unless object 404";
 const TRUE_404: &str = "pass-404: confirmed-not-found";
 const RECORDED: &str = "refuse: recorded";
 const UNCONFIRMED: &str = "refuse: unconfirmed";
@@ -60,11 +60,11 @@ fn row_8_a_404_is_refused_while_members_are_unknown() {
 fn row_7_a_refresh_may_find_a_member_that_serves_it() {
     let things = ["a.io/v1/things"];
     let peer = Cluster::beside([local(), member("b", "v1.36.0", &things)]);
-    let peers = "peers b: served-by-peer, next on unrouted 404";
+    let peers = "peers b: served-by-peer, next unless object 404";
     assert_eq!(peer.denied(THINGS, &[("a", false)]), peers);
     // Local began to serve it: it is asked once more.
     let here = Cluster::beside([member("a", "v1.34.0", &things), member("b", "v1.36.0", &things)]);
-    let local = "local: served-locally, refresh on unrouted 404";
+    let local = "local: served-locally, refresh unless object 404";
     assert_eq!(here.denied(THINGS, &[("a", false)]), local);
     assert_eq!(here.denied(THINGS, &[("a", false), ("a", true)]), peers);
 }
@@ -177,7 +177,7 @@ fn row_7_a_view_overrides_a_record() {
     // The request goes to a member that lists it, never to one with only a record.
     let cluster =
         Cluster::beside([local(), member("b", "v1.36.0", &["a.io/v1/things"]), recorded.clone()]);
-    let peers = "peers b: served-by-peer, next on unrouted 404";
+    let peers = "peers b: served-by-peer, next unless object 404";
     assert_eq!(cluster.denied(THINGS, &[("a", false)]), peers);
     // The same without a local server.
     let cluster = Cluster::before([member("b", "v1.36.0", &[]), recorded]);
@@ -208,12 +208,12 @@ fn row_8_the_blocking_time_is_configurable() {
 #[test]
 fn row_8_a_404_is_refused_while_local_has_no_view() {
     let cluster = Cluster::beside([unseen("a"), member("b", "v1.36.0", &["/v1/pods"])]);
-    let ask = "ask-local: local-view-unknown, refresh on unrouted 404";
+    let ask = "ask-local: local-view-unknown, refresh unless object 404";
     assert_eq!(cluster.client(THINGS), ask);
     // A peer is asked only after local denied it, because local may serve it.
     let pods = "GET /api/v1/namespaces/x/pods";
     assert_eq!(cluster.client(pods), ask);
-    let peers = "peers b: served-by-peer, next on unrouted 404";
+    let peers = "peers b: served-by-peer, next unless object 404";
     assert_eq!(cluster.denied(pods, &[("a", false)]), peers);
     assert_eq!(cluster.denied(THINGS, &[("a", false)]), "refuse: local-view-unknown");
 }
@@ -234,7 +234,7 @@ fn row_10_a_write_that_local_denies_goes_to_no_older_peer() {
     let older = [member("a", "v1.36.0", &things), member("b", "v1.34.0", &things)];
     assert_eq!(Cluster::beside(older).denied(patch, &[("a", true)]), "refuse: view-suspect");
     let newer = [member("a", "v1.34.0", &things), member("b", "v1.36.0", &things)];
-    let peers = "peers b: served-by-peer, next on unrouted 404";
+    let peers = "peers b: served-by-peer, next unless object 404";
     assert_eq!(Cluster::beside(newer).denied(patch, &[("a", true)]), peers);
 }
 
@@ -244,7 +244,7 @@ fn row_10_local_denies_a_listed_request() {
     let alone = Cluster::beside([member("a", "v1.34.0", &things)]);
     assert_eq!(alone.denied(THINGS, &[("a", true)]), "refuse: view-suspect");
     let two = Cluster::beside([member("a", "v1.34.0", &things), member("b", "v1.36.0", &things)]);
-    let peers = "peers b: served-by-peer, next on unrouted 404";
+    let peers = "peers b: served-by-peer, next unless object 404";
     assert_eq!(two.denied(THINGS, &[("a", true)]), peers);
     // After the refresh, local no longer lists it.
     assert_eq!(Cluster::beside([local()]).denied(THINGS, &[("a", true)]), TRUE_404);
@@ -258,7 +258,7 @@ fn row_11_a_peer_denies_a_listed_request() {
         member("b", "v1.36.0", &things),
         member("c", "v1.36.0", &things),
     ]);
-    let next = "peers c: served-by-peer, next on unrouted 404";
+    let next = "peers c: served-by-peer, next unless object 404";
     assert_eq!(cluster.denied(THINGS, &[("b", true)]), next);
     assert_eq!(cluster.denied(THINGS, &[("b", true), ("c", true)]), "refuse: view-suspect");
 }
@@ -273,7 +273,17 @@ fn a_confirmation_that_began_before_the_denial_gives_no_second_chance() {
 }
 
 #[test]
-fn not_founds_of_backends_and_extension_servers_pass_through() {
+fn not_founds_of_kubelets_backends_and_extension_servers_pass_through() {
+    let pod = |subresource: &str| format!("/v1/pods/{subresource}");
+    for subresource in ["exec", "attach", "portforward", "proxy"] {
+        let here = member("a", "v1.34.0", &["/v1/pods", &pod(subresource), "/v1/pods/log"]);
+        let cluster = Cluster::beside([here, member("b", "v1.36.0", &[])]);
+        let of = |subresource| format!("POST /api/v1/namespaces/x/pods/y/{subresource}");
+        assert_eq!(cluster.client(&of(subresource)), "local: served-locally");
+        // The server itself writes the 404 for a container without a log.
+        let log = "local: served-locally, refresh unless object 404";
+        assert_eq!(cluster.client(&of("log")), log);
+    }
     let pods = ["/v1/pods", "/v1/pods/proxy"];
     let metrics = ["metrics.k8s.io/v1/pods"];
     let here = member("a", "v1.34.0", &[pods[0], pods[1], metrics[0]]);
@@ -281,7 +291,7 @@ fn not_founds_of_backends_and_extension_servers_pass_through() {
     let usage = "GET /apis/metrics.k8s.io/v1/namespaces/x/pods";
     let mut cluster = Cluster::beside([here, member("b", "v1.36.0", &[])]);
     assert_eq!(cluster.client(proxy), "local: served-locally");
-    assert_eq!(cluster.client(usage), "local: served-locally, refresh on unrouted 404");
+    assert_eq!(cluster.client(usage), "local: served-locally, refresh unless object 404");
     cluster.0.extension_versions = Arc::new([("metrics.k8s.io".into(), "v1".into())]);
     assert_eq!(cluster.client(usage), "local: served-locally");
 

@@ -5,7 +5,7 @@ use mvp_core::decide::{Asked, Denial, LocalHealth, Origin};
 use mvp_core::member::Presence;
 
 const JOBS: &str = "GET /apis/batch/v1/namespaces/default/jobs";
-const LOCAL: &str = "local: served-locally, refresh on unrouted 404";
+const LOCAL: &str = "local: served-locally, refresh unless object 404";
 
 fn old_and_new() -> Cluster {
     Cluster::beside([
@@ -56,7 +56,7 @@ fn row_4_a_method_without_a_verb_needs_only_the_resource() {
 #[test]
 fn row_5_requests_that_only_a_peer_lists_go_to_it() {
     let cluster = old_and_new();
-    let peers = "peers new: served-by-peer, next on unrouted 404";
+    let peers = "peers new: served-by-peer, next unless object 404";
     assert_eq!(cluster.client(JOBS), peers);
     assert_eq!(cluster.client("POST /apis/batch/v1/namespaces/default/jobs"), peers);
     assert_eq!(cluster.client("GET /apis/batch/v1/jobs?watch=true"), peers);
@@ -69,7 +69,7 @@ fn row_5_subresource_and_verb_count() {
         member("b", "v1.36.0", &["batch/v1/jobs", "batch/v1/jobs/status:get"]),
     ]);
     assert_eq!(cluster.client(JOBS), LOCAL);
-    let peers = "peers b: served-by-peer, next on unrouted 404";
+    let peers = "peers b: served-by-peer, next unless object 404";
     assert_eq!(cluster.client("DELETE /apis/batch/v1/namespaces/x/jobs/y"), peers);
     assert_eq!(cluster.client("GET /apis/batch/v1/namespaces/x/jobs/y/status"), peers);
 }
@@ -84,7 +84,7 @@ fn row_5_peers_are_sorted_by_release_then_id() {
         member("b", "v1.34.9", &jobs),
         member("a", "v1.36.9", &jobs),
     ]);
-    let peers = "peers a,d,b,c: served-by-peer, next on unrouted 404";
+    let peers = "peers a,d,b,c: served-by-peer, next unless object 404";
     assert_eq!(cluster.client(JOBS), peers);
 }
 
@@ -104,14 +104,14 @@ fn row_5_only_unreachable_members_list_it_503() {
     let also = member("z", "v1.35.0", &["batch/v1/jobs"]);
     assert_eq!(
         Cluster::beside([old, left("y"), unreachable, also]).client(JOBS),
-        "peers z: served-by-peer, next on unrouted 404",
+        "peers z: served-by-peer, next unless object 404",
     );
 }
 
 #[test]
 fn row_6_a_request_is_proxied_once() {
     // The sender may have a newer view of local. Only local is asked.
-    let asked = "ask-local: served-elsewhere, next on unrouted 404";
+    let asked = "ask-local: served-elsewhere, next unless object 404";
     assert_eq!(old_and_new().peer(JOBS), asked);
     assert_eq!(old_and_new().marked(JOBS), asked);
     for origin in [Origin::Peer, Origin::Marked] {
@@ -139,13 +139,13 @@ fn row_12_without_a_local_server_any_capable_member_serves() {
         member("a", "v1.34.0", &["/v1/pods"]),
         member("b", "v1.36.0", &["/v1/pods", "batch/v1/jobs"]),
     ]);
-    let both = "peers b,a: served-by-peer, next on unrouted 404";
+    let both = "peers b,a: served-by-peer, next unless object 404";
     assert_eq!(cluster.client("GET /api/v1/namespaces/x/pods"), both);
-    assert_eq!(cluster.client(JOBS), "peers b: served-by-peer, next on unrouted 404");
+    assert_eq!(cluster.client(JOBS), "peers b: served-by-peer, next unless object 404");
     assert_eq!(cluster.client("GET /version"), "ask-any: non-resource");
     assert_eq!(
         cluster.client("GET /apis/a.io/v1/things"),
-        "ask-any: unlisted, refresh on unrouted 404"
+        "ask-any: unlisted, refresh unless object 404"
     );
     for request in ["GET /version", "GET /apis", JOBS, "GET /apis/a.io/v1/things"] {
         assert_eq!(cluster.peer(request), "refuse: not-passed-on", "{request}");
@@ -158,13 +158,13 @@ fn row_13_a_member_with_the_resource_rejects_an_unlisted_verb() {
     let reads = ["batch/v1/jobs:get,list"];
     let here = Cluster::beside([member("a", "v1.34.0", &reads), member("b", "v1.36.0", &reads)]);
     let delete = "DELETE /apis/batch/v1/namespaces/x/jobs/y";
-    let local = "local: verb-unlisted, refresh on unrouted 404";
+    let local = "local: verb-unlisted, refresh unless object 404";
     assert_eq!(here.client(delete), local);
     assert_eq!(here.peer(delete), local);
 
     // The 405 of a peer is true; the 404 of a server without the resource is not.
     let there = Cluster::beside([member("a", "v1.34.0", &[]), member("b", "v1.36.0", &reads)]);
-    let peers = "peers b: verb-unlisted, refresh on unrouted 404";
+    let peers = "peers b: verb-unlisted, refresh unless object 404";
     assert_eq!(there.client(delete), peers);
     assert_eq!(there.peer(delete), "refuse: served-elsewhere");
 }
@@ -184,7 +184,7 @@ fn row_13_a_path_of_the_wrong_scope_is_not_served() {
         member("a", "v1.34.0", &["/v1/pods", "!/v1/nodes", "!/v1/namespaces"]),
         member("b", "v1.36.0", &["/v1/pods", "!/v1/nodes", "!/v1/namespaces"]),
     ]);
-    let unfit = "local: verb-unlisted, refresh on unrouted 404";
+    let unfit = "local: verb-unlisted, refresh unless object 404";
     assert_eq!(cluster.client("POST /api/v1/pods"), unfit);
     assert_eq!(cluster.client("GET /api/v1/pods/x"), unfit);
     assert_eq!(cluster.client("GET /api/v1/namespaces/default/nodes"), unfit);

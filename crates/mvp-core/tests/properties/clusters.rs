@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mvp_core::discovery::{GroupList, Limits, Part, Source};
-use mvp_core::member::{Member, MemberKind, Presence, Release, Seen, View};
+use mvp_core::member::{Member, MemberKind, Presence, Release, Seen, Version, View};
 use mvp_core::snapshot::{Inputs, Policy};
 use mvp_core::{Snapshot, Timestamp, openapi};
 use proptest::collection::vec;
@@ -133,7 +133,10 @@ pub(crate) fn ages() -> impl Strategy<Value = u64> {
 }
 
 pub(crate) fn releases() -> impl Strategy<Value = Option<Release>> {
-    option::weighted(0.8, (34..=36u16).prop_map(|minor| Release { major: 1, minor }))
+    let version = || (34..=36u16).prop_map(|minor| Version { major: 1, minor });
+    let release =
+        (version(), version()).prop_map(|(emulated, binary)| Release { emulated, binary });
+    option::weighted(0.8, release)
 }
 
 /// The time at this many seconds after the start of the clock.
@@ -163,6 +166,12 @@ impl Server {
             }
         }
         self.member.heard = at(moment);
+    }
+
+    /// The member was never seen.
+    pub(crate) fn forget(&mut self) {
+        (self.member.view.api, self.member.view.apis) = (None, None);
+        (self.api, self.apis) = (None, None);
     }
 
     fn see(&mut self, part: Part, document: &Value, moment: u64) {

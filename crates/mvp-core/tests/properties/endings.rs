@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use mvp_core::decide;
 use mvp_core::decide::{Action, Asked, Denial, LocalHealth, OnNotFound, Origin};
 use mvp_core::discovery::Part;
-use mvp_core::{RequestInfo, decide};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ use crate::config;
 use crate::decisions::is_proved;
 use crate::documents::document;
 use crate::listings::Listing;
-use crate::requests::{Circumstances, Target, circumstances, resource_targets};
+use crate::requests::{Circumstances, Target, circumstances, other_targets, resource_targets};
 
 /// The time of refreshes during a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +45,8 @@ enum End {
     NotFound,
     /// The first 404 passed through.
     PassedOn,
+    /// A merged document.
+    Answered,
 }
 
 proptest! {
@@ -82,6 +84,31 @@ proptest! {
                 prop_assert!(is_proved(&cluster, listing.part(), NOW));
             }
             End::PassedOn => prop_assert!(listing.is_opaque()),
+            End::Answered => panic!("a document for {info:?}"),
+        }
+    }
+
+    #[test]
+    fn a_request_for_a_document_that_every_member_denies_ends(
+        cluster in clusters(),
+        target in other_targets(),
+        asked in circumstances(),
+        fetches in select(vec![Fetches::Never, Fetches::WhenAsked, Fetches::Always]),
+        news in news(),
+        unseen in any::<bool>(),
+    ) {
+        let mut cluster = cluster;
+        // Shortly after the start, documents are refused.
+        cluster.started = 0;
+        if unseen {
+            cluster.servers.iter_mut().for_each(Server::forget);
+        }
+        let asked = Circumstances { nopeer: false, ..asked };
+        let (end, deniers) = drive(&mut cluster, &target, &asked, fetches, &news);
+        // Only one server is asked for its own document, and its 404 is refreshed once.
+        prop_assert!(deniers.len() <= 1, "{:?}", deniers);
+        if end == End::NotFound {
+            prop_assert!(is_proved(&cluster, target.info().part(), NOW));
         }
     }
 
@@ -103,10 +130,9 @@ proptest! {
             denials: Vec::new(),
         };
         let info = target.info();
-        let of_proxy =
-            matches!(&info, RequestInfo::Resource(request) if request.subresource == "proxy");
+        let opaque = Listing::of(&cluster, &info).is_opaque();
         let someone = cluster.local.is_some() || cluster.servers.iter().any(Server::reachable);
-        prop_assume!(!of_proxy && someone);
+        prop_assume!(!opaque && someone);
         let all_well = vec![Some((None, None)); 5];
         let (end, _) = drive(&mut cluster, &target, &asked, Fetches::WhenAsked, &all_well);
         prop_assert_eq!(end, End::NotFound);
@@ -136,7 +162,7 @@ fn drive(
         let denier = match decision.action {
             Action::Refuse => return (End::Refused, deniers(&denials)),
             Action::PassNotFound => return (End::NotFound, deniers(&denials)),
-            Action::Answer => panic!("a document for {info:?}"),
+            Action::Answer => return (End::Answered, deniers(&denials)),
             Action::Local { .. } | Action::AskLocal => cluster.local.clone(),
             Action::AskAny => {
                 let ready = cluster.servers.iter().find(|server| server.reachable());
@@ -152,7 +178,7 @@ fn drive(
 
         cluster.now += 1;
         denials.push((denier, cluster.now, decision.listed));
-        let wanted = decision.on_not_found != OnNotFound::NextIfUnrouted;
+        let wanted = decision.on_not_found != OnNotFound::NextUnlessObject;
         let fetch = match fetches {
             Fetches::Never => false,
             Fetches::WhenAsked => wanted && !fetched,

@@ -72,12 +72,13 @@ impl<'a> Listing<'a> {
         }
     }
 
-    /// Whether a backend or an extension server may write the response.
+    /// Whether a kubelet, a backend or an extension server may write the response.
     pub(crate) fn is_opaque(&self) -> bool {
         let request = self.request;
         let extension = |(group, version): &(String, String)| {
             *group == request.group && *version == request.version
         };
-        request.subresource == "proxy" || self.cluster.extensions.iter().any(extension)
+        let connects = ["proxy", "exec", "attach", "portforward"];
+        connects.contains(&&*request.subresource) || self.cluster.extensions.iter().any(extension)
     }
 }

@@ -49,7 +49,7 @@ pub(crate) fn resource_targets() -> impl Strategy<Value = Target> {
 }
 
 /// Requests for discovery, OpenAPI and non-resource paths.
-fn other_targets() -> impl Strategy<Value = Target> {
+pub(crate) fn other_targets() -> impl Strategy<Value = Target> {
     let fixed = select(vec![
         "/api",
         "/apis",

@@ -8,7 +8,7 @@ use mvp_core::discovery::merge::merge;
 use mvp_core::discovery::negotiate::{Encoding, Form, Offer, negotiate};
 use mvp_core::discovery::{GroupList, Limits, Part, Source};
 use mvp_core::member::Release;
-use mvp_core::not_found::is_unrouted;
+use mvp_core::not_found::judge;
 use mvp_core::{RequestInfo, decide};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -219,11 +219,11 @@ proptest! {
 
     #[test]
     fn any_bytes_parse_without_a_panic(bytes in vec(any::<u8>(), 0..200), text in any::<String>()) {
-        for kind in ["text/plain", "application/json", "application/yaml", "", &text] {
-            let _ = is_unrouted(kind, &bytes);
+        for kind in ["text/plain", "application/json", "application/yaml", "application/cbor", "", &text] {
+            let _ = judge(kind, &bytes);
         }
         let envelope = [b"k8s\0".as_slice(), &bytes].concat();
-        let _ = is_unrouted("application/vnd.kubernetes.protobuf", &envelope);
+        let _ = judge("application/vnd.kubernetes.protobuf", &envelope);
         read_as_everything(bytes, &GroupList::default());
         read_as_everything(text.into_bytes(), &GroupList::default());
     }

@@ -2,10 +2,11 @@
 
 /// Implements `AsyncWrite` for a wrapper that has its stream in the field `stream`.
 ///
-/// Each call first runs `$check`, a function of the wrapper and the task's context that may fail.
+/// Each call first runs `$check`, a function of the wrapper and the task's context that may fail. A
+/// shutdown ends with `$finish`, after that of the stream.
 macro_rules! delegate_write {
-    ($wrapper:ident, $check:expr) => {
-        impl<T: AsyncWrite + Unpin> AsyncWrite for $wrapper<T> {
+    ($wrapper:ident, $check:expr, $finish:expr) => {
+        impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for $wrapper<T> {
             fn poll_write(
                 mut self: Pin<&mut Self>,
                 context: &mut Context<'_>,
@@ -41,12 +42,17 @@ macro_rules! delegate_write {
                 context: &mut Context<'_>,
             ) -> Poll<io::Result<()>> {
                 $check(&mut *self, context)?;
-                Pin::new(&mut self.stream).poll_shutdown(context)
+                ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
+                $finish(&mut *self, context)
             }
         }
     };
     ($wrapper:ident) => {
-        delegate_write!($wrapper, |_: &mut Self, _: &mut Context<'_>| io::Result::Ok(()));
+        delegate_write!(
+            $wrapper,
+            |_: &mut Self, _: &mut Context<'_>| io::Result::Ok(()),
+            |_: &mut Self, _: &mut Context<'_>| Poll::Ready(io::Result::Ok(()))
+        );
     };
 }
 

@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use http::header::CONNECTION;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
@@ -21,6 +22,7 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
+use super::fault::HeadFault;
 use crate::{ClientTrust, ConnectionInfo, ReloadableTls, ServerTls};
 
 /// The service of one connection.
@@ -45,10 +47,17 @@ where
     type Future = Answering<S>;
 
     fn call(&self, mut request: Request<Incoming>) -> Answering<S> {
+        let fault = self.activity.fault();
+        let guard = Some(Guard::new(Arc::clone(&self.activity)));
+        if let Some(fault) = fault {
+            let client = self.client.last.load().info.remote();
+            let code = fault.code().as_u16();
+            tracing::debug!(%client, code, reason = ?fault, "request refused");
+            return Answering { answer: None, fault: Some(fault), guard, connect: false };
+        }
         request.extensions_mut().insert(self.client.info(UnixTime::now()));
-        let guard = Guard::new(Arc::clone(&self.activity));
         let connect = request.method() == Method::CONNECT;
-        Answering { answer: self.service.call(request), guard: Some(guard), connect }
+        Answering { answer: Some(self.service.call(request)), fault: None, guard, connect }
     }
 }
 
@@ -111,6 +120,8 @@ pub(crate) struct Activity {
     answered: AtomicUsize,
     in_flight: AtomicUsize,
     upgraded: AtomicBool,
+    /// HTTP/1.1: the number of requests before one with a fault, and the fault.
+    fault: OnceLock<(usize, HeadFault)>,
     /// HTTP/1.1: once this is cancelled, responses carry `Connection: close`.
     end: OnceLock<CancellationToken>,
 }
@@ -145,6 +156,16 @@ impl Activity {
     /// Whether the connection was upgraded and no longer carries HTTP.
     pub(crate) fn upgraded(&self) -> bool {
         self.upgraded.load(Ordering::Acquire)
+    }
+
+    /// Notes that the request after this many others has a fault. No request follows it.
+    pub(crate) fn set_fault(&self, before: usize, fault: HeadFault) {
+        self.fault.get_or_init(|| (before, fault));
+    }
+
+    /// The fault of the request that begins now.
+    fn fault(&self) -> Option<HeadFault> {
+        self.fault.get().filter(|(before, _)| *before == self.started()).map(|(_, fault)| *fault)
     }
 
     fn leaves(&self) -> bool {
@@ -185,8 +206,10 @@ pin_project! {
     where
         S: Service<Request<Incoming>>,
     {
+        // `None` if the service does not get the request.
         #[pin]
-        answer: TowerToHyperServiceFuture<S, Request<Incoming>>,
+        answer: Option<TowerToHyperServiceFuture<S, Request<Incoming>>>,
+        fault: Option<HeadFault>,
         guard: Option<Guard>,
         connect: bool,
     }
@@ -200,7 +223,17 @@ where
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let Ok(mut response) = ready!(this.answer.poll(context));
+        let answer = match (this.answer.as_pin_mut(), &this.fault) {
+            (Some(answer), _) => answer,
+            (None, Some(fault)) => {
+                let guard = this.guard.take();
+                let response = fault.response();
+                return Poll::Ready(Ok(response.map(|body| Counted::refusal(body, guard))));
+            }
+            // Unreachable: there is one or the other.
+            (None, None) => return Poll::Pending,
+        };
+        let Ok(mut response) = ready!(answer.poll(context));
         let status = response.status();
         let upgrades =
             status == StatusCode::SWITCHING_PROTOCOLS || (*this.connect && status.is_success());
@@ -214,35 +247,48 @@ where
         if !upgrades && guard.as_ref().is_some_and(|guard| guard.0.leaves()) {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        Poll::Ready(Ok(response.map(|body| Counted { body, guard })))
+        Poll::Ready(Ok(response.map(|body| Counted { body: Some(body), refusal: None, guard })))
     }
 }
 
 pin_project! {
     /// A response body that counts its request as in flight.
     pub(crate) struct Counted<B> {
+        // `None` if the service did not get the request.
         #[pin]
-        body: B,
+        body: Option<B>,
+        refusal: Option<Bytes>,
         guard: Option<Guard>,
     }
 }
 
-impl<B: Body> Body for Counted<B> {
-    type Data = B::Data;
+impl<B> Counted<B> {
+    fn refusal(body: Bytes, guard: Option<Guard>) -> Self {
+        Self { body: None, refusal: Some(body), guard }
+    }
+}
+
+impl<B: Body<Data = Bytes>> Body for Counted<B> {
+    type Data = Bytes;
     type Error = B::Error;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        self.project().body.poll_frame(context)
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let this = self.project();
+        match this.body.as_pin_mut() {
+            Some(body) => body.poll_frame(context),
+            None => Poll::Ready(this.refusal.take().map(|refusal| Ok(Frame::data(refusal)))),
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.as_ref().map_or(self.refusal.is_none(), Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let refusal = || self.refusal.as_ref().map_or(0, |refusal| refusal.len() as u64);
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(refusal()), Body::size_hint)
     }
 }

@@ -1,4 +1,5 @@
-//! Refuses requests whose target has a `#`. Entry: [`TargetGuard`].
+//! Refuses requests whose target has a `#` or is too long, and transfer codings that are not supported.
+//! Entry: [`TargetGuard`].
 //!
 //! `http::Uri` silently truncates a target at `#`, for HTTP/1.1 and for HTTP/2, so that
 //! `DELETE /secrets#one` would delete all secrets. hyper and h2 have no hook before that, so this
@@ -6,12 +7,16 @@
 //! `:path`. The `#` is replaced by a byte that hyper and h2 refuse. Nothing is buffered, and all
 //! other bytes pass unchanged. If the bytes cannot be parsed, the connection fails: a head that was
 //! not checked is never passed.
+//!
+//! The heads of HTTP/1.1 requests with a [`HeadFault`](super::fault::HeadFault) are cut short, so that
+//! their clients get a proper response. hyper itself would send one without a body.
 
 mod chunked;
 mod hpack;
 mod http1;
 mod http2;
 mod huffman;
+mod names;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +30,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::delegate::delegate_write;
 use super::request::Activity;
 
+/// The most bytes that are dropped after a malformed head, until its response is sent.
+const MAX_DROPPED: usize = 1 << 20;
+
 /// Why the bytes cannot be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ParseError(&'static str);
@@ -34,6 +42,8 @@ pub(crate) struct TargetGuard<T> {
     stream: T,
     follower: Follower,
     activity: Arc<Activity>,
+    /// The number of bytes that were dropped after a malformed head.
+    dropped: usize,
 }
 
 enum Follower {
@@ -48,7 +58,7 @@ impl<T> TargetGuard<T> {
         } else {
             Follower::Http1(http1::Follower::default())
         };
-        Self { stream, follower, activity }
+        Self { stream, follower, activity, dropped: 0 }
     }
 }
 
@@ -59,18 +69,40 @@ impl<T: AsyncRead + Unpin> AsyncRead for TargetGuard<T> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
-        let Self { follower, activity, .. } = &mut *self;
-        let read = buffer.filled_mut().get_mut(before..).unwrap_or_default();
-        let followed = match follower {
-            Follower::Http1(follower) => follower.follow(read, activity),
-            Follower::Http2(follower) => follower.follow(read),
-        };
-        Poll::Ready(followed.map_err(|ParseError(why)| {
+        let Self { stream, follower, activity, dropped } = &mut *self;
+        loop {
+            if let Follower::Http1(follower) = follower
+                && let Some(completion) = follower.completion()
+            {
+                let (now, later) = completion.split_at(completion.len().min(buffer.remaining()));
+                buffer.put_slice(now);
+                *completion = later;
+                return Poll::Ready(Ok(()));
+            }
+            ready!(Pin::new(&mut *stream).poll_read(context, buffer))?;
+            let read = buffer.filled_mut().get_mut(before..).unwrap_or_default();
+            let all = read.len();
+            let passed = match follower {
+                Follower::Http1(follower) => follower.follow(read, activity),
+                Follower::Http2(follower) => follower.follow(read).map(|()| all),
+            };
             // Pass no byte that was not checked.
-            buffer.set_filled(before);
-            io::Error::new(io::ErrorKind::InvalidData, why)
-        }))
+            buffer.set_filled(before + *passed.as_ref().unwrap_or(&0));
+            match passed {
+                // All of it is dropped, which must not look like the end of the stream.
+                Ok(0) if all > 0 => {
+                    *dropped += all;
+                    if *dropped > MAX_DROPPED {
+                        let why = "too much follows a malformed head";
+                        return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, why)));
+                    }
+                }
+                Ok(_) => return Poll::Ready(Ok(())),
+                Err(ParseError(why)) => {
+                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, why)));
+                }
+            }
+        }
     }
 }
 

@@ -40,8 +40,8 @@ pub enum BadName {
     /// A value begins or ends with a space.
     #[error("the {0} of the client certificate is padded with white space")]
     Padded(&'static str),
-    /// A value has a character that is not allowed in a header value.
-    #[error("the {0} of the client certificate has a character other than visible ASCII and space")]
+    /// A value has a control character, which is not allowed in a header value, or cannot be decoded.
+    #[error("the {0} of the client certificate has a control character or cannot be decoded")]
     Unsafe(&'static str),
     /// The UID attribute is empty.
     #[error("the UID of the client certificate is empty")]
@@ -66,7 +66,8 @@ pub(crate) fn user(leaf: &CertificateDer<'_>) -> Result<Option<CertificateUser>,
             return Err(BadName::SeveralUids);
         }
     }
-    let Some(name) = name.filter(|name| !name.as_slice().is_empty()) else {
+    let name = name.map(|name| header_safe("CN", name)).transpose()?;
+    let Some(name) = name.filter(|name| !name.is_empty()) else {
         return Ok(None);
     };
     let uid = uid.map(|uid| header_safe("UID", uid)).transpose()?;
@@ -74,7 +75,7 @@ pub(crate) fn user(leaf: &CertificateDer<'_>) -> Result<Option<CertificateUser>,
         return Err(BadName::EmptyUid);
     }
     Ok(Some(CertificateUser {
-        name: header_safe("CN", name)?,
+        name,
         groups: groups
             .into_iter()
             .map(|group| header_safe("O", group))
@@ -88,8 +89,7 @@ pub(crate) fn user(leaf: &CertificateDer<'_>) -> Result<Option<CertificateUser>,
 pub(crate) fn common_name(leaf: &CertificateDer<'_>) -> Option<String> {
     let (_, certificate) = X509Certificate::from_der(leaf).ok()?;
     let attributes = certificate.subject().iter_attributes();
-    let name = attributes.filter(|attribute| *attribute.attr_type() == COMMON_NAME).last()?;
-    name.as_str().ok().map(str::to_owned)
+    attributes.filter(|attribute| *attribute.attr_type() == COMMON_NAME).last().and_then(text)
 }
 
 /// The first second in which `certificate` is valid, and the first after it has expired.
@@ -106,22 +106,39 @@ fn header_safe(
     what: &'static str,
     attribute: &AttributeTypeAndValue<'_>,
 ) -> Result<String, BadName> {
-    // Encodings that include ASCII; other characters are refused below.
-    let text = match attribute.attr_value().tag() {
-        Tag::Utf8String
-        | Tag::PrintableString
-        | Tag::Ia5String
-        | Tag::NumericString
-        | Tag::T61String => attribute.as_slice(),
-        _ => return Err(BadName::Unsafe(what)),
-    };
-    if !text.iter().all(|byte| matches!(byte, b' '..=b'~')) {
+    let text = text(attribute).ok_or(BadName::Unsafe(what))?;
+    // Go accepts every other byte in a header value, and kube-apiserver reads the bytes unchanged.
+    if text.bytes().any(|byte| byte.is_ascii_control()) {
         return Err(BadName::Unsafe(what));
     }
-    if text.first() == Some(&b' ') || text.last() == Some(&b' ') {
+    if text.starts_with(' ') || text.ends_with(' ') {
         return Err(BadName::Padded(what));
     }
-    String::from_utf8(text.to_vec()).map_err(|_| BadName::Unsafe(what))
+    Ok(text)
+}
+
+/// The text of an attribute as Go decodes it; `None` if Go cannot parse the certificate.
+fn text(attribute: &AttributeTypeAndValue<'_>) -> Option<String> {
+    let bytes = attribute.as_slice();
+    match attribute.attr_value().tag() {
+        Tag::Utf8String => String::from_utf8(bytes.to_vec()).ok(),
+        Tag::PrintableString | Tag::Ia5String | Tag::NumericString => {
+            bytes.is_ascii().then(|| bytes.iter().copied().map(char::from).collect())
+        }
+        // Go takes the defunct T.61 for Latin-1.
+        Tag::T61String => Some(bytes.iter().copied().map(char::from).collect()),
+        Tag::BmpString => {
+            let (pairs, rest) = bytes.as_chunks::<2>();
+            let units: Vec<u16> = pairs.iter().copied().map(u16::from_be_bytes).collect();
+            let units = units.strip_suffix(&[0]).unwrap_or(&units);
+            // Surrogates and noncharacters are not allowed.
+            let allowed =
+                |unit: &u16| !matches!(unit, 0xd800..=0xdfff | 0xfdd0..=0xfdef | 0xfffe..);
+            let valid = rest.is_empty() && units.iter().all(allowed);
+            valid.then(|| String::from_utf16(units).ok()).flatten()
+        }
+        _ => None,
+    }
 }
 
 fn credential_id(leaf: &CertificateDer<'_>) -> String {

@@ -132,20 +132,20 @@ async fn a_hash_anywhere_else_in_http1_passes() {
 async fn a_body_whose_length_is_in_doubt_is_refused() {
     let (gateway, seen) = gateway();
     let smuggled = "GET /smuggled#x HTTP/1.1\r\nhost: a\r\n\r\n";
-    for headers in [
-        "content-length: 0\r\ncontent-length: 40\r\n",
-        "content-length: 5\r\ntransfer-encoding: chunked\r\n",
-        "transfer-encoding: chunked\r\ncontent-length: 5\r\n",
-        "transfer-encoding: identity\r\n",
-        "transfer-encoding: chunked, identity\r\n",
-        "transfer-encoding: chunked\r\ntransfer-encoding: identity\r\n",
-        "content-length: +5\r\n",
-        "content-length: 99999999999999999999999\r\n",
-        "content-length : 5\r\n",
+    for (headers, status) in [
+        ("content-length: 0\r\ncontent-length: 40\r\n", "400"),
+        ("content-length: 5\r\ntransfer-encoding: chunked\r\n", "400"),
+        ("transfer-encoding: chunked\r\ncontent-length: 5\r\n", "400"),
+        ("transfer-encoding: identity\r\n", "501"),
+        ("transfer-encoding: chunked, identity\r\n", "501"),
+        ("transfer-encoding: chunked\r\ntransfer-encoding: identity\r\n", "501"),
+        ("content-length: +5\r\n", "400"),
+        ("content-length: 99999999999999999999999\r\n", "400"),
+        ("content-length : 5\r\n", "400"),
     ] {
         let text = format!("POST / HTTP/1.1\r\nhost: a\r\n{headers}\r\n0\r\n\r\n{smuggled}");
         for piece in [1, 1000] {
-            assert_eq!(statuses(&gateway, text.as_bytes(), piece).await, ["400"], "{headers}");
+            assert_eq!(statuses(&gateway, text.as_bytes(), piece).await, [status], "{headers}");
         }
     }
     assert!(seen.lock().unwrap().is_empty());
@@ -257,4 +257,80 @@ async fn a_hash_in_a_header_over_http2_passes() {
     let seen = seen.lock().unwrap();
     assert!(seen.iter().all(|request| request.ends_with("/path?query #:path# ")), "{seen:?}");
     assert_eq!(seen.len(), 3);
+}
+
+/// The last response to these bytes, written in pieces. The connection ends after it.
+async fn last_response(gateway: &Gateway, bytes: &[u8], piece: usize) -> String {
+    let (mut reading, mut writing) = tokio::io::split(http1(gateway).await);
+    let write = async {
+        for piece in bytes.chunks(piece) {
+            if writing.write_all(piece).await.is_err() || writing.flush().await.is_err() {
+                break;
+            }
+        }
+    };
+    let mut answer = Vec::new();
+    let read = async {
+        // The rest of the request may arrive after the end of the connection.
+        let _ = reading.read_to_end(&mut answer).await;
+    };
+    soon(async { tokio::join!(write, read) }).await;
+    let text = String::from_utf8(answer).unwrap();
+    text.split("HTTP/1.1 ").last().unwrap().to_owned()
+}
+
+fn assert_refused(response: &str, code: u16) {
+    assert!(response.starts_with(&code.to_string()), "{response}");
+    assert!(response.contains("connection: close\r\n"), "{response}");
+    let (_, body) = response.split_once("\r\n\r\n").unwrap();
+    assert!(body.starts_with(r#"{"kind":"Status","apiVersion":"v1""#), "{response}");
+    assert!(body.ends_with(&format!(r#""code":{code}}}"#)), "{response}");
+}
+
+#[tokio::test]
+async fn an_http1_target_that_is_too_long_is_a_414_with_a_status() {
+    let (gateway, seen) = gateway();
+    let get = |length: usize| {
+        let target = format!("/{}", "x".repeat(length - 1));
+        format!("GET {target} HTTP/1.1\r\nhost: a\r\nconnection: close\r\nx: y\r\n\r\n")
+    };
+    for piece in [7000, 65_534, 1 << 20] {
+        for length in [65_535, 65_536, 200_000] {
+            assert_refused(&last_response(&gateway, get(length).as_bytes(), piece).await, 414);
+        }
+        let longest = last_response(&gateway, get(65_534).as_bytes(), piece).await;
+        assert!(longest.starts_with("200"), "{longest}");
+    }
+    assert_eq!(seen.lock().unwrap().len(), 3);
+    let pipelined = format!("GET /one HTTP/1.1\r\nhost: a\r\n\r\n{}{LAST}", get(70_000));
+    assert_eq!(statuses(&gateway, pipelined.as_bytes(), 9000).await, ["200", "414"]);
+    assert_eq!(seen.lock().unwrap().last().unwrap(), "/one  ");
+}
+
+/// Go supports a single `chunked`, in any case; anything else is a 501.
+#[tokio::test]
+async fn an_unsupported_transfer_coding_is_a_501_with_a_status() {
+    let (gateway, seen) = gateway();
+    for coding in [
+        "gzip, chunked",
+        "chunked, gzip",
+        "chunked, chunked",
+        "chunked;q=1",
+        "identity",
+        "chunk",
+        "chunkedx",
+        "xchunked",
+        "",
+        " ",
+        "chunked\r\nTransfer-Encoding: chunked",
+        "chunked\r\nX-Other: a\r\ntransfer-encoding: gzip",
+    ] {
+        let text = format!(
+            "POST /a HTTP/1.1\r\nhost: a\r\nTransfer-Encoding: {coding}\r\nx: y\r\n\r\n0\r\n\r\n"
+        );
+        for piece in [1, 7, 1000] {
+            assert_refused(&last_response(&gateway, text.as_bytes(), piece).await, 501);
+        }
+    }
+    assert!(seen.lock().unwrap().is_empty());
 }

@@ -8,6 +8,7 @@ use http::{Method, Request, Response};
 use tower_service::Service;
 
 use super::{Ask, AskError, SnapshotReader};
+use crate::ask::is_watch;
 use crate::body::Body;
 use crate::peers::Peers;
 use crate::status;
@@ -28,16 +29,25 @@ impl AnyMember {
 
 impl Ask for AnyMember {
     async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, AskError> {
+        let lasts = is_watch(&request);
         let (parts, _) = request.into_parts();
         if !matches!(parts.method, Method::GET | Method::HEAD) {
             return Err(AskError::new("only reads can go to any member"));
         }
         let again = |_: &_| Request::from_parts(parts.clone(), Body::empty());
         let asked = self.peers.ask_any(&self.reader.load(), again).await;
-        asked.map(|(_, response)| response).map_err(|failed| match &*failed.tried() {
-            [] => AskError::new("no member is known"),
-            tried => AskError::new(format!("no member answers: {}", tried.join(", "))),
-        })
+        match asked {
+            // A server that shuts down waits for open watches.
+            Ok((member, response)) if lasts => {
+                let (_, health) = self.peers.ways();
+                Ok(response.map(|body| body.until(health.leaves(member))))
+            }
+            Ok((_, response)) => Ok(response),
+            Err(failed) => Err(match &*failed.tried() {
+                [] => AskError::new("no member is known"),
+                tried => AskError::new(format!("no member answers: {}", tried.join(", "))),
+            }),
+        }
     }
 }
 

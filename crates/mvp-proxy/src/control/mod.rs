@@ -7,6 +7,7 @@
 //!
 //! `fetch` asks a member what it serves, and `roster` is the state between rounds, as a state
 //! machine without I/O. `extensions` and `storage_versions` add what the cluster's own objects say.
+//! `request_headers` runs beside the loop: it keeps the headers that servers read users from.
 
 mod any;
 mod extensions;
@@ -15,6 +16,7 @@ mod membership;
 mod publish;
 mod reach;
 mod report_once;
+mod request_headers;
 mod roster;
 mod run;
 mod schemas;
@@ -26,7 +28,7 @@ use std::time::Duration;
 use mvp_core::snapshot::Policy;
 
 pub use any::AnyMember;
-pub(crate) use fetch::get;
+pub(crate) use fetch::{ACCEPT_DISCOVERY, get};
 pub use membership::{
     MemberName, MemberRecord, Membership, Roster, StaticMembership, WatchedMembership,
 };
@@ -34,6 +36,7 @@ pub(crate) use publish::channel;
 pub use publish::{SnapshotReader, SnapshotWriter};
 pub(crate) use reach::{Reach, Reachable};
 pub use report_once::ReportOnce;
+pub(crate) use request_headers::watch as watch_request_headers;
 pub(crate) use run::{first_snapshot, run};
 pub(crate) use schemas::{Schema, content_type as v2_media_type};
 

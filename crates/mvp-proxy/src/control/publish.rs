@@ -1,11 +1,12 @@
 //! The last step of the control loop: one writer publishes snapshots, and readers load them. The
 //! two pipelines meet only here. Entry item: [`channel`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use mvp_core::member::ViewDocument;
 use mvp_core::{Snapshot, Timestamp};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
@@ -21,7 +22,8 @@ pub(crate) fn channel(clock: Clock, first: Snapshot) -> (SnapshotWriter, Snapsho
         clock,
         current: ArcSwap::new(first),
         published,
-        wanted: Notify::new(),
+        wanted: Mutex::default(),
+        wake: Notify::new(),
         trouble: Mutex::default(),
         to_forget: Mutex::default(),
         schemas: Schemas::default(),
@@ -35,13 +37,24 @@ struct Shared {
     clock: Clock,
     current: ArcSwap<Snapshot>,
     published: watch::Sender<Arc<Snapshot>>,
-    wanted: Notify,
+    /// What requests want fetched, until the control loop takes it.
+    wanted: Mutex<BTreeSet<Want>>,
+    wake: Notify,
     /// Why the last fetch from a member failed. For operators only: no decision depends on it.
     trouble: Mutex<BTreeMap<Arc<str>, String>>,
     /// Members that an operator wants forgotten.
     to_forget: Mutex<Vec<Arc<str>>>,
     /// The OpenAPI documents that requests asked for, shared by all workers.
     schemas: Schemas,
+}
+
+/// What a request wants fetched.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Want {
+    /// Everything, from all members.
+    Views,
+    /// One document, from one member or, without one, from all.
+    Document(ViewDocument, Option<Arc<str>>),
 }
 
 /// Publishes snapshots. There is one writer: it cannot be cloned.
@@ -87,9 +100,10 @@ impl SnapshotWriter {
         std::mem::take(&mut *self.shared.to_forget.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Resolves when a reader wants fresh views.
-    pub async fn wanted(&self) {
-        self.shared.wanted.notified().await;
+    /// Resolves when readers want something. Returns what they want fetched.
+    pub(crate) async fn wanted(&self) -> BTreeSet<Want> {
+        self.shared.wake.notified().await;
+        std::mem::take(&mut *self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -116,7 +130,7 @@ impl SnapshotReader {
     /// Forgets a member that left. A member that a source still names stays.
     pub fn forget(&self, id: &str) {
         self.0.to_forget.lock().unwrap_or_else(PoisonError::into_inner).push(id.into());
-        self.0.wanted.notify_one();
+        self.0.wake.notify_one();
     }
 
     /// The clock of every timestamp in a snapshot.
@@ -136,8 +150,37 @@ impl SnapshotReader {
         wait: Duration,
         settled: impl Fn(&Snapshot) -> bool,
     ) -> Arc<Snapshot> {
+        let published = self.0.published.subscribe();
+        self.want(Want::Views, published, wait, settled).await
+    }
+
+    /// Asks for one document, from one member or, without one, from all, and waits as
+    /// [`SnapshotReader::refresh`] does. Asks for nothing if the current snapshot satisfies
+    /// `settled`.
+    pub(crate) async fn refresh_document(
+        &self,
+        document: ViewDocument,
+        of: Option<Arc<str>>,
+        wait: Duration,
+        settled: impl Fn(&Snapshot) -> bool,
+    ) -> Arc<Snapshot> {
         let mut published = self.0.published.subscribe();
-        self.0.wanted.notify_one();
+        let current = Arc::clone(&published.borrow_and_update());
+        if settled(&current) {
+            return current;
+        }
+        self.want(Want::Document(document, of), published, wait, settled).await
+    }
+
+    async fn want(
+        &self,
+        want: Want,
+        mut published: watch::Receiver<Arc<Snapshot>>,
+        wait: Duration,
+        settled: impl Fn(&Snapshot) -> bool,
+    ) -> Arc<Snapshot> {
+        self.0.wanted.lock().unwrap_or_else(PoisonError::into_inner).insert(want);
+        self.0.wake.notify_one();
         let settle = async {
             while published.changed().await.is_ok() {
                 if settled(&published.borrow_and_update()) {

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use super::ControlSettings;
 use super::extensions::{Extensions, Found};
 use super::fetch::{Fetched, fetch};
 use super::membership::{Membership, Roster};
-use super::publish::SnapshotWriter;
+use super::publish::{SnapshotWriter, Want};
 use super::reach::Reach;
 use super::roster::{Effect, Event, FetchRequest, RosterState, Ticket};
 use super::storage_versions::StorageVersions;
@@ -37,15 +38,22 @@ pub(crate) async fn run(
     stop: CancellationToken,
 ) {
     let mut control = ControlLoop::new(membership, reach, settings, writer, metrics);
+    // Requests can want fetches at any rate; only what comes of a fetch is worth a snapshot.
+    let mut only_wanted = false;
     loop {
-        control.read_membership();
+        if !only_wanted {
+            control.read_membership();
+        }
         control.start_fetches();
-        control.publish();
+        if !only_wanted {
+            control.publish();
+        }
         let sleep = control.ask_storage_versions();
+        only_wanted = false;
         tokio::select! {
             () = stop.cancelled() => return,
             () = control.membership.changed() => {}
-            () = control.writer.wanted() => control.step(Event::RefreshWanted),
+            wanted = control.writer.wanted() => only_wanted = control.want(wanted),
             Some(first) = control.fetches.join_next() => control.end_fetches(first),
             () = control.storage_versions.heard() => {}
             () = tokio::time::sleep(sleep) => {}
@@ -120,6 +128,19 @@ impl<M: Membership, R: Reach> ControlLoop<M, R> {
         }
     }
 
+    /// Notes what requests want fetched. Returns false if they want something else: that a member is
+    /// forgotten.
+    fn want(&mut self, wanted: BTreeSet<Want>) -> bool {
+        let is_some = !wanted.is_empty();
+        for want in wanted {
+            self.step(match want {
+                Want::Views => Event::RefreshWanted,
+                Want::Document(document, of) => Event::DocumentWanted { document, of },
+            });
+        }
+        is_some
+    }
+
     fn read_membership(&mut self) {
         let roster = self.membership.roster();
         self.step(Event::Listed(roster));
@@ -133,8 +154,11 @@ impl<M: Membership, R: Reach> ControlLoop<M, R> {
     }
 
     fn start_fetch(&mut self, request: FetchRequest) {
-        let FetchRequest { member, known, ticket } = request;
+        let FetchRequest { member, known, scope, ticket } = request;
         let Some(ask) = self.reach.reach(&member) else {
+            if member.address.is_none() {
+                self.metrics.address_unknown();
+            }
             return self.step(Event::Unreachable(member.id));
         };
         let own = self.settings.instance.clone();
@@ -142,7 +166,7 @@ impl<M: Membership, R: Reach> ControlLoop<M, R> {
         let with_extensions = self.settings.local.as_ref().is_none_or(|local| *local == member.id);
         self.fetches.spawn(async move {
             // The local server of an embedder runs in this process: its panic is a failed fetch.
-            let fetching = fetch(&ask, &member.id, &known, with_extensions, own.as_ref());
+            let fetching = fetch(&ask, &member.id, &known, &scope, with_extensions, own.as_ref());
             let fetched = AssertUnwindSafe(fetching).catch_unwind().await;
             let panicked = |_| Fetched::failed(&known, "the server panicked");
             (ticket, fetched.unwrap_or_else(panicked))

@@ -2,8 +2,10 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use arc_swap::{ArcSwap, Cache};
 use http::{Request, Response};
 use mvp_net::ConnectionInfo;
 use pin_project_lite::pin_project;
@@ -11,21 +13,30 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::rules::authenticate;
-use super::{Identity, RemoteHeaders, Screened};
+use super::untrusted::Untrusted;
+use super::{Identity, Names, RemoteHeaders, Screen, Screened};
 use crate::body::Body;
 use crate::door::{self, Door, Head, Refusal};
 
 /// A layer that identifies the caller, and refuses requests that are malformed or too large.
 #[derive(Debug, Clone, Default)]
 pub struct AuthenticateLayer {
-    screened: Screened,
+    screen: Screen,
     door: Door,
+    untrusted: Untrusted,
 }
 
 impl AuthenticateLayer {
-    /// A layer that reads the users of front proxies from these headers.
+    /// A layer that reads the users of front proxies from these headers. In front of a member, use
+    /// [`Member::authenticate`](crate::Member::authenticate): it knows further headers that servers
+    /// read. Its clones report an untrusted client certificate once together.
     pub fn new(headers: RemoteHeaders) -> AuthenticateLayer {
-        AuthenticateLayer { screened: headers.into(), door: Door::default() }
+        AuthenticateLayer::with_screen(headers.into())
+    }
+
+    pub(crate) fn with_screen(screen: Screen) -> AuthenticateLayer {
+        let untrusted = screen.untrusted.clone();
+        AuthenticateLayer { screen, door: Door::default(), untrusted }
     }
 
     /// Sets the largest request head; larger ones get a 431. The size is that of an HTTP/2 header
@@ -49,15 +60,17 @@ impl<S> Layer<S> for AuthenticateLayer {
     type Service = Authenticate<S>;
 
     fn layer(&self, inner: S) -> Authenticate<S> {
-        Authenticate { screened: self.screened.clone(), door: self.door, inner }
+        let AuthenticateLayer { screen, door, untrusted } = self.clone();
+        Authenticate { names: Cache::new(screen.current), door, untrusted, inner }
     }
 }
 
 /// A service that identifies the caller before it calls the inner service.
 #[derive(Debug, Clone)]
 pub struct Authenticate<S> {
-    screened: Screened,
+    names: Cache<Arc<ArcSwap<Names>>, Arc<Names>>,
     door: Door,
+    untrusted: Untrusted,
     inner: S,
 }
 
@@ -83,6 +96,12 @@ where
                 ResponseFuture { answer: Answer::Inner { answer }, end }
             }
             Err(refusal) => {
+                if let Some(connection) = &connection
+                    && refusal.closes()
+                    && !connection.http2()
+                {
+                    connection.end();
+                }
                 let client = connection.as_ref().map(ConnectionInfo::remote);
                 let response = Some(refusal.response(client));
                 ResponseFuture { answer: Answer::Refused { response }, end }
@@ -95,21 +114,22 @@ impl<S> Authenticate<S> {
     /// Sets the extensions of a request. Returns whether its caller is anonymous, or why the
     /// request is refused.
     fn admit<B>(
-        &self,
+        &mut self,
         connection: Option<&ConnectionInfo>,
         request: &mut Request<B>,
     ) -> Result<bool, Refusal> {
-        let names = &*self.screened.names;
-        let head = Head::of(request, |name| names.reserves(name));
-        let large = self.door.check(connection, request, head.bytes)?;
+        let names = self.names.load();
+        let mut head = Head::of(request, |name| names.reserves(name));
+        let large = self.door.check(connection, request, &mut head)?;
         let headers = request.headers_mut();
-        let (identity, origin) = authenticate(connection, headers, names, head.reserved)
-            .map_err(Refusal::Unauthorized)?;
+        let (identity, origin) =
+            authenticate(connection, headers, names, head.reserved, &self.untrusted)
+                .map_err(Refusal::Unauthorized)?;
         let anonymous = matches!(identity, Identity::Anonymous);
         let extensions = request.extensions_mut();
         extensions.insert(identity);
         extensions.insert(origin);
-        extensions.insert(self.screened.clone());
+        extensions.insert(Screened(Arc::clone(names)));
         if let Some(large) = large {
             extensions.insert(large);
         }

@@ -6,8 +6,11 @@
 //! receives.
 
 mod authenticate;
+mod name_set;
 mod remote_headers;
 mod rules;
+mod screen;
+mod untrusted;
 mod user;
 
 use std::sync::Arc;
@@ -16,8 +19,9 @@ use http::HeaderMap;
 
 pub use authenticate::{Authenticate, AuthenticateLayer, ResponseFuture};
 pub use remote_headers::RemoteHeaders;
-pub(crate) use remote_headers::Screened;
-pub(crate) use rules::bearer;
+pub(crate) use rules::{bearer, proves_token};
+pub use screen::HeadersState;
+pub(crate) use screen::{NEEDED, Names, Screen, Screened};
 pub use user::User;
 
 /// The caller of a request.

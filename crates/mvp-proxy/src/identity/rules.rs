@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use http::header::{AUTHORIZATION, HeaderName, SEC_WEBSOCKET_PROTOCOL};
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use mvp_core::decide::Origin;
 use mvp_net::ConnectionInfo;
 
-use super::{Identity, RemoteHeaders, User};
+use super::untrusted::Untrusted;
+use super::{Identity, Names, User};
 use crate::gateway::PEER_PROXIED;
 use crate::headers::{asks_for_websocket, items, remove_named_by_connection};
 
@@ -20,14 +21,15 @@ const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 pub(super) fn authenticate(
     connection: Option<&ConnectionInfo>,
     headers: &mut HeaderMap,
-    names: &RemoteHeaders,
+    names: &Names,
     reserved: Vec<HeaderName>,
+    untrusted: &Untrusted,
 ) -> Result<(Identity, Origin), &'static str> {
     // A header that the client declares hop-by-hop must not be read as if it were forwarded.
     remove_named_by_connection(headers, |name| names.reserves(name.as_str()));
     let judgement = connection.map(ConnectionInfo::judgement);
     let front_proxy = judgement.is_some_and(|judgement| judgement.front_proxy);
-    let remote = if front_proxy { User::from_remote(headers, names) } else { None };
+    let remote = if front_proxy { User::from_remote(headers, &names.own) } else { None };
     let claims_peer = headers.contains_key(PEER_PROXIED);
     for name in reserved {
         headers.remove(name);
@@ -38,6 +40,12 @@ pub(super) fn authenticate(
         (true, true) => Origin::Peer,
         (true, false) => Origin::Marked,
     };
+    let is_untrusted = judgement.is_some_and(|judgement| {
+        judgement.presented && !judgement.front_proxy && judgement.user.is_none()
+    });
+    if let (true, true, Some(connection)) = (is_untrusted, claims_peer, connection) {
+        untrusted.report(connection, true);
+    }
     // Rule 1: a front proxy or a peer names the user.
     if let Some(user) = remote {
         headers.remove(AUTHORIZATION);
@@ -59,10 +67,14 @@ pub(super) fn authenticate(
     if headers.get(AUTHORIZATION).and_then(bearer).is_some() || has_token_protocol(headers) {
         return Ok((Identity::Token, origin));
     }
-    // Rule 4: a certificate that nobody trusts is not anonymous.
-    let untrusted = judgement.is_some_and(|judgement| judgement.presented && !judgement.trusted);
-    if untrusted {
-        return Err("no trusted CA issued the client certificate, and there is no token");
+    // Rule 4: a certificate that a CA rejects, or that names no user, is not anonymous. Peers present
+    // their own certificate for anonymous callers.
+    let rejected = judgement.is_some_and(|judgement| judgement.rejected);
+    if rejected && origin != Origin::Peer {
+        if let (true, false, Some(connection)) = (is_untrusted, claims_peer, connection) {
+            untrusted.report(connection, false);
+        }
+        return Err("the client certificate identifies nobody, and there is no token");
     }
     Ok((Identity::Anonymous, origin))
 }
@@ -74,6 +86,21 @@ pub(crate) fn bearer(authorization: &HeaderValue) -> Option<&[u8]> {
     let scheme = parts.next().unwrap_or_default();
     let token = parts.next().filter(|token| !token.is_empty())?;
     scheme.eq_ignore_ascii_case(b"bearer").then_some(token)
+}
+
+/// Whether a response shows that the server accepted the caller's token. Other statuses may come
+/// from filters that run before authentication.
+pub(crate) fn proves_token(status: StatusCode) -> bool {
+    status.is_success()
+        || matches!(
+            status,
+            StatusCode::SWITCHING_PROTOCOLS
+                | StatusCode::FORBIDDEN
+                | StatusCode::NOT_FOUND
+                | StatusCode::CONFLICT
+                | StatusCode::GONE
+                | StatusCode::UNPROCESSABLE_ENTITY
+        )
 }
 
 /// Whether the protocols of a WebSocket include a token. kube-apiserver accepts it there too.

@@ -47,7 +47,7 @@ impl User {
 
     /// The user of a client certificate, unless one of its names cannot be a header value.
     pub(super) fn from_certificate(user: &CertificateUser) -> Option<User> {
-        let value = |text: &String| HeaderValue::try_from(text.as_str()).ok();
+        let value = |text: &String| HeaderValue::from_bytes(text.as_bytes()).ok();
         let groups: Option<Vec<HeaderValue>> = user.groups.iter().map(value).collect();
         // kube-apiserver adds this group to all users that it authenticates itself. For users that
         // a front proxy names, the front proxy must add it.

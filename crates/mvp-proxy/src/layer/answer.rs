@@ -10,31 +10,57 @@ use http::header::{
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::upgrade::OnUpgrade;
-use mvp_core::discovery::Part;
 use mvp_core::discovery::negotiate::{Encoding, Form, Negotiated, NotAcceptable, Offer, negotiate};
 use mvp_core::member::Member;
 use mvp_core::request::DiscoveryPath;
 use mvp_core::snapshot::{Document, Encoded};
 
 use crate::body::Body;
+use crate::control::ACCEPT_DISCOVERY;
 use crate::status;
 
 /// The smallest document that is compressed, as with kube-apiserver.
 const MIN_COMPRESSED: usize = 128 << 10;
 const FORMS: [Form; 3] = [Form::AggregatedV2, Form::AggregatedV2beta1, Form::Legacy];
-/// The `Accept` of a probe for discovery: only the server's own document.
-const PROBE_ACCEPT: HeaderValue = HeaderValue::from_static(
-    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,application/json",
+/// The `Accept` of a probe for discovery: only the server's own document, in the form of our view, so
+/// that its entity tag can match.
+const PROBE_ACCEPT: HeaderValue = HeaderValue::from_static(ACCEPT_DISCOVERY);
+const PROBE_ACCEPT_PROTOBUF: HeaderValue = HeaderValue::from_static(
+    "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,\
+application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList;q=0.9,\
+application/vnd.kubernetes.protobuf;q=0.8",
+);
+const PROBE_ACCEPT_CBOR: HeaderValue = HeaderValue::from_static(
+    "application/cbor;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer",
 );
 /// The encodings on offer, the default first.
 const ENCODINGS: [Encoding; 3] = [Encoding::Json, Encoding::Yaml, Encoding::Protobuf];
+/// The encodings of a server with CBOR: 1.37 with gate `CBORServingAndStorage`.
+const WITH_CBOR: [Encoding; 4] =
+    [Encoding::Json, Encoding::Yaml, Encoding::Protobuf, Encoding::Cbor];
 
 /// The negotiated form of a discovery document; `None` if it is not on offer here. The local server
 /// may have more forms.
 pub(super) fn accepted(headers: &HeaderMap, path: &DiscoveryPath<'_>) -> Option<Negotiated> {
+    accepted_of(headers, path, &ENCODINGS)
+}
+
+/// As [`accepted`], if CBOR is on offer too.
+pub(super) fn accepted_with_cbor(
+    headers: &HeaderMap,
+    path: &DiscoveryPath<'_>,
+) -> Option<Negotiated> {
+    accepted_of(headers, path, &WITH_CBOR)
+}
+
+fn accepted_of(
+    headers: &HeaderMap,
+    path: &DiscoveryPath<'_>,
+    encodings: &[Encoding],
+) -> Option<Negotiated> {
     let root = matches!(path, DiscoveryPath::Api | DiscoveryPath::Apis);
     let forms = if root { &FORMS[..] } else { &[Form::Legacy] };
-    let negotiated = negotiate(accept(headers), Offer { forms, encodings: &ENCODINGS }).ok()?;
+    let negotiated = negotiate(accept(headers), Offer { forms, encodings }).ok()?;
     let form = path.aggregated().unwrap_or(negotiated.form);
     Some(Negotiated { form, ..negotiated })
 }
@@ -51,19 +77,46 @@ pub(super) fn discovery_probe(
     encoding: Encoding,
     server: &Member,
 ) -> Request<Body> {
-    let part = match path {
-        DiscoveryPath::Api => Some(Part::Api),
-        DiscoveryPath::Apis => Some(Part::Apis),
-        _ => None,
+    let root = matches!(path, DiscoveryPath::Api | DiscoveryPath::Apis);
+    let accept = match probed(encoding) {
+        // Not every server has protobuf.
+        Encoding::Protobuf => PROBE_ACCEPT_PROTOBUF,
+        _ => PROBE_ACCEPT,
     };
-    let accept = match encoding {
-        Encoding::Json | Encoding::Yaml => PROBE_ACCEPT,
-        // Not every server has these encodings.
-        other => HeaderValue::from_static(other.media_type()),
-    };
-    let seen = part.and_then(|part| server.view.part(part));
-    let etag = seen.and_then(|seen| HeaderValue::try_from(seen.list.etag.as_deref()?).ok());
-    probe(parts, accept, etag)
+    let etag = server.view.etag(path.part().into()).filter(|_| root);
+    probe(parts, accept, etag.and_then(|etag| HeaderValue::try_from(etag).ok()))
+}
+
+/// A probe that tells whether a server has CBOR: for the document of that half, whatever the request
+/// is for. A server without CBOR answers 406, one with it mostly 304.
+pub(super) fn cbor_probe(
+    parts: &Parts,
+    path: &DiscoveryPath<'_>,
+    server: &Member,
+) -> Request<Body> {
+    let part = path.part();
+    let etag = server.view.etag(part.into()).and_then(|etag| HeaderValue::try_from(etag).ok());
+    let mut request = probe(parts, PROBE_ACCEPT_CBOR, etag);
+    *request.uri_mut() = http::Uri::from_static(part.path());
+    request
+}
+
+/// Whether the response to that probe says so.
+pub(super) fn has_cbor(response: &Response<Body>) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    match response.status() {
+        StatusCode::NOT_MODIFIED => true,
+        StatusCode::OK => kind.is_some_and(|kind| kind.starts_with(b"application/cbor")),
+        _ => false,
+    }
+}
+
+/// The encoding in which a server is asked for what a client wants in `encoding`.
+pub(super) fn probed(encoding: Encoding) -> Encoding {
+    match encoding {
+        Encoding::Yaml | Encoding::Cbor => Encoding::Json,
+        other => other,
+    }
 }
 
 /// A probe: the caller's own request, by whose status a server tells whether the caller is

@@ -1,6 +1,8 @@
 //! Consent: a caller gets a document of the whole cluster only if a server would give it its own. The
 //! local server is asked with the caller's identity, or a peer while it is down or unready.
 
+use std::sync::Arc;
+
 use http::{Request, Response, StatusCode};
 use mvp_core::Snapshot;
 use mvp_core::decide::{LocalHealth, Origin, Reason};
@@ -14,6 +16,14 @@ use crate::error::SendError;
 use crate::local::Local;
 use crate::upstream::Outgoing;
 
+/// A server's consent.
+pub(super) struct Consent {
+    /// The ID of the server.
+    pub(super) by: Arc<str>,
+    /// Its response to the probe.
+    pub(super) response: Response<Body>,
+}
+
 impl Exchange<'_> {
     /// Asks whether the caller may have a document: `Ok`, or the response to give instead. An
     /// unready server is asked last, because one that starts forbids everything.
@@ -23,7 +33,7 @@ impl Exchange<'_> {
         local: &mut Local,
         probe: impl Fn(&Member) -> Request<Body>,
         consents: impl Fn(StatusCode) -> bool,
-    ) -> Result<(), Response<Body>> {
+    ) -> Result<Consent, Response<Body>> {
         let mut tried = Vec::new();
         let mut response = None;
         let unready = self.local_health() == LocalHealth::Unready;
@@ -38,8 +48,8 @@ impl Exchange<'_> {
         }
         match response {
             None => Err(refuse(&self.info, Reason::LocalDown, &tried, &self.request.identity)),
-            Some(response) if consents(response.status()) => Ok(()),
-            Some(response) => Err(response),
+            Some((by, response)) if consents(response.status()) => Ok(Consent { by, response }),
+            Some((_, response)) => Err(response),
         }
     }
 
@@ -54,8 +64,10 @@ impl Exchange<'_> {
         snapshot: &Snapshot,
         local: &mut Local,
         probe: impl Fn(&Member) -> Request<Body>,
-    ) -> Option<Response<Body>> {
-        self.ask_local_for(probe(snapshot.local()?), local).await
+    ) -> Option<(Arc<str>, Response<Body>)> {
+        let member = snapshot.local()?;
+        let response = self.ask_local_for(probe(member), local).await?;
+        Some((Arc::clone(&member.id), response))
     }
 
     /// A peer's response; `None` if none responds.
@@ -64,9 +76,9 @@ impl Exchange<'_> {
         snapshot: &Snapshot,
         probe: impl Fn(&Member) -> Request<Body>,
         tried: &mut Vec<String>,
-    ) -> Option<Response<Body>> {
+    ) -> Option<(Arc<str>, Response<Body>)> {
         match self.peers.ask_any(snapshot, probe).await {
-            Ok((_, response)) => Some(response),
+            Ok(answered) => Some(answered),
             Err(failed) => {
                 *tried = failed.tried();
                 None

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mvp_core::decide::Denial;
 use mvp_core::discovery::Part;
-use mvp_core::member::Seen;
+use mvp_core::member::{Member, Seen};
 use mvp_core::{Snapshot, Timestamp};
 
 /// The members that denied the request so far: ID, time, and whether it lists what it denied.
@@ -22,12 +22,16 @@ impl Denied {
         denials.map(|(member, at, listed)| Denial { member, at: *at, listed: *listed }).collect()
     }
 
-    /// Whether each of these members has confirmed its view since it denied the request.
-    pub(super) fn confirmed_since(&self, snapshot: &Snapshot) -> bool {
-        self.0.iter().all(|(member, at, _)| {
-            let view = snapshot.member_by_id(member).map(|member| &member.view);
+    /// Those of these members that have not confirmed their views since they denied the request.
+    pub(super) fn unconfirmed<'a>(
+        &'a self,
+        snapshot: &'a Snapshot,
+    ) -> impl Iterator<Item = &'a Member> {
+        self.0.iter().filter_map(|(member, at, _)| {
+            let member = snapshot.member_by_id(member)?;
             let confirmed = |seen: Option<&Seen>| seen.is_some_and(|seen| seen.confirmed >= *at);
-            view.is_none_or(|view| Part::ALL.into_iter().all(|part| confirmed(view.part(part))))
+            let mut parts = Part::ALL.into_iter();
+            (!parts.all(|part| confirmed(member.view.part(part)))).then_some(member)
         })
     }
 

@@ -2,19 +2,18 @@
 //! [`Exchange::serve`].
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 use mvp_core::decide::{Action, Asked, Decision, Denial, LocalHealth, OnNotFound, Origin, Reason};
 use mvp_core::discovery::negotiate::{Form, asks_nopeer};
 use mvp_core::member::Member;
+use mvp_core::not_found::NotFound;
 use mvp_core::request::DiscoveryPath;
 use mvp_core::{RequestInfo, Snapshot, Timestamp, Verb, decide};
 
 use super::answer;
-use super::denied::Denied;
-use super::progress::{Attempt, Mark, Next, Outcome, Progress, Served, body_gone};
+use super::progress::{Attempt, MAX_ROUNDS, Mark, Next, Outcome, Progress, Served, body_gone};
 use super::refuse::refuse;
 use crate::body::Body;
 use crate::control::SnapshotReader;
@@ -26,10 +25,7 @@ use crate::metrics::{Metrics, Record, ServedBy};
 use crate::peers::{Peers, Unanswered};
 use crate::probe::LocalState;
 use crate::status;
-use crate::upstream::{Delivery, Inspected, Lasting, Outgoing, Replay, inspect_not_found};
-
-/// How long a request waits for a refresh that may prove a 404 false.
-const REFRESH_WAIT: Duration = Duration::from_secs(1);
+use crate::upstream::{Delivery, Lasting, Outgoing, Replay, inspect_not_found};
 
 /// What all requests of a layer share.
 #[derive(Debug, Clone)]
@@ -75,6 +71,9 @@ pub(super) async fn serve(shared: &Shared, request: &Arrived, mut local: Local) 
     };
     peers.note_request();
     let nopeer = accepts_only_local(parts, &info);
+    if nopeer && matches!(info, RequestInfo::Discovery(_)) {
+        shared.metrics.nopeer_requested();
+    }
     Exchange { shared, peers, request, info, nopeer }.serve(&mut local).await
 }
 
@@ -85,18 +84,21 @@ impl Exchange<'_> {
         let mut snapshot = shared.reader.load();
         let outgoing = outgoing(request, info, &snapshot);
         let mut progress = Progress::new(info, &request.parts);
-        loop {
+        for _ in 0..MAX_ROUNDS {
             let denials = progress.denied.as_denials();
             let health = progress.local_health(self.local_health());
             let decision = decide(info, &snapshot, self.asked(health, &denials));
             let summary = decision.summary();
+            let is_answer = matches!(decision.action, Action::Answer);
             let round = Round { decision, snapshot: &snapshot, outgoing: &outgoing };
             let lost = progress.local_lost;
             let attempt = self.act(&round, &mut progress.delivery, lost, local).await;
             drop(denials);
             let budget = || self.peers.may_fail_over();
             match progress.absorb(summary, attempt, shared.reader.now(), budget) {
-                Next::Done(served) => return self.finish(served),
+                Next::Done(served) => return self.finish(served, &snapshot),
+                // A document was fetched again, and nobody lists what it is about any more.
+                Next::Again if is_answer => snapshot = shared.reader.load(),
                 Next::Again => {}
                 Next::Refresh => {
                     let health = progress.local_health(self.local_health());
@@ -104,6 +106,7 @@ impl Exchange<'_> {
                 }
             }
         }
+        self.finish(progress.give_up(), &snapshot)
     }
 
     /// Carries out a decision.
@@ -146,10 +149,7 @@ impl Exchange<'_> {
                     Err(failed) => failed.into(),
                 }
             }
-            Action::Answer => {
-                let response = Box::pin(self.answer(snapshot, local)).await;
-                Attempt::Answered { by: ServedBy::Snapshot, member: None, response }
-            }
+            Action::Answer => Box::pin(self.answer(snapshot, local)).await,
             Action::PassNotFound => Attempt::Confirmed,
             Action::Refuse => Attempt::Refused { named: self.at_fault(decision.reason, snapshot) },
         }
@@ -187,20 +187,20 @@ impl Exchange<'_> {
         member: Option<Arc<str>>,
         response: Response<Body>,
     ) -> Attempt {
-        if response.status() != StatusCode::NOT_FOUND {
+        let doubts = decision.on_not_found != OnNotFound::PassThrough;
+        if response.status() != StatusCode::NOT_FOUND || !doubts {
             return Attempt::Answered { by, member, response };
         }
-        let always = match decision.on_not_found {
-            OnNotFound::PassThrough => return Attempt::Answered { by, member, response },
-            OnNotFound::Refresh => true,
+        let (response, found) = Box::pin(inspect_not_found(response)).await;
+        let is_believed = match decision.on_not_found {
+            OnNotFound::Refresh => false,
             // There is no body to tell by: the view must.
-            _ => self.request.parts.method == Method::HEAD && !decision.listed,
+            _ if self.request.parts.method == Method::HEAD => decision.listed,
+            _ => found == NotFound::Object,
         };
-        let Inspected { response, is_it: unrouted } = Box::pin(inspect_not_found(response)).await;
-        if always || unrouted {
-            Attempt::NotFound { member, response, unrouted }
-        } else {
-            Attempt::Answered { by, member, response }
+        match is_believed {
+            true => Attempt::Answered { by, member, response },
+            false => Attempt::NotFound { member, response, unrouted: found == NotFound::Unrouted },
         }
     }
 
@@ -221,7 +221,7 @@ impl Exchange<'_> {
         }
     }
 
-    fn asked<'d>(&self, local: LocalHealth, denials: &'d [Denial<'d>]) -> Asked<'d> {
+    pub(super) fn asked<'d>(&self, local: LocalHealth, denials: &'d [Denial<'d>]) -> Asked<'d> {
         let Arrived { origin, at, .. } = *self.request;
         Asked { origin, nopeer: self.nopeer, arrived: at, local, denials }
     }
@@ -255,32 +255,28 @@ impl Exchange<'_> {
         }
     }
 
-    /// Refreshes the views of members until it is settled what to do, or the time is up.
-    async fn refresh(&self, denied: &Denied, health: LocalHealth) -> Arc<Snapshot> {
-        let settled = |snapshot: &Snapshot| {
-            let denials = denied.as_denials();
-            match decide(&self.info, snapshot, self.asked(health, &denials)).reason {
-                Reason::Unconfirmed | Reason::LocalViewUnknown | Reason::NobodyReachable => false,
-                // A member that denied what it lists must confirm its view first.
-                Reason::ViewSuspect => denied.confirmed_since(snapshot),
-                _ => true,
-            }
-        };
-        self.shared.reader.refresh(REFRESH_WAIT, settled).await
-    }
-
     /// Records how the request ended, and makes its response.
-    fn finish(&self, served: Served) -> Response<Body> {
+    fn finish(&self, served: Served, snapshot: &Snapshot) -> Response<Body> {
         let Served { by, reason, member, outcome, mark } = served;
         let Arrived { parts, body, identity, origin, at } = self.request;
         body.release();
-        let mut response = match outcome {
-            Outcome::Response(response) => response,
-            Outcome::Refusal(named) => refuse(&self.info, reason, &named, identity),
+        let (mut response, at_fault) = match outcome {
+            Outcome::Response(response) => (response, Vec::new()),
+            Outcome::Refusal(named) => (refuse(&self.info, reason, &named, identity), named),
         };
-        let member = member.as_deref();
-        let status = response.status();
-        let record = Record { info: &self.info, by, reason, member, status, arrived: *at, parts };
+        let record = Record {
+            info: &self.info,
+            by,
+            reason,
+            member: member.as_deref(),
+            at_fault: &at_fault,
+            snapshot,
+            identity,
+            status: response.status(),
+            arrived: *at,
+            parts,
+            response: response.headers(),
+        };
         self.shared.metrics.record(&record, self.shared.reader.now());
         if *origin == Origin::Peer {
             match mark {

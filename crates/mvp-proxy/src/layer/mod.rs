@@ -2,7 +2,8 @@
 //! modules are its parts.
 //!
 //! - `progress`: all state of one request, without I/O
-//! - `consent`, `discovery`, `openapi`: documents that are answered for the whole cluster
+//! - `consent`, `renew`, `discovery`, `hashes`, `openapi`: documents that are answered for the whole
+//!   cluster
 //! - `answer`, `refuse`: responses of our own
 
 mod answer;
@@ -10,9 +11,12 @@ mod consent;
 mod denied;
 mod discovery;
 mod exchange;
+mod hashes;
 mod openapi;
 mod progress;
+mod refresh;
 mod refuse;
+mod renew;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -30,7 +34,7 @@ use tower_service::Service;
 use crate::body::{Body, BodyError};
 use crate::control::SnapshotReader;
 use crate::gateway::{INSTANCE, Instance};
-use crate::identity::{Identity, Screened};
+use crate::identity::{Identity, Screen, Screened};
 use crate::local::{Local, LocalSlot};
 use crate::metrics::Metrics;
 use crate::peers::Peers;
@@ -44,6 +48,11 @@ use exchange::{Arrived, Shared};
 /// It expects two extensions of every request, which [`AuthenticateLayer`] sets:
 /// - [`Identity`]: who the caller is. A request without one gets a 500 and goes nowhere.
 /// - [`Origin`]: whether a client or a peer sent it. Without one, it is a client's.
+///
+/// The server must name the object in a 404 about an object: a `Status` with `details.name`, plain or
+/// in gzip or deflate, as kube-apiserver does. Any other 404 may mean that the server does not have
+/// the API. It is withheld until all members have confirmed their views; if the server lists the API,
+/// it becomes a 503.
 ///
 /// It also reads [`mvp_net::ConnectionInfo`], if a listener of `mvp-net` set it: then each client
 /// connection stays with one peer, and the client's address is forwarded. Upgrades (`exec`, `attach`,
@@ -129,9 +138,10 @@ where
             let Some(identity) = parts.extensions.get::<Identity>().cloned() else {
                 return Ok(status::internal("the request was not authenticated"));
             };
-            let screened = parts.extensions.get::<Screened>().cloned().unwrap_or_default();
+            let screened = parts.extensions.get::<Screened>();
+            let names = screened.map_or_else(|| Screen::default().names(), |s| Arc::clone(&s.0));
             let origin = parts.extensions.get::<Origin>().copied().unwrap_or(Origin::Client);
-            let body = Replay::new(Body::new(body), screened.names);
+            let body = Replay::new(Body::new(body), names);
             let at = shared.reader.now();
             let arrived = Arrived { parts, body, identity, origin, at };
             let mut response = exchange::serve(&shared, &arrived, local).await;

@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Limited};
 use mvp_core::Snapshot;
 use mvp_core::decide::{LocalHealth, Reason};
 use mvp_core::discovery::negotiate::NotAcceptable;
-use mvp_core::member::Member;
+use mvp_core::member::{Member, ViewDocument};
 use mvp_core::openapi::v2::Format;
 use mvp_core::openapi::{Entry, Holder};
 use mvp_core::request::OpenApiPath;
@@ -20,6 +20,7 @@ use tokio::time::timeout;
 use super::answer::{self, Caching};
 use super::exchange::{Exchange, no_response};
 use super::refuse::refuse;
+use super::renew::Evidence;
 use crate::body::Body;
 use crate::control::{Reach, Reachable, Schema, v2_media_type};
 use crate::local::Local;
@@ -58,9 +59,17 @@ impl Exchange<'_> {
             return self.pass_to_local(local).await;
         };
         let json = HeaderValue::from_static("application/json");
-        let probe = |_: &Member| answer::probe(&self.request.parts, json.clone(), None);
+        let document = ViewDocument::OpenApi;
+        let probe = |member: &Member| {
+            let etag = member.view.etag(document).and_then(|tag| HeaderValue::try_from(tag).ok());
+            answer::probe(&self.request.parts, json.clone(), etag)
+        };
         match self.consent(snapshot, local, probe, consents).await {
-            Ok(()) => {
+            Ok(consent) => {
+                let evidence = Evidence::of_tag(&consent, snapshot, document);
+                let renewed = self.renewed(document, snapshot, &consent.by, evidence).await;
+                let renewed = renewed.as_deref().and_then(|snapshot| snapshot.openapi().index());
+                let index = renewed.unwrap_or(index);
                 let caching = Caching::ByTag { etag: &index.etag, control: NO_CACHE };
                 answer::respond(&self.request.parts, &index.json, caching, json.clone())
             }

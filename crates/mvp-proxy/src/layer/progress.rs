@@ -18,7 +18,7 @@ use crate::upstream::Delivery;
 
 /// The number of rounds after which a request is refused. Each round adds a denial, except the one in
 /// which the local server fails. This bounds the cost in a large cluster whose members all deny.
-const MAX_ROUNDS: u32 = 100;
+pub(super) const MAX_ROUNDS: u32 = 100;
 
 /// The progress of one request.
 #[derive(Debug)]
@@ -32,7 +32,6 @@ pub(super) struct Progress<'a> {
     /// The 404 to pass through if it proves true.
     withheld: Option<Response<Body>>,
     refreshed: bool,
-    rounds: u32,
 }
 
 /// What came of one round.
@@ -104,7 +103,6 @@ impl<'a> Progress<'a> {
             local_lost: None,
             withheld: None,
             refreshed: false,
-            rounds: 0,
         }
     }
 
@@ -116,22 +114,6 @@ impl<'a> Progress<'a> {
     /// Takes the outcome of a round. `now` is when it ended; `budget` takes a retry from the retry
     /// budget.
     pub(super) fn absorb(
-        &mut self,
-        decision: Summary,
-        attempt: Attempt,
-        now: Timestamp,
-        budget: impl FnOnce() -> bool,
-    ) -> Next {
-        self.rounds += 1;
-        match self.next(decision, attempt, now, budget) {
-            Next::Again | Next::Refresh if self.rounds >= MAX_ROUNDS => {
-                Next::Done(Served::refusal(Reason::ViewSuspect, self.denied.names()))
-            }
-            next => next,
-        }
-    }
-
-    fn next(
         &mut self,
         decision: Summary,
         attempt: Attempt,
@@ -156,7 +138,7 @@ impl<'a> Progress<'a> {
                 self.withheld = Some(response);
                 self.delivery.not_found(unrouted);
                 self.denied.push(member, now, decision.listed);
-                let refresh = decision.on_not_found != OnNotFound::NextIfUnrouted;
+                let refresh = decision.on_not_found != OnNotFound::NextUnlessObject;
                 if refresh && !std::mem::replace(&mut self.refreshed, true) {
                     return Next::Refresh;
                 }
@@ -184,6 +166,11 @@ impl<'a> Progress<'a> {
                 Next::Done(self.refused(reason, named.unwrap_or_else(|| self.denied.names())))
             }
         }
+    }
+
+    /// The end of a request after [`MAX_ROUNDS`] rounds.
+    pub(super) fn give_up(&self) -> Served {
+        self.refused(Reason::ViewSuspect, self.denied.names())
     }
 
     /// Whether a peer may take the place of the local server, once.

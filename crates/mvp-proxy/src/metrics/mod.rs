@@ -1,11 +1,14 @@
 //! Metrics, under Kubernetes' own names where it has them. Entry item: [`Metrics`].
 //!
 //! - `requests`: how requests ended
+//! - `line`, `caller`: the log line of a request, and its caller
 //! - `failover`: failovers, retry budget, ejections
 //! - `isolation`: measures that keep callers apart
 
+mod caller;
 mod failover;
 mod isolation;
+mod line;
 mod requests;
 
 use std::fmt::Write as _;
@@ -65,20 +68,29 @@ impl Drop for Forwarded {
     }
 }
 
+/// The types of errors in Kubernetes' own metric.
+const FETCH_DISCOVERY: TypeLabels = TypeLabels { r#type: "fetch_discovery" };
+const LEASE_LIST: TypeLabels = TypeLabels { r#type: "lease_list" };
+const HOSTPORT_RESOLUTION: TypeLabels = TypeLabels { r#type: "hostport_resolution" };
+
 impl Metrics {
     /// Metrics that count from zero. With `log_local`, requests that the local server answers are
     /// logged too.
     pub fn new(log_local: bool) -> Metrics {
         let mut registry = Registry::default();
+        let sync_errors: Family<TypeLabels, Counter> = register(
+            &mut registry,
+            "apiserver_peer_discovery_sync_errors",
+            "Failures to find members or to fetch their discovery documents, by type",
+        );
+        for labels in [FETCH_DISCOVERY, LEASE_LIST, HOSTPORT_RESOLUTION] {
+            drop(sync_errors.get_or_create(&labels));
+        }
         Metrics {
             requests: Requests::registered(&mut registry, log_local),
             failover: Failover::registered(&mut registry),
             isolation: Isolation::registered(&mut registry),
-            sync_errors: register(
-                &mut registry,
-                "apiserver_peer_discovery_sync_errors",
-                "Failed fetches of discovery documents",
-            ),
+            sync_errors,
             in_flight: register(
                 &mut registry,
                 "mvp_in_flight",
@@ -119,7 +131,22 @@ impl Metrics {
 
     /// Counts a failed fetch of a discovery document.
     pub(crate) fn discovery_failed(&self) {
-        self.sync_errors.get_or_create(&TypeLabels { r#type: "fetch" }).inc();
+        self.sync_errors.get_or_create(&FETCH_DISCOVERY).inc();
+    }
+
+    /// Counts a member without an address in a round of fetches.
+    pub(crate) fn address_unknown(&self) {
+        self.sync_errors.get_or_create(&HOSTPORT_RESOLUTION).inc();
+    }
+
+    /// Counts a failed list or watch of the Leases of members, for those that read them.
+    pub fn lease_list_failed(&self) {
+        self.sync_errors.get_or_create(&LEASE_LIST).inc();
+    }
+
+    /// Counts a discovery request for what the local server itself serves (`profile=nopeer`).
+    pub(crate) fn nopeer_requested(&self) {
+        self.requests.nopeer_requested();
     }
 
     /// Counts a request as in flight until the guard is dropped.

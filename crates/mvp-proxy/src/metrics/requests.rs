@@ -1,27 +1,30 @@
-//! Metrics and the log line of a request that was served. Entry item: [`Requests::record`].
+//! Metrics of a request that was served. Entry item: [`Requests::record`].
 
-use http::StatusCode;
 use http::request::Parts;
+use http::{HeaderMap, StatusCode};
 use mvp_core::decide::{Origin, Reason};
-use mvp_core::{RequestInfo, Timestamp};
-use mvp_net::ConnectionInfo;
+use mvp_core::{RequestInfo, Snapshot, Timestamp};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use super::line::RequestLog;
 use super::register;
+use crate::identity::Identity;
 
 /// Metrics of requests, by outcome.
 #[derive(Debug)]
 pub(super) struct Requests {
     all: Family<DecisionLabels, Counter>,
     rerouted: Family<ReroutedLabels, Counter>,
+    refusals: Family<RefusalLabels, Counter>,
     peer_errors: Family<PeerErrorLabels, Counter>,
     merged_hits: Counter,
+    nopeer: Counter,
     hop: Histogram,
-    log_local: bool,
+    log: RequestLog,
 }
 
 /// How a request ended.
@@ -29,10 +32,18 @@ pub(crate) struct Record<'a> {
     pub(crate) info: &'a RequestInfo<'a>,
     pub(crate) by: ServedBy,
     pub(crate) reason: Reason,
+    /// The member that responded.
     pub(crate) member: Option<&'a str>,
+    /// The members because of which the request was refused.
+    pub(crate) at_fault: &'a [String],
+    /// The snapshot that the request was decided by.
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) identity: &'a Identity,
     pub(crate) status: StatusCode,
     pub(crate) arrived: Timestamp,
     pub(crate) parts: &'a Parts,
+    /// The headers of the response.
+    pub(crate) response: &'a HeaderMap,
 }
 
 /// Who served a request.
@@ -56,7 +67,7 @@ pub(crate) enum ServedBy {
 
 impl ServedBy {
     /// The value of the label `action`.
-    fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             ServedBy::Snapshot => "answer",
             ServedBy::Local => "local",
@@ -66,11 +77,6 @@ impl ServedBy {
             ServedBy::Confirmed => "pass-404",
             ServedBy::Nobody => "refuse",
         }
-    }
-
-    /// Whether the request is always logged.
-    fn is_notable(self) -> bool {
-        matches!(self, ServedBy::Peer | ServedBy::AnyMember | ServedBy::Nobody)
     }
 }
 
@@ -87,6 +93,11 @@ struct ReroutedLabels {
     group: String,
     version: String,
     resource: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RefusalLabels {
+    reason: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -115,10 +126,16 @@ impl Requests {
                 "apiserver_rerouted_request",
                 "Requests forwarded to a peer",
             ),
+            refusals: register(registry, "mvp_refusals", "Requests refused with 503, by reason"),
             peer_errors: register(
                 registry,
                 "apiserver_peer_proxy_errors",
-                "Requests refused, by reason",
+                "Requests for which no peer that serves them could be reached, by type",
+            ),
+            nopeer: register(
+                registry,
+                "aggregator_discovery_nopeer_requests",
+                "Discovery requests for what the local server itself serves (profile=nopeer)",
             ),
             merged_hits: register(
                 registry,
@@ -126,8 +143,12 @@ impl Requests {
                 "Discovery requests answered for the whole cluster",
             ),
             hop,
-            log_local,
+            log: RequestLog::new(log_local),
         }
+    }
+
+    pub(super) fn nopeer_requested(&self) {
+        self.nopeer.inc();
     }
 
     pub(super) fn record(&self, record: &Record<'_>, now: Timestamp) {
@@ -142,35 +163,46 @@ impl Requests {
                 self.rerouted.get_or_create(&ReroutedLabels::of(record.info, code)).inc();
                 self.hop.observe(now.since(record.arrived).as_secs_f64());
             }
-            // Clients choose the names of unknown resources, so these must not become labels.
             ServedBy::Nobody if !is_poll => {
-                let labels = PeerErrorLabels {
-                    r#type: reason,
-                    group: String::new(),
-                    version: String::new(),
-                    resource: String::new(),
-                };
-                self.peer_errors.get_or_create(&labels).inc();
+                self.refusals.get_or_create(&RefusalLabels { reason }).inc();
+                if record.reason == Reason::NobodyReachable {
+                    self.peer_errors.get_or_create(&PeerErrorLabels::of(record)).inc();
+                }
             }
             ServedBy::Snapshot => {
                 self.merged_hits.inc();
             }
             _ => {}
         }
-        if self.log_local || (record.by.is_notable() && !is_poll) {
-            record.log(now);
-        }
+        self.log.write(record, is_poll, now);
     }
 }
 
-impl ReroutedLabels {
-    fn of(info: &RequestInfo<'_>, code: u16) -> ReroutedLabels {
-        let (group, version, resource) = match info {
-            RequestInfo::Resource(r) => (&*r.group, &*r.version, &*r.resource),
-            _ => ("", "", ""),
+/// The labels of a resource that some member serves. Clients choose the names of other resources, so
+/// those must not become labels.
+fn resource_labels<'a>(info: &'a RequestInfo<'_>) -> (&'a str, &'a str, &'a str) {
+    match info {
+        RequestInfo::Resource(r) => (&*r.group, &*r.version, &*r.resource),
+        _ => ("", "", ""),
+    }
+}
+
+impl PeerErrorLabels {
+    fn of(record: &Record<'_>) -> PeerErrorLabels {
+        // With `--servers`, a resource that no member lists can have this reason, too.
+        let (group, version, resource) = resource_labels(record.info);
+        let mut listing = record.snapshot.listing(group, version, resource);
+        let (group, version, resource) = match listing.next() {
+            Some(_) => (group, version, resource),
+            None => ("", "", ""),
         };
-        ReroutedLabels {
-            code,
+        // Kubernetes' own types: no address is known, or no connection could be made.
+        let r#type = match record.at_fault {
+            [] => "endpoint_resolution",
+            _ => "proxy_transport",
+        };
+        PeerErrorLabels {
+            r#type,
             group: group.to_owned(),
             version: version.to_owned(),
             resource: resource.to_owned(),
@@ -178,21 +210,14 @@ impl ReroutedLabels {
     }
 }
 
-impl Record<'_> {
-    fn log(&self, now: Timestamp) {
-        let parts = self.parts;
-        let client = parts.extensions.get::<ConnectionInfo>().map(|info| info.remote().to_string());
-        tracing::info!(
-            method = %parts.method,
-            path = parts.uri.path(),
-            client,
-            what = %self.info,
-            action = self.by.as_str(),
-            reason = self.reason.as_str(),
-            member = self.member.unwrap_or_default(),
-            code = self.status.as_u16(),
-            milliseconds = u64::try_from(now.since(self.arrived).as_millis()).unwrap_or(u64::MAX),
-            "request"
-        );
+impl ReroutedLabels {
+    fn of(info: &RequestInfo<'_>, code: u16) -> ReroutedLabels {
+        let (group, version, resource) = resource_labels(info);
+        ReroutedLabels {
+            code,
+            group: group.to_owned(),
+            version: version.to_owned(),
+            resource: resource.to_owned(),
+        }
     }
 }

@@ -26,6 +26,8 @@ const UNREADY: Duration = Duration::from_secs(1);
 /// How long a trial of an ejected member may take before another request may try it: the time after
 /// which a hang is detected.
 const TRIAL: Duration = Duration::from_secs(3);
+/// How often [`Health::leaves`] looks.
+const LEAVES_INTERVAL: Duration = Duration::from_millis(250);
 /// The window over which latencies are averaged. Older ones count less and less.
 const LATENCY_WINDOW: Duration = Duration::from_secs(10);
 /// The number of members above which all health is dropped and learned again. No cluster has so
@@ -92,6 +94,13 @@ impl Health {
     /// Notes that a member reports itself unready.
     pub(crate) fn unready(&self, id: &Arc<str>) {
         self.of(id).mark_unready(self.now());
+    }
+
+    /// Completes when a member is ejected or unready.
+    pub(crate) async fn leaves(self, id: Arc<str>) {
+        while self.of(&id).standing(|| false, self.now()) != Standing::Last {
+            tokio::time::sleep(LEAVES_INTERVAL).await;
+        }
     }
 
     /// Notes that a member did not respond.

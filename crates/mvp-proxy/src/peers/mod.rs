@@ -17,8 +17,8 @@ use mvp_core::{RequestInfo, Snapshot};
 use mvp_net::ConnectionInfo;
 
 use budget::Budget;
-use health::MemberHealth;
 pub(crate) use health::{Answered, Health};
+use health::{MemberHealth, Standing};
 use order::{Choice, Kind, order};
 
 use crate::body::Body;
@@ -131,6 +131,12 @@ impl Peers {
         let mut delivery = Delivery::of_read();
         let choices = self.order(members, Kind::Read, None, &delivery);
         self.send_to(&choices, Kind::Read, &mut delivery, |member| Some(request(member))).await
+    }
+
+    /// Whether a member is neither ejected nor unready.
+    pub(crate) fn is_healthy(&self, member: &Member) -> bool {
+        let standing = self.health.of(&member.id).standing(|| false, self.health.now());
+        standing == Standing::Healthy
     }
 
     /// The connections to peers, and their health.

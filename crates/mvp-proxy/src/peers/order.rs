@@ -68,7 +68,7 @@ pub(super) fn order<'a>(
 mod tests {
     use std::time::Duration;
 
-    use mvp_core::member::{MemberKind, Presence, Release, View};
+    use mvp_core::member::{MemberKind, Presence, Release, Version, View};
 
     use super::*;
     use crate::clock::Clock;
@@ -128,6 +128,16 @@ mod tests {
         assert_eq!(reads, ["abc", "bca", "cab"]);
         let writes: Vec<String> = (0..3).map(|turn| world.order(Kind::Write, None, turn)).collect();
         assert_eq!(writes, ["abc", "bac", "abc"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_emulated_version_counts_for_writes() {
+        let mut world = World::new();
+        let emulated = Version::parse("1.34").expect("a version");
+        let release = &mut world.members[0].view.release;
+        *release = release.map(|release| release.emulating(emulated));
+        assert_eq!(world.order(Kind::Write, None, 0), "bca");
+        assert_eq!(world.order(Kind::Read, None, 0), "abc");
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,6 +2,10 @@
 //! `/readyz` is fetched at an interval, and at once when a request failed. The request path reads
 //! the result without a lock. Entry items: [`LocalState`] and [`watch_local`].
 
+mod own_requests;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +19,7 @@ use http_body_util::{BodyExt, Limited};
 use mvp_core::Snapshot;
 use mvp_core::decide::LocalHealth;
 use mvp_core::member::{Member, MemberKind, Presence};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::body::Body;
@@ -25,6 +29,7 @@ use crate::identity::Identity;
 use crate::metrics::Metrics;
 use crate::peers::Health;
 use crate::upstream::{Forwarder, Target};
+pub use own_requests::OwnRequests;
 
 /// The interval of probes of a ready server, and of one that is not ready.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -55,6 +60,8 @@ struct Shared {
     absent: Mutex<Instant>,
     /// Wakes the probe after a failed request.
     doubted: Notify,
+    /// Whether it shuts down or is gone.
+    leaving: watch::Sender<bool>,
     metrics: Arc<Metrics>,
 }
 
@@ -64,7 +71,8 @@ impl LocalState {
         metrics.local_health(LocalHealth::Ready);
         let health = AtomicU8::new(encode(LocalHealth::Ready));
         let (trouble, absent) = (Mutex::default(), Mutex::new(Instant::now()));
-        LocalState(Arc::new(Shared { health, trouble, absent, doubted: Notify::new(), metrics }))
+        let (doubted, leaving) = (Notify::new(), watch::Sender::new(false));
+        LocalState(Arc::new(Shared { health, trouble, absent, doubted, leaving, metrics }))
     }
 
     /// The same, but not ready until the first probe.
@@ -91,11 +99,27 @@ impl LocalState {
         self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Whether the server shuts down, or cannot be reached.
+    pub(crate) fn is_leaving(&self) -> bool {
+        *self.0.leaving.borrow()
+    }
+
+    /// Completes when the server shuts down, or cannot be reached.
+    pub(crate) async fn leaves(&self) {
+        // The sender lives as long as this.
+        let _ = self.0.leaving.subscribe().wait_for(|leaving| *leaving).await;
+    }
+
+    fn set_leaving(&self, leaving: bool) {
+        self.0.leaving.send_if_modified(|before| std::mem::replace(before, leaving) != leaving);
+    }
+
     /// Notes a failed request. Without a connection the server is unreachable; after any other
     /// failure it is probed at once.
     pub(crate) fn failed(&self, stage: Stage) {
         if stage == Stage::Connect {
             self.set(LocalHealth::Unreachable);
+            self.set_leaving(true);
         }
         self.0.doubted.notify_one();
     }
@@ -126,6 +150,7 @@ pub(crate) async fn watch_local(forwarder: &Forwarder, target: &Target, state: &
     let mut history = History::default();
     loop {
         if let Some(found) = probe(forwarder, target).await {
+            state.set_leaving(found.is_leaving());
             let (health, trouble) = history.judge(found);
             *state.0.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
             state.set(health);
@@ -193,6 +218,18 @@ enum Found {
     /// We may not ask.
     Forbidden,
     Unreachable(String),
+}
+
+impl Found {
+    /// Whether the server shuts down, or is gone. kube-apiserver fails this check from SIGTERM on,
+    /// and may close its listener at once.
+    fn is_leaving(&self) -> bool {
+        match self {
+            Found::Unready(checks) => checks.contains("[-]shutdown "),
+            Found::Unreachable(_) => true,
+            Found::Ready | Found::Forbidden => false,
+        }
+    }
 }
 
 /// The earlier results of probes of one server.
@@ -292,61 +329,5 @@ fn decode(health: u8) -> LocalHealth {
         0 => LocalHealth::Ready,
         1 => LocalHealth::Unready,
         _ => LocalHealth::Unreachable,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_forbidden_probe_counts_as_unready_for_a_while() {
-        let ready = LocalHealth::Ready;
-        let mut never = History::default();
-        assert_eq!(
-            never.judge(Found::Forbidden).0,
-            LocalHealth::Unready,
-            "it may have just started"
-        );
-        tokio::time::advance(FORBIDS_AT_FIRST).await;
-        assert_eq!(never.judge(Found::Forbidden).0, ready);
-
-        // It is restarted: at first it has no rules.
-        let mut history = History::default();
-        assert_eq!(history.judge(Found::Ready).0, ready);
-        let gone = history.judge(Found::Unreachable("refused".to_owned())).0;
-        assert_eq!(gone, LocalHealth::Unreachable);
-        assert_eq!(history.judge(Found::Forbidden).0, LocalHealth::Unready);
-        assert_eq!(history.judge(Found::Ready).0, ready);
-
-        // A gateway that was there before its server does not know yet.
-        let mut first = History::default();
-        first.judge(Found::Unreachable("refused".to_owned()));
-        assert_eq!(first.judge(Found::Forbidden).0, LocalHealth::Unready);
-        tokio::time::advance(FORBIDS).await;
-        assert_eq!(first.judge(Found::Forbidden).0, ready, "it means it");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_server_is_starting_for_a_while_after_it_was_unreachable() {
-        let state = LocalState::new(Arc::new(Metrics::new(false))).unseen();
-        assert!(state.is_starting(), "nobody has looked yet");
-        state.set(LocalHealth::Ready);
-        assert!(!state.is_starting());
-        tokio::time::advance(FORBIDS).await;
-        state.set(LocalHealth::Unready);
-        assert!(!state.is_starting(), "it was there all the time");
-        state.set(LocalHealth::Unreachable);
-        state.set(LocalHealth::Unready);
-        assert!(state.is_starting());
-        tokio::time::advance(FORBIDS).await;
-        assert!(!state.is_starting(), "it has forbidden it for too long");
-    }
-
-    #[test]
-    fn failing_checks_are_named() {
-        let said = "[+]ping ok\n[-]etcd failed: reason withheld\nreadyz check failed\n";
-        assert_eq!(failing(said), "[-]etcd failed: reason withheld");
-        assert_eq!(failing("starting\n"), "starting");
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
-use rustls::{AlertDescription, ClientConfig};
+use mvp_net::UntrustedServer;
+use rustls::{AlertDescription, CertificateError, ClientConfig, OtherError};
 use rustls_pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
@@ -72,11 +73,23 @@ impl Endpoint {
         self.tls.alpn_protocols == [HTTP2]
     }
 
-    /// The TLS alert of a server without HTTP/2 does not say what to do.
+    /// The error in words that say what to do, where rustls does not.
     fn explain(&self, error: io::Error) -> io::Error {
         let reason = error.get_ref().and_then(|reason| reason.downcast_ref::<rustls::Error>());
-        let alert = rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol);
-        if self.wants_http2() && reason == Some(&alert) { no_http2() } else { error }
+        match reason {
+            Some(rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol))
+                if self.wants_http2() =>
+            {
+                no_http2()
+            }
+            Some(rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(
+                reason,
+            )))) => match reason.downcast_ref::<UntrustedServer>() {
+                Some(untrusted) => io::Error::new(error.kind(), untrusted.clone()),
+                None => error,
+            },
+            _ => error,
+        }
     }
 
     /// The outcome of `step`, unless the server is silent or busy for too long.

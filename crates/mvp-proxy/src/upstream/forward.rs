@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::client::{Blame, Client};
 use super::connect_error::ConnectError;
 use super::head::prepare;
-use super::inspect::{Inspected, inspect_unavailable};
+use super::inspect::inspect_unavailable;
 use super::lanes::{Bucket, Credential, Lane, Lanes, Lasting, Traffic, owner, release_tokens};
 use super::pool::PoolError;
 use super::pulse::Pulses;
@@ -25,7 +25,7 @@ use super::tunnel::{Tunnels, Upgrade};
 use crate::body::Body;
 use crate::error::{SendError, Stage};
 use crate::headers;
-use crate::identity::{Identity, RemoteHeaders, Screened, bearer};
+use crate::identity::{Identity, Screen, bearer};
 use crate::metrics::Metrics;
 
 /// How long a request with an unknown token waits for a permit.
@@ -44,7 +44,7 @@ pub struct Forwarder {
     local: ReloadableOutbound,
     peers: ReloadableOutbound,
     /// The headers that name users; a caller must not send them.
-    names: Screened,
+    screen: Screen,
     lanes: Lanes,
     tokens: AcceptedTokens,
     tunnels: Tunnels,
@@ -59,7 +59,7 @@ impl Forwarder {
         Forwarder {
             local: local.into(),
             peers: peers.into(),
-            names: Screened::default(),
+            screen: Screen::default(),
             lanes: Lanes::default(),
             tokens: AcceptedTokens::default(),
             tunnels: Tunnels::default(),
@@ -80,10 +80,11 @@ impl Forwarder {
         Forwarder { tunnels: Tunnels::counted_by(metrics.tunnels()), lanes, ..self }
     }
 
-    /// Names users in these headers. Servers must be configured to read them.
+    /// Names users in the headers of this screen, and removes those of callers. Servers must be
+    /// configured to read them.
     #[must_use]
-    pub(crate) fn with_remote_headers(self, headers: RemoteHeaders) -> Forwarder {
-        Forwarder { names: headers.into(), ..self }
+    pub(crate) fn with_screen(self, screen: Screen) -> Forwarder {
+        Forwarder { screen, ..self }
     }
 
     /// Sends a request to a server and returns its response.
@@ -135,7 +136,7 @@ impl Forwarder {
         let outbound = if target.local { &self.local } else { &self.peers };
         let bucket = || Bucket::of(&identity, token);
         let pool = self.lanes.pool(target, credential, lane, outbound, extensions, bucket)?;
-        prepare(&mut request, target, &identity, &self.names, pool.is_http2());
+        prepare(&mut request, target, &identity, &self.screen, pool.is_http2());
         if let Some(upgrade) = &upgrade {
             upgrade.write(request.headers_mut());
         }
@@ -158,8 +159,7 @@ impl Forwarder {
                     return Ok(response);
                 }
                 // Boxed: it is rare, and would make the future of every request larger.
-                let Inspected { response, is_it: shutting_down } =
-                    Box::pin(inspect_unavailable(response)).await;
+                let (response, shutting_down) = Box::pin(inspect_unavailable(response)).await;
                 if shutting_down {
                     let cause = "the server is shutting down";
                     return Err(SendError::new(&target.id, Stage::NotSent, cause));

@@ -1,6 +1,5 @@
-//! Inspects the body of a response: whether a 404 is unrouted (the server has no such API), and
-//! whether a 503 comes from a server that is shutting down. Entry items: [`inspect_not_found`],
-//! [`inspect_unavailable`].
+//! Inspects the body of a response: what a 404 proves, and whether a 503 comes from a server that is
+//! shutting down. Entry items: [`inspect_not_found`], [`inspect_unavailable`].
 
 use std::time::Duration;
 
@@ -9,48 +8,51 @@ use http::Response;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt;
-use mvp_core::not_found::is_unrouted;
+use mvp_core::not_found::{NotFound, judge};
 use tokio::time::{Instant, timeout_at};
 
 use crate::body::Body;
-use crate::gzip::gunzip;
+use crate::gzip::unpack;
 
-/// The largest body that is inspected. The expected ones have a few hundred bytes.
-const MAX_INSPECTED: usize = 16 << 10;
+/// The largest body that is inspected. The expected ones have a few hundred bytes; a 404 repeats the
+/// name of the object, which a client can make long.
+const MAX_INSPECTED: usize = 512 << 10;
 
 /// The header that kube-apiserver sets after it has classified a request by priority and fairness.
 const FLOW_SCHEMA: &str = "x-kubernetes-pf-flowschema-uid";
 
-/// How long the body is waited for. A slower one is passed through uninspected.
+/// How long the body is waited for. A slower one stays uninspected.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
 /// A complete response whose body was inspected.
-pub(crate) struct Inspected {
-    pub(crate) response: Response<Body>,
-    /// Whether the response is of the kind that was looked for.
-    pub(crate) is_it: bool,
+struct Inspected<T> {
+    response: Response<Body>,
+    /// What the body says; `None` if it is too large, too slow, or cannot be read.
+    found: Option<T>,
 }
 
-/// Inspects whether a 404 is unrouted.
-pub(crate) async fn inspect_not_found(response: Response<Body>) -> Inspected {
-    inspect(response, is_unrouted).await
+/// Inspects what a 404 proves.
+pub(crate) async fn inspect_not_found(response: Response<Body>) -> (Response<Body>, NotFound) {
+    let Inspected { response, found } = inspect(response, judge).await;
+    (response, found.unwrap_or(NotFound::Unclear))
 }
 
 /// Inspects whether a 503 comes from a kube-apiserver that is shutting down. Such a server has
 /// processed nothing of the request.
-pub(crate) async fn inspect_unavailable(response: Response<Body>) -> Inspected {
+pub(crate) async fn inspect_unavailable(response: Response<Body>) -> (Response<Body>, bool) {
     let headers = response.headers();
     // kube-apiserver sends it before it classifies the request. A classified request came further:
     // the response is that of an extension server, which may have processed the request.
     if !headers.contains_key(RETRY_AFTER) || headers.contains_key(FLOW_SCHEMA) {
-        return Inspected { response, is_it: false };
+        return (response, false);
     }
-    inspect(response, is_shutting_down).await
+    let Inspected { response, found } = inspect(response, is_shutting_down).await;
+    (response, found.unwrap_or(false))
 }
 
 /// Reads the body ahead, as far as it arrives in time.
 pub(crate) async fn read_ahead(response: Response<Body>) -> Response<Body> {
-    inspect(response, |_, _| false).await.response
+    inspect(response, |_, _| ()).await.response
 }
 
 /// Whether a body says that the server is shutting down. It is JSON, whatever the client accepts.
@@ -65,7 +67,7 @@ fn is_shutting_down(content_type: &str, body: &[u8]) -> bool {
 }
 
 /// Reads the start of the body, inspects it, and puts it back.
-async fn inspect(response: Response<Body>, is_it: fn(&str, &[u8]) -> bool) -> Inspected {
+async fn inspect<T>(response: Response<Body>, judge: fn(&str, &[u8]) -> T) -> Inspected<T> {
     let (parts, mut body) = response.into_parts();
     let mut start = BytesMut::new();
     let mut whole = true;
@@ -97,24 +99,24 @@ async fn inspect(response: Response<Body>, is_it: fn(&str, &[u8]) -> bool) -> In
     let start = start.freeze();
     if let Some(error) = failed {
         let body = Body::new(Rejoined { start: Some(start), rest: Err(Some(error)) });
-        return Inspected { response: Response::from_parts(parts, body), is_it: false };
+        return Inspected { response: Response::from_parts(parts, body), found: None };
     }
     let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
-    let content_type = header(CONTENT_TYPE).unwrap_or_default().to_owned();
-    let is_it = whole
-        && match header(CONTENT_ENCODING) {
-            None | Some("identity") => is_it(&content_type, &start),
-            Some("gzip") => {
-                gunzip(&start, MAX_INSPECTED).is_ok_and(|unpacked| is_it(&content_type, &unpacked))
-            }
-            Some(_) => false,
-        };
+    let content_type = header(CONTENT_TYPE).unwrap_or_default();
+    let found = match header(CONTENT_ENCODING) {
+        _ if !whole => None,
+        None => Some(judge(content_type, &start)),
+        Some(encoding) => {
+            let unpacked = unpack(encoding, &start, MAX_INSPECTED).ok();
+            unpacked.map(|unpacked| judge(content_type, &unpacked))
+        }
+    };
     let body = if whole {
         Body::from(start)
     } else {
         Body::new(Rejoined { start: Some(start), rest: Ok(body) })
     };
-    Inspected { response: Response::from_parts(parts, body), is_it }
+    Inspected { response: Response::from_parts(parts, body), found }
 }
 
 /// The bytes that were read, then the rest of the body or the error that ended it.
@@ -140,3 +142,6 @@ impl HttpBody for Rejoined {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,7 +22,7 @@ pub(crate) mod tunnel;
 pub(crate) use delivery::Delivery;
 pub use forward::Forwarder;
 pub(crate) use forward::Upstream;
-pub(crate) use inspect::{Inspected, inspect_not_found};
+pub(crate) use inspect::inspect_not_found;
 pub(crate) use lanes::Lasting;
 pub(crate) use pool::Opened;
 pub(crate) use remote::Remote;

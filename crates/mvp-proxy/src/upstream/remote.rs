@@ -8,6 +8,7 @@ use http::Request;
 use super::forward::Forwarder;
 use super::target::Target;
 use crate::body::Body;
+use crate::error::Stage;
 use crate::local::{Sending, Serve};
 
 /// A local server behind a connection.
@@ -30,8 +31,10 @@ impl Serve for Remote {
         let Remote { forwarder, target, down } = self;
         Box::pin(async move {
             let sent = forwarder.send(target, request).await;
+            // A server that closes a connection, as kube-apiserver does after a 401, still responds on
+            // the next one.
             if let Err(error) = &sent
-                && error.stage.ends_request()
+                && (error.stage.ends_request() || error.stage == Stage::NotSent)
             {
                 return sent;
             }

@@ -13,7 +13,8 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 
 use super::lanes::Lasting;
 use crate::body::{Body, BodyError};
-use crate::identity::RemoteHeaders;
+use crate::headers::remove_forbidden_trailers;
+use crate::identity::Names;
 
 /// The largest body that is kept.
 const MAX_KEPT: usize = 128 << 10;
@@ -38,12 +39,12 @@ struct Shared {
     /// The attempt that waits for the next frame.
     waiting: Option<Waker>,
     /// Names that a client may not send in trailers either.
-    reserved: Arc<RemoteHeaders>,
+    reserved: Arc<Names>,
 }
 
 impl Replay {
     /// A body whose frames are kept while they are sent.
-    pub(crate) fn new(body: Body, reserved: Arc<RemoteHeaders>) -> Replay {
+    pub(crate) fn new(body: Body, reserved: Arc<Names>) -> Replay {
         if body.is_end_stream() {
             return Replay(None);
         }
@@ -193,13 +194,11 @@ impl HttpBody for Attempt {
                 if bytes > MAX_TRAILERS {
                     trailers.clear();
                 }
-                let reserved: Vec<_> = trailers
-                    .keys()
-                    .filter(|name| shared.reserved.reserves(name.as_str()))
-                    .cloned()
-                    .collect();
-                for name in reserved {
-                    trailers.remove(name);
+                shared.reserved.remove_reserved(&mut trailers);
+                remove_forbidden_trailers(&mut trailers);
+                if trailers.is_empty() {
+                    shared.ended = true;
+                    return Poll::Ready(None);
                 }
                 Poll::Ready(Some(Ok(Frame::trailers(trailers))))
             }

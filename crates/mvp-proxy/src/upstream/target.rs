@@ -59,6 +59,12 @@ impl OutboundTls {
         let vouched = proxy.map(|pair| ClientTls::new(roots, Some(pair))).transpose()?;
         Ok(OutboundTls { plain: ClientTls::new(roots, None)?, vouched })
     }
+
+    /// The same, with errors that name the origin of `roots`, such as a flag and its file.
+    pub fn explained(self, origin: &str) -> Result<OutboundTls, TlsError> {
+        let vouched = self.vouched.map(|tls| tls.explained(origin)).transpose()?;
+        Ok(OutboundTls { plain: self.plain.explained(origin)?, vouched })
+    }
 }
 
 /// An [`OutboundTls`] that can be replaced at any time. Clones share it.

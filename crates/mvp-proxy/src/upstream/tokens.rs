@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::StatusCode;
 
+use crate::identity::proves_token;
+
 /// The largest number of remembered tokens. A dropped token is learned again.
 const SLOTS: usize = 1 << 16;
 /// The number of adjacent slots that a hash may be in.
@@ -56,17 +58,8 @@ impl AcceptedTokens {
     }
 
     /// Notes the status of a response. Returns whether it shows that the server accepts the token.
-    /// Other statuses may come from filters that run before authentication.
     pub(crate) fn note(&self, token: TokenHash, status: StatusCode) -> bool {
-        let accepted = status.is_success()
-            || matches!(
-                status,
-                StatusCode::FORBIDDEN
-                    | StatusCode::NOT_FOUND
-                    | StatusCode::CONFLICT
-                    | StatusCode::GONE
-                    | StatusCode::UNPROCESSABLE_ENTITY
-            );
+        let accepted = proves_token(status);
         if status == StatusCode::UNAUTHORIZED {
             self.forget(token);
         } else if accepted && !self.contains(token) {

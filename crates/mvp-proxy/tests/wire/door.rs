@@ -2,16 +2,16 @@
 
 use std::convert::Infallible;
 
-use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
 use mvp_net::{ConnectionInfo, Judgement};
 use mvp_proxy::{AuthenticateLayer, Body};
 use tower::ServiceExt;
 use tower_layer::Layer;
 
-use crate::client::{Answer, BOTH, Client, Protocol, TestBody, get, raw, tls, with};
+use crate::client::{Answer, BOTH, Client, Protocol, TestBody, ask, get, raw, tls, with};
 use crate::pki::pki;
 use crate::soon;
-use crate::world::{BARE, LOCAL, World};
+use crate::world::{BARE, LOCAL, MVP, World};
 
 fn assert_status(answer: &Answer, code: u16, reason: &str) {
     assert_eq!(answer.status.as_u16(), code, "{}", answer.text());
@@ -77,6 +77,62 @@ async fn malformed_http2_requests_are_rejected_by_the_gateway() {
     assert_eq!(client.send(get(LOCAL)).await.status, StatusCode::OK);
 }
 
+/// As Go's HTTP/1.1 server refuses them, but with a `Status`.
+#[tokio::test]
+async fn http1_hosts_and_expectations_are_refused_as_by_go() {
+    let world = World::start().await;
+    for (headers, code, message) in [
+        ("", 400, "missing required Host header"),
+        ("Host: a\r\nHost: a\r\n", 400, "too many Host headers"),
+        ("Host: a b\r\n", 400, "malformed Host header"),
+        ("Host: a\r\nExpect: bogus\r\n", 417, "expectation"),
+        ("Host: a\r\nTransfer-Encoding: gzip, chunked\r\n", 501, "transfer encoding"),
+    ] {
+        let text = format!("GET {LOCAL} HTTP/1.1\r\n{headers}\r\n");
+        // It reads to the end: the connection is closed.
+        let answer = raw(world.gateway.address, Some(&pki().alice), text.as_bytes()).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {code}")), "{headers}: {answer}");
+        assert!(answer.contains("connection: close\r\n"), "{headers}: {answer}");
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!((&status["kind"], &status["code"]), (&"Status".into(), &code.into()));
+        assert!(status["message"].as_str().unwrap().contains(message), "{headers}: {body}");
+    }
+    assert!(world.arrived().is_empty());
+    let text = format!("GET {LOCAL} HTTP/1.0\r\n\r\n");
+    let answer = raw(world.gateway.address, Some(&pki().alice), text.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
+}
+
+/// Go's HTTP/2 server ignores an expectation that its HTTP/1.1 server refuses.
+#[tokio::test]
+async fn an_unknown_expectation_over_http2_is_not_forwarded() {
+    let world = World::start().await;
+    let request = with(get(LOCAL), "expect", "bogus");
+    let answer = ask(world.gateway.address, Protocol::Http2, None, request).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+    assert_eq!(world.local.requests.only(LOCAL).header("expect"), None);
+}
+
+#[tokio::test]
+async fn a_request_may_have_1100_headers() {
+    let world = World::start().await;
+    for protocol in BOTH {
+        for path in [LOCAL, BARE, MVP] {
+            let path = format!("{path}?by={protocol:?}");
+            let mut request = get(&path);
+            for index in 0..1100 - 1 {
+                let name = HeaderName::try_from(format!("x-{index}")).unwrap();
+                request.headers_mut().insert(name, HeaderValue::from_static("1"));
+            }
+            let alice = Some(&pki().alice);
+            let answer = ask(world.gateway.address, protocol, alice, request).await;
+            assert_eq!(answer.status, StatusCode::OK, "{path}: {}", answer.text());
+            assert_eq!(world.server(&path).requests.only(&path).header("x-1098"), Some("1"));
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_request_head_over_the_limit_is_rejected() {
     let world = World::start().await;
@@ -119,19 +175,19 @@ fn connection(judgement: &Judgement) -> ConnectionInfo {
 }
 
 fn front_proxy() -> Judgement {
-    Judgement { presented: true, trusted: true, front_proxy: true, ..Judgement::default() }
+    Judgement { presented: true, front_proxy: true, ..Judgement::default() }
 }
 
 fn stranger() -> Judgement {
-    Judgement { presented: true, ..Judgement::default() }
+    Judgement { presented: true, rejected: true, ..Judgement::default() }
 }
 
 #[tokio::test]
 async fn a_401_or_an_anonymous_response_closes_the_clients_http2_connection() {
     let layer = AuthenticateLayer::default();
     let nobody = Judgement::default();
-    let anonymous = || get(LOCAL);
-    let token = || with(get(LOCAL), "authorization", "Bearer of-carol");
+    let anonymous = || with(get(LOCAL), "host", "gateway");
+    let token = || with(anonymous(), "authorization", "Bearer of-carol");
     let (ok, unauthorized) = (StatusCode::OK, StatusCode::UNAUTHORIZED);
     for (judgement, request, status, expected) in [
         (&nobody, anonymous(), ok, true),
@@ -155,7 +211,7 @@ async fn a_401_or_an_anonymous_response_closes_the_clients_http2_connection() {
 
 #[tokio::test]
 async fn goaway_chance_applies_to_http2_connections_of_clients() {
-    let token = || with(get(LOCAL), "authorization", "Bearer of-carol");
+    let token = || with(with(get(LOCAL), "host", "gateway"), "authorization", "Bearer of-carol");
     let nobody = connection(&Judgement::default());
     for (chance, expected) in [(0.0, false), (1.0, true)] {
         let layer = AuthenticateLayer::default().with_goaway_chance(chance);

@@ -12,7 +12,7 @@ use mvp_core::discovery::Part;
 use mvp_core::member::MemberKind;
 use mvp_net::Limits;
 use mvp_proxy::control::{MemberRecord, SnapshotReader, StaticMembership};
-use mvp_proxy::{AuthenticateLayer, LocalState, Member, Metrics, RemoteHeaders};
+use mvp_proxy::{LocalState, Member, Metrics, RemoteHeaders};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
@@ -29,6 +29,7 @@ pub struct Gateway {
     pub address: SocketAddr,
     /// The requests, recorded before the gateway handles them.
     pub requests: Requests,
+    pub member: Member,
     pub reader: SnapshotReader,
     pub state: LocalState,
     pub metrics: Arc<Metrics>,
@@ -167,14 +168,14 @@ impl Plan {
         let (id, local) = self.local;
         let member = Member::builder(&id, pki().outbound())
             .server_at(&local.to_string())
-            .remote_headers(self.headers.clone())
+            .remote_headers(self.headers)
             .refresh_interval(Duration::from_secs(3600));
         let member = if self.watches { member } else { member.without_probes() };
         let member = if self.alone { member.peer_tls(None) } else { member };
         let member = member.build();
         let stop = CancellationToken::new();
         let worker = member.start(StaticMembership::new(self.members), stop.clone());
-        let service = AuthenticateLayer::new(self.headers).layer(worker.gateway());
+        let service = member.authenticate().layer(worker.gateway());
         let requests = Requests::default();
         let service = requests.record(boxed(service));
         let tls = pki().server_tls();
@@ -182,7 +183,7 @@ impl Plan {
         let state = member.local_state().unwrap().clone();
         let (reader, metrics) = (member.reader().clone(), Arc::clone(member.metrics()));
         let _stop = stop.clone().drop_guard();
-        Gateway { address, requests, reader, state, metrics, stop, _stop }
+        Gateway { address, requests, member, reader, state, metrics, stop, _stop }
     }
 }
 

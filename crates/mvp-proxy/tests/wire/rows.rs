@@ -172,3 +172,27 @@ async fn row_13_a_server_that_lists_the_resource_rejects_the_verb() {
         assert_eq!(world.server(path).requests.of(&format!("{path}/x/status")).len(), 2);
     }
 }
+
+/// kube-apiserver finds a resource in these paths, and routes none of them.
+#[tokio::test]
+async fn the_404_of_a_path_that_no_resource_has_passes_through() {
+    let world = World::start().await;
+    for server in [&world.local, &world.bare, &world.behind] {
+        for path in ["//apis/", "/apis/local.example/v1/namespaces/default/things/x/status/y"] {
+            server.denies(path);
+        }
+        server.denies("/apis/bare.example/v1/namespaces/default/things/x/status/y");
+        server.denies("/apis/mvp.example/v1/namespaces/default/things/x/status/y");
+    }
+    let alice = Some(&pki().alice);
+    for path in [LOCAL, BARE, MVP] {
+        for path in [format!("/{path}"), format!("{path}/x/status/y")] {
+            for request in [get(&path), post(&path, "{}")] {
+                let what = format!("{} {path}", request.method());
+                let answer = ask(world.gateway.address, BOTH[1], alice, request).await;
+                assert_eq!(answer.status, StatusCode::NOT_FOUND, "{what}: {}", answer.text());
+                assert_eq!(answer.text(), "404 page not found\n", "{what}");
+            }
+        }
+    }
+}

@@ -1,11 +1,12 @@
 //! The cluster of most tests: a gateway beside a server, with a bare peer and a peer with a
 //! gateway. Entry item: [`World`].
 
-use mvp_proxy::RemoteHeaders;
+use mvp_proxy::{HeadersState, RemoteHeaders};
 
 use crate::double::Double;
 use crate::gateway::{Gateway, Plan};
 use crate::record::Recorded;
+use crate::until;
 
 /// Served by the local server alone.
 pub const LOCAL: &str = "/apis/local.example/v1/namespaces/default/things";
@@ -13,6 +14,10 @@ pub const LOCAL: &str = "/apis/local.example/v1/namespaces/default/things";
 pub const BARE: &str = "/apis/bare.example/v1/namespaces/default/things";
 /// Served by the peer behind a gateway alone.
 pub const MVP: &str = "/apis/mvp.example/v1/namespaces/default/things";
+
+/// Where servers publish the headers that they read users from.
+const CONFIG_MAP: &str =
+    "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 
 pub struct World {
     pub local: Double,
@@ -32,18 +37,29 @@ impl World {
     /// All gateways and servers are set up for these headers.
     pub async fn with_headers(headers: RemoteHeaders) -> World {
         let set = |plan: Plan| plan.headers(headers.clone());
-        World::with_each(set, set).await
+        World::with_each(set, set, None).await
+    }
+
+    /// The servers read users from the headers that this ConfigMap has, and the gateway knows it.
+    pub async fn with_config_map(config_map: &serde_json::Value) -> World {
+        let world = World::with_each(|plan| plan, |plan| plan, Some(config_map)).await;
+        until(|| world.gateway.member.request_headers() != HeadersState::Awaited).await;
+        world
     }
 
     pub async fn with(change: impl FnOnce(Plan) -> Plan) -> World {
-        World::with_each(change, |plan| plan).await
+        World::with_each(change, |plan| plan, None).await
     }
 
     async fn with_each(
         change: impl FnOnce(Plan) -> Plan,
         change_peer: impl FnOnce(Plan) -> Plan,
+        config_map: Option<&serde_json::Value>,
     ) -> World {
         let local = Double::start("a", "v1.36.0", &[("local.example", "things")]).await;
+        if let Some(config_map) = config_map {
+            local.says(CONFIG_MAP, 200, "application/json", &config_map.to_string());
+        }
         let bare = Double::start("b", "v1.36.0", &[("bare.example", "things")]).await;
         let behind = Double::start("c", "v1.36.0", &[("mvp.example", "things")]).await;
         let mvp = change_peer(Gateway::beside("c", &behind).await).start().await;

@@ -204,6 +204,15 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:6480", help_heading = ADMIN)]
     #[arg(value_parser = values::socket_address)]
     pub admin_bind_address: SocketAddr,
+    /// Host names by which clients reach the admin endpoint, separated by commas. IP addresses and
+    /// localhost are always allowed; other names get 403, against DNS rebinding.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', action = ArgAction::Append)]
+    #[arg(help_heading = ADMIN)]
+    pub admin_allowed_hosts: Vec<String>,
+    /// Unix socket of the admin endpoint, which mvp forget needs; only the user that runs mvp and
+    /// root can open it. Empty for none [default: /run/mvp/admin.sock, if it can be created].
+    #[arg(long, value_name = "PATH", value_parser = values::path_or_none, help_heading = ADMIN)]
+    pub admin_socket: Option<PathBuf>,
     /// Number of worker threads, 1 to 64 [default: one for each core].
     #[arg(long, value_name = "NUMBER", value_parser = values::workers, help_heading = ADMIN)]
     pub workers: Option<usize>,
@@ -215,8 +224,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "LEVEL", default_value = "info", help_heading = ADMIN)]
     #[arg(env = "MVP_LOG", hide_env_values = true)]
     pub log_level: LogFilter,
-    /// Log requests that the local server answers, too [default: only requests that were sent to
-    /// peers or refused].
+    /// Log every request [default: only requests that were refused or, beside a local server, sent
+    /// to peers].
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, help_heading = ADMIN)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     #[arg(default_value = "false", hide_default_value = true, hide_possible_values = true)]

@@ -4,6 +4,7 @@
 //! flag, at files or at the network; [`crate::config`] does.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 
 use http::{HeaderName, Uri};
 
@@ -28,6 +29,12 @@ pub(super) fn socket_address(text: &str) -> Result<SocketAddr, Problem> {
         let fix = "give an IP address and a port, such as 127.0.0.1:6480";
         format!("{text:?} is not an address; {fix}").into()
     })
+}
+
+/// Parses a path, which may be empty for none.
+#[allow(clippy::unnecessary_wraps, reason = "the form of all parsers of values")]
+pub(super) fn path_or_none(text: &str) -> Result<PathBuf, Problem> {
+    Ok(PathBuf::from(text))
 }
 
 /// Parses the first of several ports; 0 takes free ones.

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::time::SystemTime;
 
 use super::{
-    CertificateFile, ClientLimits, EtcdConfig, KeyPair, LocalServer, MembershipSource, Peer, Peers,
-    PeersFile, RequestHeader, ServeConfig, ServerUrl, address, not_everyone, pem, server_id,
-    service,
+    AdminSocketPath, CertificateFile, ClientLimits, EtcdConfig, KeyPair, LocalServer,
+    MembershipSource, Peer, Peers, PeersFile, RequestHeader, ServeConfig, ServerUrl, address,
+    not_everyone, pem, server_id, service,
 };
 use crate::cli::{self, FeatureGate, Origins, ServeArgs};
 use crate::files;
@@ -66,6 +66,12 @@ impl ServeConfig {
             refresh_interval: args.refresh_interval,
             interoperability,
             admin: args.admin_bind_address,
+            admin_hosts: args.admin_allowed_hosts.clone(),
+            admin_socket: match &args.admin_socket {
+                None => AdminSocketPath::Default,
+                Some(path) if path.as_os_str().is_empty() => AdminSocketPath::Off,
+                Some(path) => AdminSocketPath::At(path.clone()),
+            },
             workers: args.workers.unwrap_or_else(cores),
             log_format: args.log_format,
             log_filter: args.log_level.clone(),

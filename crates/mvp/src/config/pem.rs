@@ -11,7 +11,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{InconsistentKeys, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
-use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
 
 use crate::cli::Origins;
 use crate::mistake::{Mistake, Problem};
@@ -68,6 +68,7 @@ impl<'a> Files<'a> {
             (None, Some(_)) => return Err(self.half(key.0, cert.0)),
         };
         let chain = self.certificates(cert.0, cert_path)?;
+        self.not_of_old_version(&chain)?;
         let key = self.private_key(key.0, key_path, &chain.path, &chain.certificates)?;
         self.warn_of_validity(cert.0, &chain);
         Ok(Some(KeyPair { chain, key }))
@@ -91,6 +92,22 @@ impl<'a> Files<'a> {
                 .map_err(|error| self.bad(key, unreadable_certificate(&path, index, &error)))?;
         }
         Ok(CertificateFile { key, path, pem, certificates })
+    }
+
+    /// Refuses a leaf of X.509 v1 or v2, which TLS cannot use. CAs of that version are trusted.
+    fn not_of_old_version(&self, chain: &CertificateFile) -> Result<(), Mistake> {
+        let leaf = chain.certificates.first().and_then(|leaf| X509Certificate::from_der(leaf).ok());
+        let Some((_, leaf)) = leaf.filter(|(_, leaf)| leaf.version() != X509Version::V3) else {
+            return Ok(());
+        };
+        // The version is encoded as one less.
+        let (shown, version) = (chain.path.display(), leaf.version().0.saturating_add(1));
+        let sentence = format!(
+            "{shown} holds an X.509 v{version} certificate, which is not supported; create an X.509 v3 \
+             certificate, for example with openssl x509 -req -extfile, which adds extensions such as \
+             subjectAltName"
+        );
+        Err(self.bad(chain.key, sentence))
     }
 
     fn private_key(

@@ -12,7 +12,7 @@ use mvp_core::discovery::Part;
 use mvp_core::member::MemberKind;
 use mvp_net::{ClientTrust, Limits, ReloadableTls, ServerTls, bind};
 use mvp_proxy::control::{MemberRecord, SnapshotReader, StaticMembership};
-use mvp_proxy::{AuthenticateLayer, Body, Identity, Member, OutboundTls};
+use mvp_proxy::{Body, Identity, Member, OutboundTls};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -110,7 +110,7 @@ fn start_server(
 
     // Outermost first: authenticate the caller, then the layer, then the API server.
     let api_server = ApiServer::new(spec, storage.clone()).map_request(with_caller);
-    let service = AuthenticateLayer::default().layer(layer.layer(api_server));
+    let service = member.authenticate().layer(layer.layer(api_server));
 
     let trust = ClientTrust::new(
         Some(certificates.ca.as_bytes()),

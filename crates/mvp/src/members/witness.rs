@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::{Request, Response};
 use mvp_membership::etcd::Trouble;
 use mvp_proxy::control::{AnyMember, Ask, AskError, ReportOnce};
-use mvp_proxy::{Body, Forwarder, LocalSlot, Target};
+use mvp_proxy::{Body, Forwarder, OwnRequests, Target};
 use tokio::sync::watch;
 
 /// The local server or, without one, any member.
 #[derive(Clone)]
 pub(crate) enum Witness {
-    Local(LocalSlot),
+    Local(OwnRequests),
     Members(AnyMember, Option<Arc<Seed>>),
 }
 

@@ -2,28 +2,28 @@
 //! Entry: [`Gateway::control`].
 
 use std::io;
-use std::net::TcpListener;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use anyhow::Context;
+use futures_util::FutureExt;
 use mvp_core::member::{MemberKind, Presence, ViewState};
 use mvp_proxy::{Target, Worker, server_name};
 use prometheus_client::encoding::text::encode;
 use tokio_util::sync::CancellationToken;
 
-use super::Gateway;
+use super::{AdminEndpoint, Gateway};
 use crate::admin::{self, Admin};
 use crate::health::Readiness;
 use crate::inside;
-use crate::members::{self, Members, Seed, Standing, Witness};
+use crate::members::{self, CountedReads, Members, Seed, Standing, Witness};
 use crate::signals::Signals;
 
 impl Gateway {
     /// The servers that are asked for EndpointSlices and StorageVersions.
     fn witness(&self, standing: &Standing, worker: &Worker) -> Witness {
         if self.member.id().is_some() {
-            return Witness::Local(worker.local().clone());
+            return Witness::Local(worker.own_requests());
         }
         let seed = standing.seed().map(|address| {
             let target = Target {
@@ -42,7 +42,7 @@ impl Gateway {
     pub(super) async fn control(
         self: Arc<Gateway>,
         standing: Standing,
-        listener: TcpListener,
+        endpoint: AdminEndpoint,
         signals: Signals,
         reload: mpsc::Sender<()>,
         workers: Vec<JoinHandle<bool>>,
@@ -57,10 +57,13 @@ impl Gateway {
         let probed = worker.clone();
         let watch = move || probed.clone().watch_members();
         tokio::spawn(self.supervisor.clone().run("member-health", watch));
+        let asking = worker.clone();
+        let watch = move || asking.clone().watch_request_headers();
+        tokio::spawn(self.supervisor.clone().run("request-headers", watch));
         let (membership, members) = members::start(
             &standing,
             self.in_force.members.subscribe(),
-            worker.local().clone(),
+            CountedReads::new(worker.own_requests(), self.member.metrics()),
             self.witness(&standing, &worker),
             self.member.reader(),
             &self.shutdown.leaving,
@@ -69,12 +72,13 @@ impl Gateway {
         // Both run while the workers drain: requests in flight need the control loop, and operators
         // need the admin endpoint.
         let control = tokio::spawn(worker.run_control_loop(membership, CancellationToken::new()));
+        let AdminEndpoint { listener, socket, hosts } = endpoint;
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let handed_over = CancellationToken::new();
-        let closes = handed_over.clone().cancelled_owned();
-        let admin = tokio::spawn(admin::serve(listener, self.admin(&members), closes));
+        let closes = handed_over.clone().cancelled_owned().shared();
+        let admin = admin::serve(listener, socket, hosts, self.admin(&members), closes);
 
-        until_end(control, admin, self.shutdown.run(signals, &reload)).await?;
+        until_end(control, tokio::spawn(admin), self.shutdown.run(signals, &reload)).await?;
         self.shutdown.leaving.cancel();
         self.shutdown.stop.cancel();
         if self.share_port {
@@ -131,6 +135,9 @@ impl Gateway {
         let (reader, local) = (self.member.reader().clone(), self.member.local_state().cloned());
         let merges = self.in_force.outbound_peers.is_some();
         let (leaving, membership) = (self.shutdown.leaving.clone(), members.checks());
+        // Without a proxy certificate no server believes our headers, and none is asked.
+        let member = self.in_force.outbound_local.current().vouched.is_some();
+        let member = member.then(|| self.member.clone());
         Arc::new(move || {
             let mut checks = vec![inside::shutdown(leaving.is_cancelled())];
             // A plain reverse proxy depends on no discovery.
@@ -138,6 +145,7 @@ impl Gateway {
                 checks.extend(inside::readiness(&reader, local.as_ref()));
                 checks.extend(membership.get());
             }
+            checks.extend(member.as_ref().map(|m| inside::request_headers(&m.request_headers())));
             checks
         })
     }

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use crate::folder::Folder;
 
 /// All flags of `mvp serve`.
-const FLAGS: [&str; 46] = [
+const FLAGS: [&str; 48] = [
     "--help",
     "--bind-address",
     "--secure-port",
@@ -47,6 +47,8 @@ const FLAGS: [&str; 46] = [
     "--refresh-interval",
     "--feature-gates",
     "--admin-bind-address",
+    "--admin-allowed-hosts",
+    "--admin-socket",
     "--workers",
     "--log-format",
     "--log-level",

@@ -294,6 +294,29 @@ fn files() {
     }
 }
 
+/// An X.509 v1 certificate, as openssl x509 -req makes it without extensions.
+const VERSION_1: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBGDCBvwIUWe68DQdQ4icNgt2/f4paKX7KB1owCgYIKoZIzj0EAwIwDjEMMAoG
+A1UEAwwDb2xkMCAXDTI2MTExNzIxMDgwMVoYDzIxMjYxMDI0MjEwODAxWjAOMQww
+CgYDVQQDDANvbGQwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAARRU7doVIz9pxlp
+9LMx5HAgiY18FFhrYgWk+PswEC8TwIu15yZmB7fKk7egcrB0R5ISsvTFT8FkMEc6
+VbYIoygaMAoGCCqGSM49BAMCA0gAMEUCIQCRqIi2nv2JoTbQhYWg2X7vqJREtKwh
+c9KjrzTeg23y4gIgByB7nGSM7Ad2lsDCTi/1hhmDxQ9DhsZ087TKfrhraUg=
+-----END CERTIFICATE-----
+";
+
+#[test]
+fn a_certificate_of_version_1_is_named_and_not_its_key() {
+    let place = Folder::new();
+    place.write("old.crt", VERSION_1);
+    let sentence = "--tls-cert-file: old.crt holds an X.509 v1 certificate, which is not supported; \
+                    create an X.509 v3 certificate, for example with openssl x509 -req -extfile, which \
+                    adds extensions such as subjectAltName";
+    let flags = ["serve", "--tls-cert-file=old.crt", "--tls-private-key-file=server.key"];
+    place.mvp(&flags).is_mistake(1, sentence);
+}
+
 /// Also if it is a valid front proxy. Nobody has the address, so that nothing is ever served.
 #[test]
 fn a_proxy_certificate_that_is_also_a_user_is_rejected() {

@@ -42,6 +42,8 @@ async fn requests_go_to_capable_servers_that_are_still_up() {
     let (code, ..) = client.get("/apis/example.org/v1/nothings").await;
     assert_eq!(code, StatusCode::NOT_FOUND, "every server says so");
 
+    assert_eq!(gateway.requests_logged(), [Value::Null; 0], "proxying is its ordinary work");
+
     // One server stops: APIs of both are served, APIs of that one are 503.
     a.cut().await;
     for path in [CONFIG_MAPS, GEARS, "/version", "/apis"] {
@@ -49,6 +51,15 @@ async fn requests_go_to_capable_servers_that_are_still_up() {
     }
     let (code, status) = client.call(Method::POST, WIDGETS, widget("two")).await;
     assert_refusal(code, &status);
+    let refused = eventually("the refusal is logged", async || {
+        gateway.requests_logged().pop().ok_or(gateway.log())
+    })
+    .await;
+    assert_eq!(
+        (&refused["action"], &refused["code"]),
+        (&"refuse".into(), &503.into()),
+        "{refused}"
+    );
     a.restart().await;
     eventually("it is back", async || match client.call(Method::GET, WIDGETS, Value::Null).await {
         (StatusCode::OK, _) => Ok(()),
@@ -61,6 +72,15 @@ async fn requests_go_to_capable_servers_that_are_still_up() {
         let (code, status) = client.call(Method::GET, path, Value::Null).await;
         assert_refusal(code, &status);
     }
+
+    // Nobody is left. Clients choose the names of APIs that no server has: they are no labels.
+    for number in 0..20 {
+        let (code, ..) = client.get(&format!("/apis/made-up-{number}.io/v1/things")).await;
+        assert_eq!(code, StatusCode::SERVICE_UNAVAILABLE);
+    }
+    let metrics = gateway.page("/metrics").await;
+    assert!(metrics.contains("mvp_refusals_total"), "{metrics}");
+    assert!(!metrics.contains("made-up"), "{metrics}");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, PipeReader};
 
 use http::{Method, StatusCode};
+use http_body_util::Full;
 use mvp_apiserver::Storage;
 use serde_json::Value;
 use testkit::process::Signal;
@@ -29,7 +30,7 @@ async fn only_proxied_and_refused_requests_are_logged() {
     let lines = logged(b, |lines| lines.len() >= 2).await;
     assert_eq!(lines.len(), 2, "{lines:#?}");
     assert_eq!(summary(&lines[0]), ("widgets.v1.example.com", "peers", "a", 200));
-    assert_eq!(summary(&lines[1]), ("widgets.v1.example.com", "refuse", "", 503));
+    assert_eq!(summary(&lines[1]), ("widgets.v1.example.com", "refuse", "a", 503));
     assert!(lines.iter().all(|line| line["milliseconds"].is_number()), "{lines:#?}");
 }
 
@@ -39,11 +40,40 @@ async fn local_requests_are_logged_on_demand() {
     let b = &cluster.b.gateway;
     let client = Client::user(b.address).await;
     assert_eq!(client.get(CONFIG_MAPS).await.0, StatusCode::OK);
-    let is_local = |line: &&Value| line["what"] == "configmaps.v1";
+    let is_local = |line: &&Value| line["path"] == CONFIG_MAPS;
     let lines = logged(b, |lines| lines.iter().any(|line| is_local(&line))).await;
     let local = lines.iter().filter(is_local).collect::<Vec<_>>();
     assert_eq!(local.len(), 1, "{lines:#?}");
     assert_eq!(summary(local[0]), ("configmaps.v1", "local", "b", 200));
+}
+
+#[tokio::test]
+async fn request_lines_have_the_audit_id_the_user_and_no_secret() {
+    let cluster = Cluster::start().await;
+    let b = &cluster.b.gateway;
+    let (user, known, unknown) = (
+        Client::user(b.address).await,
+        Client::token(b.address, "good").await,
+        Client::token(b.address, "top-secret").await,
+    );
+    for (client, code) in [(&user, 200), (&known, 200), (&unknown, 401)] {
+        let request = client
+            .request(Method::GET, &format!("{WIDGETS}?labelSelector=classified%3Dvalue"))
+            .header("audit-id", format!("audit-{code}"));
+        let response = client.send(request.body(Full::default()).unwrap()).await;
+        assert_eq!(response.status().as_u16(), code);
+    }
+    let lines = logged(b, |lines| lines.len() >= 3).await;
+    let text = |line: &Value, key: &str| line[key].as_str().unwrap().to_owned();
+    let ids: Vec<String> = lines.iter().map(|line| text(line, "audit_id")).collect();
+    assert_eq!(ids, ["audit-200", "audit-200", "audit-401"], "{lines:#?}");
+    assert_eq!(text(&lines[0], "user"), "alice", "{lines:#?}");
+    let sources: Vec<String> = lines.iter().map(|line| text(line, "user_source")).collect();
+    assert_eq!(sources, ["authenticated", "token-hash", "token-hash"], "{lines:#?}");
+    assert_ne!(lines[1]["user"], lines[2]["user"], "{lines:#?}");
+    for secret in ["top-secret", "good", "classified"] {
+        assert!(!b.log().contains(secret), "{secret}:\n{}", b.log());
+    }
 }
 
 #[tokio::test]
@@ -65,7 +95,8 @@ async fn malformed_requests_are_logged_at_debug_with_the_client() {
 
 #[tokio::test]
 async fn text_lines_are_one_line_each() {
-    let cluster = Cluster::with(&["--log-format=text".to_owned()]).await;
+    let flags = ["--log-format=text", "--log-local-requests"].map(str::to_owned);
+    let cluster = Cluster::with(&flags).await;
     let b = &cluster.b.gateway;
     let client = Client::user(b.address).await;
     // A client chooses the path, and must not forge log lines with it.
@@ -73,8 +104,13 @@ async fn text_lines_are_one_line_each() {
     let response = client.open(&forged).await;
     assert_ne!(response.status(), StatusCode::OK);
     assert_eq!(client.get(WIDGETS).await.0, StatusCode::OK);
-    let log = eventually("the line is written", async || match b.log() {
-        log if log.contains("what=widgets.v1.example.com") && log.ends_with('\n') => Ok(log),
+    let log = eventually("the lines are written", async || match b.log() {
+        log if log.contains("what=widgets.v1.example.com")
+            && log.contains("what=widgets\\nforged")
+            && log.ends_with('\n') =>
+        {
+            Ok(log)
+        }
         log => Err(log),
     })
     .await;

@@ -11,13 +11,16 @@
 mod cluster;
 mod support;
 
+mod admin;
 mod before;
+mod causes;
 mod descriptors;
 mod hostile;
 mod local_server;
 mod logs;
 mod loops;
 mod memory;
+mod metrics;
 mod peers_file;
 mod readiness;
 mod rotation;

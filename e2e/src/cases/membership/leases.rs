@@ -23,6 +23,12 @@ pub(super) fn cases() -> Vec<Case> {
             "gateways find each other by Leases, with the rights of deploy/rbac.yaml"
         ),
         case!(
+            Mixed,
+            "membership/shutdown",
+            shutdown,
+            "the watches of an idle gateway do not hold up the end of its kube-apiserver"
+        ),
+        case!(
             Native,
             "membership/bare",
             bare,
@@ -63,7 +69,7 @@ async fn leases(cluster: &mut Cluster) -> anyhow::Result<String> {
     let left = b.until("left", "finder-c", has_left).await?;
     c.process.exited(Duration::from_secs(30)).await?;
     // `mvp forget` removes it.
-    let admin = format!("--admin-address={}", b.admin);
+    let admin = format!("--admin-socket={}", b.socket.display());
     let forgot = Command::new(&cluster.programs.mvp).args(["forget", "finder-c", &admin]).output();
     let forgot = forgot.await?;
     ensure!(forgot.status.success(), "{}", String::from_utf8_lossy(&forgot.stderr));
@@ -119,4 +125,35 @@ async fn bare(cluster: &mut Cluster) -> anyhow::Result<String> {
         "a and c are found by {}, {stored} keys stored as protobuf; b reaches batch/v1 through them",
         figures.join(" and ")
     ))
+}
+
+/// kube-apiserver waits for open watches, for up to a minute.
+async fn shutdown(cluster: &mut Cluster) -> anyhow::Result<String> {
+    allow(cluster).await?;
+    // With a gateway that watches nothing.
+    let without = ends(cluster, "b").await?;
+    let flags = ["--membership=leases,endpoints".to_owned()];
+    let mut b = Finder::start(cluster, "b", 16443, &flags)?;
+    b.ready().await?;
+    let with = ends(cluster, "b").await?;
+    // It watches again: it finds a gateway that starts now.
+    let mut a = Finder::start(cluster, "a", 16443, &flags)?;
+    a.ready().await?;
+    b.ready().await?;
+    b.until("present", "finder-a", is_present).await?;
+    let (without, with) = (without.as_secs_f64(), with.as_secs_f64());
+    Ok(format!("ends {with:.1} s after SIGTERM; {without:.1} s without our watches"))
+}
+
+/// Ends a kube-apiserver and starts it again. Returns how long it took to end.
+async fn ends(cluster: &mut Cluster, name: &str) -> anyhow::Result<Duration> {
+    let started = Instant::now();
+    let process = cluster.server_mut(name)?.process()?;
+    process.signal(Signal::TERM)?;
+    process.exited(Duration::from_secs(20)).await.context("it waits for watches")?;
+    let took = started.elapsed();
+    let (index, admin) = (cluster.index(name)?, cluster.admin.clone());
+    cluster.start_server(index)?;
+    cluster.server_mut(name)?.ready(&admin, Duration::from_secs(120)).await?;
+    Ok(took)
 }

@@ -5,15 +5,22 @@
 //! hyper on every request that hyper accepts. Requests that parsers disagree on are refused: more than
 //! one length, a length together with a transfer coding, any transfer coding other than `chunked`.
 
+use super::super::fault::{HeadFault, MAX_TARGET};
 use super::super::request::Activity;
 use super::ParseError;
 use super::chunked::{Chunked, Malformed};
+use super::names::{Known, advance};
 
 /// A byte that hyper refuses anywhere in a head.
 const REFUSED: u8 = 0;
 const VERSION: &[u8] = b"HTTP/1.";
 const CONNECT: &[u8] = b"CONNECT";
 const CHUNKED: &[u8] = b"chunked";
+
+/// What completes a head after a target that is too long.
+const AFTER_TARGET: &[u8] = b" HTTP/1.1\r\n\r\n";
+/// What completes a head in a second `Transfer-Encoding`, after the name.
+const AFTER_NAME: &[u8] = b":chunked\r\n\r\n0\r\n\r\n";
 
 /// The parser of the bytes of a client.
 #[derive(Debug, Default)]
@@ -22,6 +29,23 @@ pub(super) struct Follower {
     request: Request,
     /// The number of heads so far.
     heads: usize,
+    /// The length of the request target so far.
+    target: usize,
+    /// What completes the head of a request with a [`HeadFault`].
+    completion: &'static [u8],
+}
+
+/// Why a head cannot be passed.
+enum Stop {
+    Malformed,
+    /// The bytes complete what was passed.
+    Fault(HeadFault, &'static [u8]),
+}
+
+impl From<Malformed> for Stop {
+    fn from(Malformed: Malformed) -> Stop {
+        Stop::Malformed
+    }
 }
 
 /// The parts of a request that tell where it ends.
@@ -65,34 +89,10 @@ enum State {
     Tunnel,
     /// hyper received a byte that it refuses.
     Refused,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Known {
-    ContentLength,
-    TransferEncoding,
-    Upgrade,
-    Other,
-}
-
-impl Known {
-    fn beginning_with(byte: u8) -> Self {
-        match byte.to_ascii_lowercase() {
-            b'c' => Self::ContentLength,
-            b't' => Self::TransferEncoding,
-            b'u' => Self::Upgrade,
-            _ => Self::Other,
-        }
-    }
-
-    fn name(self) -> &'static [u8] {
-        match self {
-            Self::ContentLength => b"content-length",
-            Self::TransferEncoding => b"transfer-encoding",
-            Self::Upgrade => b"upgrade",
-            Self::Other => b"",
-        }
-    }
+    /// In the rest of a head with a fault, which is dropped; whether at the start of a line.
+    Faulty(bool),
+    /// After a head with a fault. What follows is dropped: the connection ends.
+    Ended,
 }
 
 /// The value of `Content-Length`.
@@ -113,22 +113,28 @@ enum Coding {
 }
 
 impl Follower {
-    /// Parses the next bytes of the client. From a `#` in a request target on, or from anything else
-    /// that cannot be parsed, it replaces them by bytes that hyper answers with 400.
+    /// Parses the next bytes of the client, and returns how many of them to pass. From a `#` in a
+    /// request target on, or from anything else that cannot be parsed, it replaces them by bytes that
+    /// hyper answers with 400.
     pub(super) fn follow(
         &mut self,
         bytes: &mut [u8],
         activity: &Activity,
-    ) -> Result<(), ParseError> {
+    ) -> Result<usize, ParseError> {
+        let all = bytes.len();
         let mut at = 0;
         while let Some(rest) = bytes.get_mut(at..)
             && let Some(&first) = rest.first()
         {
             at += match self.state {
-                State::Tunnel => return Ok(()),
+                State::Tunnel => return Ok(all),
                 State::Refused => {
                     rest.fill(REFUSED);
-                    return Ok(());
+                    return Ok(all);
+                }
+                State::Faulty(_) | State::Ended => {
+                    self.drop_head(rest);
+                    return Ok(at);
                 }
                 State::Body(left) => {
                     let length = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
@@ -137,7 +143,13 @@ impl Follower {
                 }
                 State::Chunked(chunked) => self.chunked(chunked, rest),
                 State::Target if is_of_target(first) => {
-                    position(rest, |byte| !is_of_target(byte)).unwrap_or(rest.len())
+                    let length = position(rest, |byte| !is_of_target(byte)).unwrap_or(rest.len());
+                    let left = MAX_TARGET - self.target;
+                    if length > left {
+                        self.fault(HeadFault::LongTarget, AFTER_TARGET, activity);
+                    }
+                    self.target += length.min(left);
+                    length.min(left)
                 }
                 State::Upgrade => {
                     self.after_upgrade(activity)?;
@@ -151,20 +163,51 @@ impl Follower {
                     None => rest.len(),
                 },
                 _ => {
-                    if let Err(Malformed) = self.head(first) {
-                        // The next turn replaces this byte and all after it.
-                        self.state = State::Refused;
-                        continue;
+                    match self.head(first) {
+                        Ok(()) => 1,
+                        // The next turn replaces this byte and all after it, or drops them.
+                        Err(Stop::Malformed) => {
+                            self.state = State::Refused;
+                            0
+                        }
+                        Err(Stop::Fault(fault, completion)) => {
+                            self.fault(fault, completion, activity);
+                            0
+                        }
                     }
-                    1
                 }
             };
         }
-        Ok(())
+        Ok(all)
+    }
+
+    /// The bytes that complete the head of a request with a fault, once all of that head has arrived.
+    pub(super) fn completion(&mut self) -> Option<&mut &'static [u8]> {
+        let pending = matches!(self.state, State::Ended) && !self.completion.is_empty();
+        pending.then_some(&mut self.completion)
+    }
+
+    fn fault(&mut self, fault: HeadFault, completion: &'static [u8], activity: &Activity) {
+        activity.set_fault(self.heads, fault);
+        self.completion = completion;
+        self.state = State::Faulty(false);
+    }
+
+    /// Drops bytes of a head up to its end.
+    fn drop_head(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.state = match (self.state, byte) {
+                (State::Faulty(true), b'\n') => State::Ended,
+                (State::Faulty(_), b'\n') => State::Faulty(true),
+                (State::Faulty(at_start), b'\r') => State::Faulty(at_start),
+                (State::Faulty(_), _) => State::Faulty(false),
+                (state, _) => state,
+            };
+        }
     }
 
     /// Parses a byte of a head.
-    fn head(&mut self, byte: u8) -> Result<(), Malformed> {
+    fn head(&mut self, byte: u8) -> Result<(), Stop> {
         self.state = match (self.state, byte) {
             (State::Start, b'\n') | (State::StartLf, b'\n') => State::Start,
             (State::Start, b'\r') => State::StartLf,
@@ -174,6 +217,7 @@ impl Follower {
             }
             (State::Method(matched), b' ') => {
                 self.request.upgrade = matched == Some(CONNECT.len() as u8);
+                self.target = 0;
                 State::Target
             }
             (State::Method(matched), b'!'..=b'~') => {
@@ -190,7 +234,10 @@ impl Follower {
             (State::VersionEnd, b'\r') => State::Lf,
             (State::VersionEnd | State::Lf, b'\n') => State::LineStart,
             (State::LineStart, b'\r') => State::EndLf,
-            (State::LineStart | State::EndLf, b'\n') => return self.head_ends(),
+            (State::LineStart | State::EndLf, b'\n') => {
+                self.head_ends();
+                return Ok(());
+            }
             (State::LineStart, b'!'..=b'~') if byte != b':' => {
                 self.name(Known::beginning_with(byte), 0, byte)
             }
@@ -198,7 +245,7 @@ impl Follower {
             (State::Name(known, have), b'!'..=b'~') => self.name(known, have, byte),
             (State::Length(length), _) => self.length(length, byte)?,
             (State::Coding(coding), _) => Self::coding(coding, byte)?,
-            _ => return Err(Malformed),
+            _ => return Err(Stop::Malformed),
         };
         Ok(())
     }
@@ -211,17 +258,20 @@ impl Follower {
     }
 
     /// Handles the end of a header name.
-    fn named(&mut self, known: Known, have: u8) -> Result<State, Malformed> {
+    fn named(&mut self, known: Known, have: u8) -> Result<State, Stop> {
         let request = &mut self.request;
         let whole = usize::from(have) == known.name().len();
         match known {
             Known::ContentLength if whole => match (request.length, request.chunked) {
                 (None, false) => Ok(State::Length(Length::Before)),
-                _ => Err(Malformed),
+                _ => Err(Stop::Malformed),
             },
             Known::TransferEncoding if whole => {
-                if request.chunked || request.length.is_some() || !request.http11 {
-                    return Err(Malformed);
+                if request.length.is_some() || !request.http11 {
+                    return Err(Stop::Malformed);
+                }
+                if request.chunked {
+                    return Err(Stop::Fault(HeadFault::TransferEncoding, AFTER_NAME));
                 }
                 request.chunked = true;
                 Ok(State::Coding(Coding::Before))
@@ -253,32 +303,34 @@ impl Follower {
         Ok(State::Length(next))
     }
 
-    fn coding(coding: Coding, byte: u8) -> Result<State, Malformed> {
+    fn coding(coding: Coding, byte: u8) -> Result<State, Stop> {
         let whole = CHUNKED.len() as u8;
-        let next = match (coding, byte) {
-            (Coding::Before, b' ' | b'\t') => Coding::Before,
-            (Coding::Word(have), b' ' | b'\t') if have == whole => Coding::After,
-            (Coding::After, b' ' | b'\t') => Coding::After,
-            (Coding::Word(have), b'\r' | b'\n') if have != whole => return Err(Malformed),
-            (Coding::Word(_) | Coding::After, b'\r') => return Ok(State::Lf),
-            (Coding::Word(_) | Coding::After, b'\n') => return Ok(State::LineStart),
-            (Coding::Before | Coding::Word(_), _) => {
-                let have = if let Coding::Word(have) = coding { have } else { 0 };
-                Coding::Word(advance(CHUNKED, have, byte.to_ascii_lowercase()).ok_or(Malformed)?)
-            }
-            _ => return Err(Malformed),
+        let have = match coding {
+            Coding::Before => 0,
+            Coding::Word(have) => have,
+            Coding::After => whole,
         };
-        Ok(State::Coding(next))
+        let next = match (coding, byte) {
+            (Coding::Before, b' ' | b'\t') => Some(State::Coding(Coding::Before)),
+            (_, b' ' | b'\t') if have == whole => Some(State::Coding(Coding::After)),
+            (_, b'\r') if have == whole => Some(State::Lf),
+            (_, b'\n') if have == whole => Some(State::LineStart),
+            (Coding::After, _) => None,
+            _ => advance(CHUNKED, have, byte.to_ascii_lowercase())
+                .map(|have| State::Coding(Coding::Word(have))),
+        };
+        // After the name and the colon, the rest of `chunked` completes the head.
+        let completion = AFTER_NAME.get(1 + usize::from(have)..).unwrap_or_default();
+        next.ok_or(Stop::Fault(HeadFault::TransferEncoding, completion))
     }
 
-    fn head_ends(&mut self) -> Result<(), Malformed> {
+    fn head_ends(&mut self) {
         self.heads += 1;
         if self.request.chunked {
             self.state = State::Chunked(Chunked::default());
         } else {
             self.body(self.request.length.unwrap_or_default());
         }
-        Ok(())
     }
 
     fn body(&mut self, left: u64) {
@@ -335,9 +387,4 @@ fn position(bytes: &[u8], is: impl Fn(u8) -> bool) -> Option<usize> {
         before += chunk.len();
     }
     None
-}
-
-/// The length of the prefix of `word` including this byte; `None` if it is another word.
-fn advance(word: &[u8], have: u8, byte: u8) -> Option<u8> {
-    (word.get(usize::from(have)) == Some(&byte)).then_some(have + 1)
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use http::StatusCode;
 use mvp_core::discovery::legacy::{ApiGroupList, ApiResourceList, ApiVersions};
 use mvp_core::discovery::{
@@ -16,8 +17,10 @@ use super::MAX_SMALL;
 use super::get::get;
 use crate::ask::Ask;
 
-/// The most groups and versions that are fetched one by one.
+/// The most groups and versions that are fetched, each with a request of its own.
 const MAX_WALKED: usize = 2000;
+/// How many of them are fetched at the same time.
+const AT_ONCE: usize = 16;
 
 /// Fetches each version by itself. The server's own lists of groups are wrong during skew: a
 /// version counts only if the server answers for it.
@@ -46,15 +49,21 @@ pub(super) async fn walk(
         paths.extend(group.versions.iter().map(|v| format!("{prefix}/{}", v.group_version)));
     }
     let mut left = limits.max_bytes;
-    for path in paths.into_iter().take(MAX_WALKED) {
-        let answer = get(ask, &path, "application/json", None, left).await?;
-        left = left.saturating_sub(answer.body.len());
-        if answer.status == StatusCode::NOT_FOUND {
-            continue;
+    paths.truncate(MAX_WALKED);
+    for paths in paths.chunks(AT_ONCE) {
+        let limit = left / paths.len().max(1);
+        let answers = paths.iter().map(|path| get(ask, path, "application/json", None, limit));
+        for (path, answer) in paths.iter().zip(join_all(answers).await) {
+            let answer = answer?;
+            left = left.saturating_sub(answer.body.len());
+            if answer.status == StatusCode::NOT_FOUND {
+                continue;
+            }
+            let source = Source { server: source.server, document: path };
+            let list: ApiResourceList =
+                legacy::parse(source, answer.ok()?, &limits).map_err(text)?;
+            resources.push(list);
         }
-        let source = Source { server: source.server, document: &path };
-        let list: ApiResourceList = legacy::parse(source, answer.ok()?, &limits).map_err(text)?;
-        resources.push(list);
     }
     convert::from_legacy(source, &groups, &resources).map_err(text)
 }

@@ -2,11 +2,13 @@
 //!
 //! `/api`, `/apis`, `/openapi/v3` and `/version` are fetched in parallel, conditionally, as the
 //! proxy itself, each with a time limit and a size limit. A failure changes nothing: the last known
-//! documents stay in use. Entry item: [`fetch`].
+//! documents stay in use. A fetch can also ask for some of these documents only. Entry item:
+//! [`fetch`].
 
 mod get;
 mod legacy;
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,7 +17,7 @@ use bytes::Bytes;
 use futures_util::future::{Either, join, join3, select};
 use http::{HeaderValue, Request, Response, StatusCode};
 use mvp_core::discovery::{DocumentError, GroupList, Limits, Parsed, Part, Source};
-use mvp_core::member::Release;
+use mvp_core::member::{Release, Version, ViewDocument};
 use mvp_core::openapi::Index;
 use serde::Deserialize;
 use tokio::time::timeout;
@@ -30,7 +32,7 @@ use legacy::walk;
 
 /// Aggregated discovery of that server alone, else the next best format. Servers ignore parameters
 /// that they do not know, so that one header works for servers of every version.
-const ACCEPT_DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,\
+pub(crate) const ACCEPT_DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,\
 application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList;q=0.9,\
 application/json;q=0.8";
 /// The time limit for a discovery document.
@@ -41,6 +43,23 @@ pub(super) const SMALL_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) const MAX_SMALL: usize = 1 << 20;
 /// The time limit for small documents after discovery is complete.
 const GRACE: Duration = Duration::from_millis(400);
+
+/// What a fetch asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Everything,
+    /// These documents only, because a request needs them.
+    Only(BTreeSet<ViewDocument>),
+}
+
+impl Scope {
+    pub(crate) fn has(&self, document: ViewDocument) -> bool {
+        match self {
+            Scope::Everything => true,
+            Scope::Only(documents) => documents.contains(&document),
+        }
+    }
+}
 
 /// What earlier fetches learned about a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -67,6 +86,9 @@ pub(crate) struct Fetched {
     pub(crate) extensions: Found,
     /// Who answered, with whatever status.
     pub(crate) who: Option<Who>,
+    /// The status with which the server refused a discovery document. 401 rejects us altogether, so
+    /// it counts for whatever was asked.
+    pub(crate) refused: Option<StatusCode>,
 }
 
 impl Fetched {
@@ -76,7 +98,12 @@ impl Fetched {
         let parts = [failed(), failed()];
         let openapi = OpenApiOutcome::Failed(error.to_owned());
         let (release, extensions) = (known.release, Found::Nothing);
-        Fetched { parts, openapi, release, extensions, who: None }
+        Fetched { parts, openapi, release, extensions, who: None, refused: None }
+    }
+
+    /// Whether everything was asked for.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.parts.contains(&Outcome::NotAsked) && self.openapi != OpenApiOutcome::NotAsked
     }
 
     /// Why a discovery document could not be fetched.
@@ -91,6 +118,8 @@ impl Fetched {
 /// The result for one discovery document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
+    /// The document was not asked for.
+    NotAsked,
     /// The document is the same as before.
     Unchanged,
     /// The document may have changed.
@@ -102,6 +131,8 @@ pub(crate) enum Outcome {
 /// The result for the OpenAPI index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum OpenApiOutcome {
+    /// The index was not asked for.
+    NotAsked,
     /// The index is the same as before.
     Unchanged,
     /// The index may have changed.
@@ -118,46 +149,77 @@ pub(crate) async fn fetch(
     ask: &impl Ask,
     server: &str,
     known: &Known,
+    scope: &Scope,
     with_extensions: bool,
     own: Option<&Instance>,
 ) -> Fetched {
-    let noting = Noting { ask, own, who: Mutex::default() };
-    let fetched = fetch_all(&noting, server, known, with_extensions).await;
-    match noting.who.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    let noting = Noting { ask, own, noted: Mutex::default() };
+    let fetched = fetch_all(&noting, server, known, scope, with_extensions).await;
+    let Noted { who, refused } = noting.noted.into_inner().unwrap_or_else(PoisonError::into_inner);
+    match who {
         Some(who) if who == Who::Ourselves => {
             let fetched = Fetched::failed(known, "the address leads back to this gateway");
             Fetched { who: Some(who), ..fetched }
         }
-        who => Fetched { who, ..fetched },
+        who => Fetched { who, refused, ..fetched },
     }
 }
 
-/// Remembers who answers.
+/// Remembers who answers, and whether it refuses.
 struct Noting<'a, A> {
     ask: &'a A,
     own: Option<&'a Instance>,
-    who: Mutex<Option<Who>>,
+    noted: Mutex<Noted>,
+}
+
+#[derive(Default)]
+struct Noted {
+    who: Option<Who>,
+    refused: Option<StatusCode>,
 }
 
 impl<A: Ask> Ask for Noting<'_, A> {
     async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, AskError> {
+        let path = request.uri().path();
+        let is_discovery = Part::ALL.into_iter().any(|part| part.path() == path);
         let response = self.ask.ask(request).await?;
-        let who = who(response.headers(), self.own);
-        *self.who.lock().unwrap_or_else(PoisonError::into_inner) = Some(who);
+        let (who, status) = (who(response.headers(), self.own), response.status());
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.who = Some(who);
+        let is_refused = is_discovery && (status.is_client_error() || status.is_server_error());
+        if status == StatusCode::UNAUTHORIZED || (is_refused && noted.refused.is_none()) {
+            noted.refused = Some(status);
+        }
+        drop(noted);
         Ok(response)
     }
 }
 
-async fn fetch_all(ask: &impl Ask, server: &str, known: &Known, with_extensions: bool) -> Fetched {
+async fn fetch_all(
+    ask: &impl Ask,
+    server: &str,
+    known: &Known,
+    scope: &Scope,
+    with_extensions: bool,
+) -> Fetched {
     let [api, apis] = &known.etags;
-    let extensions =
-        async { if with_extensions { extensions::find(ask).await } else { Found::Nothing } };
-    let parts = join(
-        fetch_part(ask, server, Part::Api, api.as_ref()),
-        fetch_part(ask, server, Part::Apis, apis.as_ref()),
-    );
-    let beside =
-        join3(fetch_index(ask, server, known.openapi.as_ref()), fetch_release(ask), extensions);
+    let whole = *scope == Scope::Everything;
+    let part = async |part: Part, etag: &Option<HeaderValue>| match scope.has(part.into()) {
+        true => fetch_part(ask, server, part, etag.as_ref()).await,
+        false => Outcome::NotAsked,
+    };
+    let parts = join(part(Part::Api, api), part(Part::Apis, apis));
+    let index = async {
+        match scope.has(ViewDocument::OpenApi) {
+            true => fetch_index(ask, server, known.openapi.as_ref()).await,
+            false => OpenApiOutcome::NotAsked,
+        }
+    };
+    let release = async { if whole { fetch_release(ask).await } else { None } };
+    let extensions = async {
+        if whole && with_extensions { extensions::find(ask).await } else { Found::Nothing }
+    };
+    let beside = join3(index, release, extensions);
     // 404s wait for confirmed discovery documents, so nothing else may delay them.
     let ((api, apis), beside) = match select(pin!(parts), pin!(beside)).await {
         Either::Left((parts, beside)) => (parts, timeout(GRACE, beside).await.ok()),
@@ -169,7 +231,7 @@ async fn fetch_all(ask: &impl Ask, server: &str, known: &Known, with_extensions:
     };
     let (openapi, release, extensions) = beside.unwrap_or_else(late);
     let release = release.or(known.release);
-    Fetched { parts: [api, apis], openapi, release, extensions, who: None }
+    Fetched { parts: [api, apis], openapi, release, extensions, who: None, refused: None }
 }
 
 async fn fetch_index(ask: &impl Ask, server: &str, known: Option<&KnownIndex>) -> OpenApiOutcome {
@@ -201,7 +263,9 @@ async fn try_fetch_index(
         return Ok(OpenApiOutcome::Unchanged);
     }
     let source = Source { server, document: INDEX };
-    let index = Index::parse(source, body.clone(), &limits).map_err(|error| error.to_string())?;
+    let mut index =
+        Index::parse(source, body.clone(), &limits).map_err(|error| error.to_string())?;
+    index.etag = answer.etag.as_ref().and_then(text);
     Ok(OpenApiOutcome::Changed(Arc::new(index), KnownIndex { body, etag: answer.etag }))
 }
 
@@ -238,20 +302,34 @@ async fn try_fetch_part(
         walk(ask, source, part, document).await?
     };
     let Parsed { mut value, complaints } = parsed;
-    value.etag = answer.etag.as_ref().and_then(|etag| Some(etag.to_str().ok()?.into()));
+    value.etag = answer.etag.as_ref().and_then(text);
     Ok(Outcome::Changed { list: Arc::new(value), etag: answer.etag, complaints })
+}
+
+fn text(etag: &HeaderValue) -> Option<Box<str>> {
+    etag.to_str().ok().map(Box::from)
 }
 
 async fn fetch_release(ask: &impl Ask) -> Option<Release> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Version {
+    struct Info {
         git_version: String,
+        #[serde(default)]
+        emulation_major: String,
+        #[serde(default)]
+        emulation_minor: String,
     }
     let answer = timeout(SMALL_TIMEOUT, get(ask, "/version", "application/json", None, MAX_SMALL))
         .await
         .ok()?
         .ok()?;
-    let version: Version = serde_json::from_slice(&answer.ok().ok()?).ok()?;
-    Release::parse(&version.git_version)
+    let info: Info = serde_json::from_slice(&answer.ok().ok()?).ok()?;
+    let release = Release::parse(&info.git_version)?;
+    // A server whose `--emulated-version` is older than its binary has the APIs of that version.
+    let emulated = format!("{}.{}", info.emulation_major, info.emulation_minor);
+    Some(Version::parse(&emulated).map_or(release, |emulated| release.emulating(emulated)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use mvp_core::Timestamp;
 use mvp_core::discovery::DocumentError;
 use mvp_core::member::Member;
 
-use super::super::fetch::Known;
+use super::super::fetch::{Known, Scope};
 use crate::gateway::Who;
 
 /// Something that the control loop must do after a step.
@@ -33,6 +33,7 @@ pub(crate) struct FetchRequest {
     pub(crate) member: Member,
     /// What earlier fetches learned, for conditional requests.
     pub(crate) known: Known,
+    pub(crate) scope: Scope,
     pub(crate) ticket: Ticket,
 }
 
@@ -54,6 +55,13 @@ pub(crate) enum Report {
     /// Documents of a member cannot be fetched. A member that no source vouches for and that never
     /// answered may not exist.
     DiscoveryFailed { id: Arc<str>, may_not_exist: bool, error: String },
+    /// A member answers 401 to requests with our certificate. A gateway that trusts us passes on the
+    /// 401 of its own server, which does not trust the gateway.
+    ProxyCertificateRejected { id: Arc<str>, by_its_server: bool },
+    /// The gateway at the address of a member says that its server has another ID.
+    OtherId { id: Arc<str>, address: Option<Arc<str>>, told: Arc<str> },
+    /// A server without a gateway answers at the address of a gateway.
+    NoGateway { id: Arc<str>, address: Option<Arc<str>> },
     /// Documents of a member can be fetched again.
     DiscoveryRecovered { id: Arc<str> },
     /// The OpenAPI index of a member cannot be fetched, but its other documents can.
@@ -76,7 +84,8 @@ impl Report {
                 tracing::info!(member = %id, document, groups, "discovery changed");
             }
             Report::DocumentProblem { id, problem } => {
-                tracing::warn!(member = %id, error = %problem, "discovery document partly invalid");
+                let error = problem.to_string();
+                tracing::warn!(member = %id, error, "discovery document partly invalid");
             }
             Report::DiscoveryFailed { id, may_not_exist: false, error } => {
                 tracing::warn!(member = %id, error, "discovery failed; the last known view stays in use");
@@ -84,6 +93,36 @@ impl Report {
             Report::DiscoveryFailed { id, may_not_exist: true, error } => {
                 tracing::info!(member = %id, error, "member does not answer");
             }
+            Report::ProxyCertificateRejected { id, by_its_server: true } => tracing::warn!(
+                member = %id,
+                status = 401,
+                hint = "its gateway trusts ours, but its server does not trust its gateway: see the log of \
+                        that gateway",
+                "proxy client certificate rejected"
+            ),
+            Report::ProxyCertificateRejected { id, by_its_server: false } => tracing::warn!(
+                member = %id,
+                status = 401,
+                flag = "--proxy-client-cert-file",
+                hint = "sign it with a CA of that server's --requestheader-client-ca-file, with a name in \
+                        its --requestheader-allowed-names",
+                "proxy client certificate rejected"
+            ),
+            Report::OtherId { id, address, told } => tracing::warn!(
+                member = %id,
+                address = address.as_deref(),
+                answers_as = %told,
+                hint = "give the ID that it answers with in --peer or the peers file, or correct the \
+                        address",
+                "member has another ID"
+            ),
+            Report::NoGateway { id, address } => tracing::warn!(
+                member = %id,
+                address = address.as_deref(),
+                hint = "add kind=bare to its --peer (kind: bare in the peers file), or run a gateway \
+                        there: otherwise tokens are sent over the proxy client certificate",
+                "member has no gateway"
+            ),
             Report::DiscoveryRecovered { id } => {
                 tracing::info!(member = %id, "discovery recovered");
             }

@@ -6,6 +6,7 @@
 
 mod apply;
 mod effect;
+mod polling;
 #[cfg(test)]
 mod tests;
 mod tracked;
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 use mvp_core::Timestamp;
 use mvp_core::discovery::Part;
-use mvp_core::member::{Member, View};
+use mvp_core::member::{Member, View, ViewDocument};
 use mvp_core::recorded::Recorded;
 
 use super::ControlSettings;
@@ -26,11 +27,9 @@ use super::fetch::{Fetched, Known};
 use super::membership::{MemberRecord, Roster};
 use super::report_once::ReportOnce;
 pub(crate) use effect::{Effect, FetchRequest, Report, Ticket};
-use tracked::{Knowledge, LastFetch, Standing, Trace, Tracked};
+use tracked::{Knowledge, Standing, Trace, Tracked};
 use wait_budget::WaitBudget;
 
-/// No member is fetched from more often than this, however many requests need it.
-const MIN_INTERVAL: Duration = Duration::from_millis(50);
 /// When a local server that is not set up yet is tried again.
 const UNREACHABLE_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -52,6 +51,8 @@ pub(crate) enum Event {
     Forget(Arc<str>),
     /// A request needs fresh views of all members.
     RefreshWanted,
+    /// A request needs one document of one member or, without one, of all.
+    DocumentWanted { document: ViewDocument, of: Option<Arc<str>> },
     /// Fetches may be due.
     Tick,
     /// There is no way to a member that was to be fetched from.
@@ -108,12 +109,16 @@ impl RosterState {
                 self.refresh_wanted(now);
                 Vec::new()
             }
+            Event::DocumentWanted { document, of } => {
+                self.document_wanted(document, of.as_ref(), now);
+                Vec::new()
+            }
             Event::Tick => self.tick(now),
             Event::Unreachable(id) => {
                 self.unreachable(&id, now);
                 Vec::new()
             }
-            Event::Fetched { ticket, fetched } => self.fetched(ticket, *fetched),
+            Event::Fetched { ticket, fetched } => self.fetched(ticket, *fetched, now),
             Event::Recorded(by_server) => {
                 self.recorded(&by_server);
                 Vec::new()
@@ -133,10 +138,8 @@ impl RosterState {
 
     /// When the next fetch is due.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        let idle = |tracked: &&Tracked| {
-            tracked.is_present() && !matches!(tracked.polling.last, LastFetch::Running(_))
-        };
-        self.members.values().filter(idle).map(|tracked| tracked.polling.due).min()
+        let idle = |tracked: &&Tracked| tracked.is_present() && !tracked.polling.is_running();
+        self.members.values().filter(idle).map(|tracked| tracked.polling.next_due()).min()
     }
 
     /// Applies a roster. A member that left is remembered for a while, unless nothing
@@ -295,14 +298,13 @@ impl RosterState {
 
     /// Makes every member due, even one whose fetch is running: that one began too early.
     fn refresh_wanted(&mut self, now: Timestamp) {
-        for Tracked { polling, .. } in self.members.values_mut() {
-            polling.due = match polling.last {
-                LastFetch::Never => now,
-                LastFetch::Running(begun) | LastFetch::Ended(begun) => {
-                    now.max(begun.after(MIN_INTERVAL))
-                }
-            };
-        }
+        self.members.values_mut().for_each(|tracked| tracked.polling.want_all(now));
+    }
+
+    /// Makes one document due, of one member or of all.
+    fn document_wanted(&mut self, document: ViewDocument, of: Option<&Arc<str>>, now: Timestamp) {
+        let wanted = self.members.iter_mut().filter(|(id, _)| of.is_none_or(|of| of == *id));
+        wanted.for_each(|(_, tracked)| tracked.polling.want(document, of.is_none(), now));
     }
 
     /// Starts the fetches that are due, and reports members that could not be fetched for too long.
@@ -310,11 +312,8 @@ impl RosterState {
         let Rules { local, interval, blocks_for: after, .. } = &self.rules;
         let mut effects = Vec::new();
         for (id, tracked) in &mut self.members {
-            let is_running = matches!(tracked.polling.last, LastFetch::Running(_));
-            if tracked.is_present() && !is_running && tracked.polling.due <= now {
-                let request = tracked.begin(now, now.after(*interval));
-                effects.push(Effect::Fetch(Box::new(request)));
-            }
+            let request = tracked.begin(now, *interval);
+            effects.extend(request.map(|request| Effect::Fetch(Box::new(request))));
             if local.as_ref() == Some(id) {
                 continue;
             }
@@ -335,12 +334,11 @@ impl RosterState {
         let is_local = local.as_ref() == Some(id);
         let soon = if is_local { UNREACHABLE_INTERVAL.min(*interval) } else { *interval };
         if let Some(Tracked { polling, .. }) = self.members.get_mut(id) {
-            polling.due = now.after(soon);
-            polling.last = LastFetch::Never;
+            polling.put_off(now.after(soon));
         }
     }
 
-    fn fetched(&mut self, ticket: Ticket, fetched: Fetched) -> Vec<Effect> {
+    fn fetched(&mut self, ticket: Ticket, fetched: Fetched, now: Timestamp) -> Vec<Effect> {
         let mut effects = Vec::new();
         let id = Arc::clone(&ticket.id);
         if let (Some(address), Some(who)) = (&ticket.address, &fetched.who) {
@@ -350,8 +348,11 @@ impl RosterState {
             // It was forgotten since the fetch began.
             None => effects.push(Effect::Forget(id)),
             Some(tracked) => {
-                effects.push(Effect::LastError { id, error: fetched.error() });
-                effects.extend(tracked.finish(ticket, fetched));
+                let error = fetched.error();
+                if error.is_some() || fetched.is_whole() {
+                    effects.push(Effect::LastError { id, error });
+                }
+                effects.extend(tracked.finish(ticket, fetched, now));
             }
         }
         effects

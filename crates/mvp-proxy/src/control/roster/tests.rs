@@ -1,5 +1,6 @@
 //! The roster driven by events, second by second, without a runtime.
 
+mod reports;
 mod table;
 
 use std::slice;
@@ -54,7 +55,7 @@ fn documents(who: &Who) -> Fetched {
     let document = || Outcome::Changed { list: Arc::default(), etag: None, complaints: Vec::new() };
     let (parts, openapi) = ([document(), document()], OpenApiOutcome::None);
     let (extensions, who) = (Found::Nothing, Some(who.clone()));
-    Fetched { parts, openapi, release: None, extensions, who }
+    Fetched { parts, openapi, release: None, extensions, who, refused: None }
 }
 
 /// The result of a fetch in which no document came, although somebody answered.
@@ -271,6 +272,32 @@ fn all_unverified_members_together_block_404s_no_longer_than_one() {
     fetch(&mut state, "b", failure(Some(&Who::Server)), 3602);
     list(&mut state, &[record("a:3", Some(3603))], 3603);
     assert!(blocks(&state, 3603), "it answers, but not what it serves");
+}
+
+#[test]
+fn a_view_tells_how_long_its_last_complete_fetch_took() {
+    let mut state = state();
+    list(&mut state, &[record("a:1", None)], 0);
+    let fetched_in = |state: &RosterState| tracked(state, "b").view.fetched_in.as_secs();
+    let took = |state: &mut RosterState, result: Fetched, begun: u64, seconds: u64| {
+        state.step(Event::RefreshWanted, at(begun));
+        let effects = state.step(Event::Tick, at(begun));
+        let tickets = effects.into_iter().filter_map(|effect| match effect {
+            Effect::Fetch(request) if &*request.member.id == "b" => Some(request.ticket),
+            _ => None,
+        });
+        for ticket in tickets {
+            let fetched = Box::new(result.clone());
+            state.step(Event::Fetched { ticket, fetched }, at(begun + seconds));
+        }
+    };
+    took(&mut state, documents(&Who::Server), 1, 3);
+    assert_eq!(fetched_in(&state), 3);
+    // How long a member takes to fail does not tell how long it needs.
+    took(&mut state, failure(None), 10, 9);
+    assert_eq!(fetched_in(&state), 3);
+    took(&mut state, documents(&Who::Server), 20, 1);
+    assert_eq!(fetched_in(&state), 1);
 }
 
 #[test]

@@ -1,15 +1,19 @@
 //! One member as the control loop tracks it. Entry item: [`Tracked`].
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
+use http::StatusCode;
 use mvp_core::Timestamp;
-use mvp_core::discovery::Part;
+use mvp_core::discovery::{DocumentError, Part};
 use mvp_core::member::{Member, MemberKind, Presence, View};
 
 use super::super::fetch::Known;
 use super::super::membership::MemberName;
 use super::super::report_once::ReportOnce;
 use super::effect::{FetchRequest, Ticket};
+use super::polling::{LastFetch, Polling};
 use crate::gateway::Who;
 
 /// A member: what snapshots show of it, and what the next step depends on.
@@ -24,6 +28,8 @@ pub(super) struct Tracked {
     /// Whether this is what a member served at an address that it moved away from.
     pub(super) is_former: bool,
     pub(super) reports: Reports,
+    /// The faults of its documents that were reported.
+    pub(super) problems: Vec<DocumentError>,
 }
 
 /// Whether the sources name a member.
@@ -33,21 +39,6 @@ pub(super) enum Standing {
     Present { vouched: bool },
     /// They do not, since this time: the member is remembered until its time is over.
     Left { since: Timestamp },
-}
-
-/// When a member is fetched from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Polling {
-    pub(super) due: Timestamp,
-    pub(super) last: LastFetch,
-}
-
-/// The last fetch from a member, by its start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LastFetch {
-    Never,
-    Running(Timestamp),
-    Ended(Timestamp),
 }
 
 /// Whether a member has answered.
@@ -69,11 +60,32 @@ pub(super) struct Answer {
 }
 
 /// Conditions of a member that are reported once.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Reports {
-    pub(super) discovery_failed: ReportOnce,
+    pub(super) discovery_failed: Causes,
     pub(super) openapi_failed: ReportOnce,
     pub(super) timed_out: ReportOnce,
+    pub(super) other_id: ReportOnce,
+    pub(super) no_gateway: ReportOnce,
+}
+
+/// The causes of failed fetches that were reported since the last success, each once: the status of
+/// the server, or none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Causes(BTreeSet<Option<StatusCode>>);
+
+impl Causes {
+    /// A fetch failed. Returns whether to report it. After a status, failures without one are not
+    /// news: kube-apiserver closes the connection after a 401, on which other requests then fail.
+    pub(super) fn report(&mut self, status: Option<StatusCode>) -> bool {
+        let is_news = status.is_some() || self.0.is_empty();
+        is_news && self.0.insert(status)
+    }
+
+    /// A fetch succeeded. Returns whether a failure had been reported.
+    pub(super) fn clear(&mut self) -> bool {
+        !std::mem::take(&mut self.0).is_empty()
+    }
 }
 
 /// What a member can be recognised by when its name has changed.
@@ -110,10 +122,11 @@ impl Tracked {
             member,
             known: Known::default(),
             standing: Standing::Present { vouched: false },
-            polling: Polling { due: now, last: LastFetch::Never },
+            polling: Polling::new(now),
             contact: Contact::Never,
             is_former: false,
             reports: Reports::default(),
+            problems: Vec::new(),
         }
     }
 
@@ -249,11 +262,14 @@ impl Tracked {
         traces
     }
 
-    /// Starts a fetch.
-    pub(super) fn begin(&mut self, now: Timestamp, due: Timestamp) -> FetchRequest {
-        self.polling = Polling { due, last: LastFetch::Running(now) };
+    /// Starts a fetch of what is due, if no other one is running.
+    pub(super) fn begin(&mut self, now: Timestamp, interval: Duration) -> Option<FetchRequest> {
+        if !self.is_present() {
+            return None;
+        }
+        let scope = self.polling.begin(now, interval)?;
         let Member { id, address, .. } = &self.member;
         let ticket = Ticket { id: Arc::clone(id), address: address.clone(), begun: now };
-        FetchRequest { member: self.member.clone(), known: self.known.clone(), ticket }
+        Some(FetchRequest { member: self.member.clone(), known: self.known.clone(), scope, ticket })
     }
 }

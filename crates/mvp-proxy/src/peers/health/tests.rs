@@ -111,3 +111,18 @@ fn health_is_shared_and_bounded() {
     }
     assert!(health.0.members.load().len() <= MAX_MEMBERS);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_member_leaves_when_it_is_unready_or_ejected() {
+    use tokio::time::timeout;
+    let (unready, ejected): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
+    let health = Health::new(Clock::start(), Arc::new(Metrics::new(false)));
+    for id in [&unready, &ejected] {
+        let stays = timeout(Duration::from_secs(60), health.clone().leaves(Arc::clone(id))).await;
+        assert!(stays.is_err(), "{id} is healthy");
+    }
+    health.unready(&unready);
+    health.clone().leaves(unready).await;
+    health.failed(&ejected, &health.of(&ejected), Stage::Connect);
+    health.clone().leaves(ejected).await;
+}

@@ -58,7 +58,8 @@ impl Http1Pool {
                 outcome => outcome?,
             },
         };
-        let mut response = response.map(Body::new);
+        // HTTP/2 refuses such trailers when it receives them; hyper's HTTP/1.1 does not.
+        let mut response = response.map(Body::without_forbidden_trailers);
         let small = response.body().size_hint().exact().is_some_and(|length| length <= SMALL);
         if self.reads_ahead && small {
             response = read_ahead(response).await;

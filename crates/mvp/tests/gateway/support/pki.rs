@@ -48,6 +48,13 @@ impl Pki {
         ServerTls::new(certificate, key, self.trust()).unwrap()
     }
 
+    /// The TLS configuration of a server that does not know the request-header CA.
+    pub(crate) fn server_without_front_proxies(&self) -> ServerTls {
+        let (certificate, key) = self.server.pem();
+        let trust = ClientTrust::new(Some(self.clients.pem().as_bytes()), None, Vec::new());
+        ServerTls::new(certificate, key, trust.unwrap()).unwrap()
+    }
+
     /// The client CAs that a server trusts.
     pub(crate) fn trust(&self) -> ClientTrust {
         let (clients, proxies) =

@@ -116,12 +116,18 @@ impl Gateway {
     /// The status and body of an admin endpoint; none without a response.
     pub(crate) async fn ask(&self, path: &str) -> Option<(u16, String)> {
         let mut stream = TcpStream::connect(self.admin).await.ok()?;
-        let request = format!("GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");
+        let request =
+            format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.ok()?;
         let (head, body) = answer.split_once("\r\n\r\n")?;
         Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
+    }
+
+    /// Runs `mvp forget` for this member.
+    pub(crate) fn forget(id: &str, flags: &[String]) -> std::process::Output {
+        Command::new(binary()).args(["forget", id]).args(flags).output().unwrap()
     }
 
     /// The body of an admin endpoint that must return 200.
@@ -224,6 +230,7 @@ pub(crate) fn flags(
         format!("--bind-address={}", address.ip()),
         format!("--secure-port={}", address.port()),
         format!("--admin-bind-address={admin}"),
+        "--admin-socket=".to_owned(),
         format!("--server-id={id}"),
         format!("--local-server=https://{local}"),
         PKI.flag("tls-cert-file", "server.crt"),

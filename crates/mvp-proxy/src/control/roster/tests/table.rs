@@ -1,5 +1,6 @@
 //! What becomes of a member: each row of the table is a life of `b`.
 
+use http::StatusCode;
 use mvp_core::member::ViewState;
 
 use super::*;
@@ -180,6 +181,73 @@ fn a_failure_is_reported_once_and_again_after_a_recovery() {
         reports(fetch(&mut state, "b", documents(&Who::Server), 10)),
         [Report::OpenApiRecovered { id }]
     );
+}
+
+#[test]
+fn a_new_cause_of_failure_is_reported_once_until_a_fetch_succeeds() {
+    let mut state = state();
+    list(&mut state, &[record("a:1", None)], 0);
+    let refused = |status| Fetched {
+        refused: Some(StatusCode::from_u16(status).unwrap()),
+        ..failure(Some(&Who::Server))
+    };
+    let id: Arc<str> = "b".into();
+    let failed = || {
+        let error = "refused; refused".to_owned();
+        vec![Report::DiscoveryFailed { id: Arc::clone(&id), may_not_exist: false, error }]
+    };
+    let rejected = |by_its_server| {
+        vec![Report::ProxyCertificateRejected { id: Arc::clone(&id), by_its_server }]
+    };
+    let gateway = gateway("1");
+    let refused_behind = || Fetched { who: Some(gateway.clone()), ..refused(401) };
+    for (second, result, expected) in [
+        (1, failure(None), failed()),
+        (2, refused(401), rejected(false)),
+        // The server closed the connection after the 401.
+        (3, failure(None), vec![]),
+        (4, refused(401), vec![]),
+        (5, refused(403), failed()),
+        (6, refused(401), vec![]),
+        (7, documents(&gateway), vec![Report::DiscoveryRecovered { id: Arc::clone(&id) }]),
+        (8, refused_behind(), rejected(true)),
+    ] {
+        assert_eq!(reports(fetch(&mut state, "b", result, second)), expected, "{second}");
+    }
+}
+
+#[test]
+fn a_configured_peer_that_is_another_is_reported_once() {
+    let mut state = state();
+    let (id, address): (Arc<str>, Arc<str>) = ("b".into(), "a:1".into());
+    list(&mut state, &[record("a:1", None)], 0);
+    let told: Arc<str> = "c".into();
+    let other = Who::Gateway { id: Arc::clone(&told), instance: "1".into() };
+    let other_id =
+        Report::OtherId { id: Arc::clone(&id), address: Some(Arc::clone(&address)), told };
+    let no_gateway = Report::NoGateway { id, address: Some(address) };
+    for (second, result, expected) in [
+        // A server that refuses us may not tell its ID.
+        (1, failure(Some(&Who::Server)), 1),
+        (2, documents(&gateway("1")), 1),
+        (3, documents(&other), 0),
+        (4, documents(&other), 0),
+        (5, documents(&Who::Server), 0),
+        (6, documents(&Who::Server), 0),
+        (7, documents(&gateway("1")), 0),
+        (8, documents(&other), 0),
+    ] {
+        let mut found = reports(fetch(&mut state, "b", result, second));
+        let mismatches: Vec<Report> =
+            found.extract_if(.., |report| *report == other_id || *report == no_gateway).collect();
+        assert_eq!(found.len(), expected, "{second}: {found:?}");
+        let wanted: &[Report] = match second {
+            3 | 8 => slice::from_ref(&other_id),
+            5 => slice::from_ref(&no_gateway),
+            _ => &[],
+        };
+        assert_eq!(mismatches, wanted, "{second}");
+    }
 }
 
 #[test]
