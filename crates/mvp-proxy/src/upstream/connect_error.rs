@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// The time limit for a connection to a server that responds on other connections.
+/// The time limit for a connection, or the answer to a PING, of a server that responds on other
+/// connections.
 pub(super) const BUSY: Duration = Duration::from_secs(6);
 
 /// Why no connection could be opened.

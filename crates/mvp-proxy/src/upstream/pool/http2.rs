@@ -15,14 +15,15 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::client::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::TokioTimer;
 
+use super::hang::{Spawn, end_if_hung};
 use super::{IDLE_ROUNDS, Opened, PoolError, exchange_error, lock};
 use crate::body::Body;
 use crate::metrics::Isolation;
 use crate::upstream::client::Blame;
 use crate::upstream::connect::Endpoint;
-use crate::upstream::connect_error::ConnectError;
+use crate::upstream::connect_error::{BUSY, ConnectError};
 use crate::upstream::single_flight::SingleFlight;
 
 /// A stream window times the streams of a connection stays below the connection's window, so that
@@ -34,9 +35,8 @@ const CONNECTION_WINDOW: u32 = 64 << 20;
 pub(crate) const MAX_STREAMS: usize = 100;
 /// How often a request is sent again because its connection was closing.
 const MAX_RESENT: usize = 3;
-/// A server that does not answer a PING within the timeout hangs.
+/// While a connection has streams, a server that is alive sends something at least this often.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
-const PING_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_HEADER_BYTES: u32 = 1 << 20;
 
 #[derive(Debug)]
@@ -52,7 +52,7 @@ pub(crate) struct Http2Pool {
 #[derive(Debug)]
 struct Http2Connection {
     sender: http2::SendRequest<Body>,
-    streams: AtomicUsize,
+    streams: Arc<AtomicUsize>,
     max_streams: Arc<AtomicUsize>,
     resets: AtomicUsize,
     /// How often [`Http2Pool::prune`] found it idle since it was last used.
@@ -201,7 +201,8 @@ impl Http2Pool {
 
     async fn connect(&self) -> Result<Http2Connection, ConnectError> {
         let stream = self.endpoint.connect().await?;
-        let (sender, mut connection) = http2::Builder::new(TokioExecutor::new())
+        let spawn = Spawn::default();
+        let (sender, mut connection) = http2::Builder::new(spawn.clone())
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
@@ -210,7 +211,8 @@ impl Http2Pool {
             // no sign of an attack by a server that we trust.
             .max_local_error_reset_streams(None)
             .keep_alive_interval(PING_INTERVAL)
-            .keep_alive_timeout(PING_TIMEOUT)
+            // A silent server is detected earlier, by `end_if_hung`.
+            .keep_alive_timeout(BUSY)
             .handshake(stream)
             .await
             .map_err(std::io::Error::other)?;
@@ -225,9 +227,11 @@ impl Http2Pool {
                 }
             })
         }));
+        let streams = Arc::new(AtomicUsize::new(0));
+        end_if_hung(spawn, self.endpoint.beat.clone(), Arc::downgrade(&streams));
         Ok(Http2Connection {
             sender,
-            streams: AtomicUsize::new(0),
+            streams,
             max_streams,
             resets: AtomicUsize::new(0),
             idle_rounds: AtomicUsize::new(0),

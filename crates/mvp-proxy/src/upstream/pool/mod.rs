@@ -1,6 +1,7 @@
 //! Pools of connections to one server with the same credentials, over HTTP/2 or HTTP/1.1. Entry
 //! item: [`Pool::send`].
 
+mod hang;
 mod http1;
 mod http2;
 
