@@ -68,15 +68,11 @@ impl<'a> Case<'a> {
         });
         let unseen = self.local_is_unseen(part);
         let local_lists = exact.local_lists();
-        // Rows 10 and 11: the path is at fault if a member still lists the resource after its 404.
-        if request.has_unusual_path() {
-            match exact.listed_after_denial() {
-                AfterDenial::Listed => return pass_not_found(),
-                AfterDenial::Unconfirmed => return refuse(Reason::ViewSuspect),
-                AfterDenial::Unlisted => {}
-            }
+        if request.has_unusual_path()
+            && let Some(decision) = after_denied_path(&exact)
+        {
+            return decision;
         }
-
         // Rows 4 and 9: served locally; or maybe, by a server that is down and has no view yet.
         if (local_lists && exact.believes_local())
             || (unseen && asked.local == LocalHealth::Unreachable)
@@ -132,13 +128,18 @@ impl<'a> Case<'a> {
         }
         // Rows 7 and 8: no member lists it. An opaque 404 passes through, so it is refused beforehand if
         // a member may still serve it.
-        if opaque && (snapshot.awaits_members() || snapshot.blocking(part).next().is_some()) {
-            return refuse(Reason::Unconfirmed);
+        match opaque.then(|| self.why_unconfirmed(part)).flatten() {
+            Some(reason) => refuse(reason),
+            None => self.unlisted(part, unlisted_not_found),
         }
-        if opaque && self.is_recorded() {
-            return refuse(Reason::Recorded);
+    }
+
+    /// The reason to doubt that no member serves this.
+    fn why_unconfirmed(&self, part: Part) -> Option<Reason> {
+        if self.snapshot.awaits_members() || self.snapshot.blocking(part).next().is_some() {
+            return Some(Reason::Unconfirmed);
         }
-        self.unlisted(part, unlisted_not_found)
+        self.is_recorded().then_some(Reason::Recorded)
     }
 
     /// Row 9: clients of this address survive the restart of its server.
@@ -279,6 +280,15 @@ fn fits(scope: Scope, request: &ResourceRequest<'_>) -> bool {
                 || (request.group.is_empty() && request.resource == "namespaces")
         }
         Scope::Unknown => true,
+    }
+}
+
+/// Rows 10 and 11: the path is at fault if a member still lists the resource after its 404.
+fn after_denied_path<'a>(exact: &Candidates<'_>) -> Option<Decision<'a>> {
+    match exact.listed_after_denial() {
+        AfterDenial::Listed => Some(pass_not_found()),
+        AfterDenial::Unconfirmed => Some(refuse(Reason::ViewSuspect)),
+        AfterDenial::Unlisted => None,
     }
 }
 

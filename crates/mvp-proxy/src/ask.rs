@@ -35,6 +35,6 @@ impl fmt::Display for AskError {
 impl std::error::Error for AskError {}
 
 /// Whether a request of our own is a watch.
-pub(crate) fn is_watch(request: &Request<Body>) -> bool {
+pub fn is_watch(request: &Request<Body>) -> bool {
     request.uri().query().unwrap_or_default().split('&').any(|parameter| parameter == "watch=true")
 }

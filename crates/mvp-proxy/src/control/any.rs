@@ -5,6 +5,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use http::{Method, Request, Response};
+use mvp_core::Snapshot;
+use mvp_core::discovery::Part;
 use tower_service::Service;
 
 use super::{Ask, AskError, SnapshotReader};
@@ -24,6 +26,14 @@ impl AnyMember {
     /// A service that sends each read to one of these peers.
     pub(crate) fn new(peers: Peers, reader: SnapshotReader) -> AnyMember {
         AnyMember { peers, reader }
+    }
+
+    /// Waits until the discovery of a member was fetched.
+    pub async fn some_member(&self) {
+        let seen = |snapshot: &Snapshot| {
+            snapshot.members().any(|member| member.view.part(Part::Api).is_some())
+        };
+        self.reader.wait_for(seen).await;
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) use request_headers::watch as watch_request_headers;
 pub(crate) use run::{first_snapshot, run};
 pub(crate) use schemas::{Schema, content_type as v2_media_type};
 
-pub use crate::ask::{Ask, AskError};
+pub use crate::ask::{Ask, AskError, is_watch};
 pub use crate::clock::Clock;
 use crate::gateway::Instance;
 pub use crate::gateway::Who;

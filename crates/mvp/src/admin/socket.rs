@@ -4,8 +4,10 @@
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+
+use socket2::{Domain, SockAddr, Socket, Type};
 
 /// The socket if no flag says otherwise: where `mvp forget` looks for it.
 pub(crate) const DEFAULT: &str = "/run/mvp/admin.sock";
@@ -40,7 +42,7 @@ impl AdminSocket {
             Ok(found) if !is_socket(&found) => {
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is not a socket"));
             }
-            Ok(_) if !takes_over && UnixStream::connect(path).is_ok() => {
+            Ok(_) if !takes_over && somebody_listens(path) => {
                 return Err(io::ErrorKind::AddrInUse.into());
             }
             Ok(_) | Err(_) => {}
@@ -74,6 +76,20 @@ fn bind_in(private: &Path, path: &Path) -> io::Result<AdminSocket> {
     Ok(AdminSocket { listener, file: SocketFile { path: path.to_owned(), identity } })
 }
 
+/// Whether a process listens at this path. It is not waited for: a stopped process accepts nobody.
+fn somebody_listens(path: &Path) -> bool {
+    let connect = || {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        socket.connect(&SockAddr::unix(path)?)
+    };
+    match connect() {
+        Ok(()) => true,
+        // Its queue is full.
+        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+    }
+}
+
 /// Makes the folder of the socket, for the owner alone. Its parents must exist.
 fn make_folder(folder: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(folder) {
@@ -103,6 +119,8 @@ impl Drop for SocketFile {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
     use super::*;
 
     fn folder(name: &str) -> PathBuf {
@@ -149,6 +167,19 @@ mod tests {
         assert!(UnixStream::connect(&path).is_ok());
         drop(third);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_process_that_accepts_nobody_is_not_waited_for() {
+        let path = folder("full").join("admin.sock");
+        make_folder(path.parent().unwrap()).unwrap();
+        let stopped = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        stopped.bind(&SockAddr::unix(&path).unwrap()).unwrap();
+        stopped.listen(0).unwrap();
+        let waiting = UnixStream::connect(&path).unwrap();
+        let error = AdminSocket::bind(&path, false).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        drop(waiting);
     }
 
     #[test]

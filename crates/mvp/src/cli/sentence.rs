@@ -48,6 +48,10 @@ pub(super) fn from_clap(error: &clap::Error, origins: &Origins) -> Mistake {
             let name = context(error, ContextKind::InvalidSubcommand);
             Mistake::usage(name, "not a command of mvp; use serve, demo, forget or version")
         }
+        ErrorKind::MissingRequiredArgument => {
+            let missing = context(error, ContextKind::InvalidArg);
+            Mistake::usage(missing, "is missing; see --help")
+        }
         ErrorKind::ArgumentConflict => Mistake::usage(name, "given twice; remove one of them"),
         ErrorKind::InvalidUtf8 => {
             Mistake::Usage("an argument is not UTF-8; only paths may be".to_owned())

@@ -207,7 +207,7 @@ pub(crate) struct ServeArgs {
     /// Host names by which clients reach the admin endpoint, separated by commas. IP addresses and
     /// localhost are always allowed; other names get 403, against DNS rebinding.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', action = ArgAction::Append)]
-    #[arg(help_heading = ADMIN)]
+    #[arg(help_heading = ADMIN, value_parser = values::host_name)]
     pub admin_allowed_hosts: Vec<String>,
     /// Unix socket of the admin endpoint, which mvp forget needs; only the user that runs mvp and
     /// root can open it. Empty for none [default: /run/mvp/admin.sock, if it can be created].

@@ -31,6 +31,16 @@ pub(super) fn socket_address(text: &str) -> Result<SocketAddr, Problem> {
     })
 }
 
+/// Parses a DNS name, without scheme, port or wildcard.
+pub(super) fn host_name(text: &str) -> Result<String, Problem> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    if text.is_empty() || text.len() > 253 || !text.bytes().all(allowed) {
+        let fix = "give a name such as gateway.example, without scheme, port or wildcard";
+        return Err(format!("{text:?} is not a host name; {fix}").into());
+    }
+    Ok(text.to_owned())
+}
+
 /// Parses a path, which may be empty for none.
 #[allow(clippy::unnecessary_wraps, reason = "the form of all parsers of values")]
 pub(super) fn path_or_none(text: &str) -> Result<PathBuf, Problem> {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use http::{Request, Response};
 use mvp_membership::etcd::Trouble;
-use mvp_proxy::control::{AnyMember, Ask, AskError, ReportOnce};
+use mvp_proxy::control::{AnyMember, Ask, AskError, ReportOnce, is_watch};
 use mvp_proxy::{Body, Forwarder, OwnRequests, Target};
 use tokio::sync::watch;
 
@@ -22,6 +22,11 @@ impl Ask for Witness {
             Witness::Members(any, seed) => (any, seed),
         };
         let Some(seed) = seed else { return any.ask(request).await };
+        // A server that shuts down waits for open watches, and the seed does not tell when it does.
+        if is_watch(&request) {
+            any.some_member().await;
+            return any.ask(request).await;
+        }
         let (parts, _) = request.into_parts();
         match any.ask(Request::from_parts(parts.clone(), Body::empty())).await {
             Ok(response) => {

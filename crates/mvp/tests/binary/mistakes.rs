@@ -54,6 +54,11 @@ const WRONG_FLAGS: &[(&str, &str)] = &[
          1s",
     ),
     (
+        "--admin-allowed-hosts=a.example,https://*.b",
+        "--admin-allowed-hosts: \"https://*.b\" is not a host name; give a name such as \
+         gateway.example, without scheme, port or wildcard",
+    ),
+    (
         "--forget-after=2d",
         "--forget-after: \"2d\" is not a time with a unit; give a time from 0s to 24h, such as \
          10m",
@@ -111,6 +116,7 @@ fn wrong_flags_and_values_are_reported() {
     place
         .mvp(&["sevre"])
         .is_mistake(2, "sevre: not a command of mvp; use serve, demo, forget or version");
+    place.mvp(&["forget"]).is_mistake(2, "<ID>: is missing; see --help");
     place
         .mvp(&["demo", "-o", "yaml"])
         .is_mistake(2, "--output: \"yaml\" is not a valid value; use text or json");
