@@ -65,6 +65,8 @@ struct State {
     refuse: CancellationToken,
     cut: Mutex<CancellationToken>,
     frozen: CancellationToken,
+    /// The connection to the server, by its port, on which nothing moves.
+    held: watch::Sender<Option<u16>>,
     heads: AtomicUsize,
     heard: watch::Sender<bool>,
     ends: watch::Sender<Vec<End>>,
@@ -88,6 +90,7 @@ impl Front {
             refuse: stop.child_token(),
             cut: Mutex::default(),
             frozen: CancellationToken::new(),
+            held: watch::Sender::default(),
             heads: AtomicUsize::new(0),
             heard: watch::Sender::default(),
             ends: watch::Sender::default(),
@@ -115,6 +118,12 @@ impl Front {
     /// Closes every connection.
     pub fn cut(&self) {
         std::mem::take(&mut *self.state.cut.lock().unwrap()).cancel();
+    }
+
+    /// Nothing moves on the connection that reaches the server from this port; on all with `None`, it
+    /// does.
+    pub fn hold(&self, port: Option<u16>) {
+        self.state.held.send_replace(port);
     }
 
     /// How the first recorded request ended.
@@ -218,7 +227,13 @@ async fn treat(mut stream: TcpStream, mode: Mode, server: SocketAddr, state: &St
     match mode {
         Mode::Through | Mode::Refuse => {
             if let Ok(mut onward) = TcpStream::connect(server).await {
-                let _ = copy_bidirectional(&mut stream, &mut onward).await;
+                let port = onward.local_addr().ok().map(|address| address.port());
+                let mut held = state.held.subscribe();
+                let mut copied = std::pin::pin!(copy_bidirectional(&mut stream, &mut onward));
+                while let Ok(false) = tokio::select! {
+                    _ = copied.as_mut() => Ok(true),
+                    Ok(()) = held.changed() => held.wait_for(|held| *held != port).await.map(|_| false),
+                } {}
             }
         }
         // Unread input makes the kernel reset the connection.

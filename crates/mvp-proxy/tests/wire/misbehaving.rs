@@ -124,6 +124,37 @@ async fn a_reset_stream_does_not_eject_its_server() {
 }
 
 #[tokio::test]
+async fn a_busy_server_that_answers_a_ping_late_keeps_its_watches() {
+    let local = Double::start("a", "v1.36.0", &[]).await;
+    let busy = Double::start("b", "v1.36.0", &[("shared.example", "things")]).await;
+    let front = Front::before(&busy).await;
+    let plan = Gateway::beside("a", &local).await.unwatched();
+    let gateway = plan.bare("b", front.address).start().await;
+    let things = "/apis/shared.example/v1/namespaces/default/things";
+    let (events, body) = streamed();
+    let body = std::sync::Mutex::new(Some(body));
+    busy.rule(things, move |request: Request<TestBody>| {
+        let watched =
+            request.uri().query().is_some().then(|| body.lock().unwrap().take()).flatten();
+        std::future::ready(answer(StatusCode::OK, watched.unwrap_or_else(|| full("{}"))))
+    });
+    let mut client = Client::connect(gateway.address, Protocol::Http2, Some(&pki().alice)).await;
+    let mut watch = client.open(get(&format!("{things}?watch=1"))).await;
+
+    front.hold(Some(busy.requests.of(things)[0].port));
+    // Longer than two PINGs and the silence after which a server counts as hung.
+    let until = tokio::time::Instant::now() + Duration::from_secs(4);
+    while tokio::time::Instant::now() < until {
+        assert_eq!(client.send(get(things)).await.status, StatusCode::OK);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    front.hold(None);
+    events.send(Frame::data(Bytes::from_static(b"event"))).await.unwrap();
+    let frame = soon(watch.frame()).await.unwrap().expect("the watch goes on");
+    assert_eq!(frame.into_data().unwrap(), "event");
+}
+
+#[tokio::test]
 async fn a_backend_that_imitates_a_shutdown_gets_a_write_once() {
     let leaving = "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"status\":\"Failure\",\"message\":\"apiserver is shutting down\",\"reason\":\"ServiceUnavailable\",\"code\":503}";
     let groups = [("shared.example", "things")];
