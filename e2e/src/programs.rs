@@ -216,7 +216,8 @@ impl Build {
             // A suite of tests is a program, too, but `go build` does not make it.
             let is_suite = name.ends_with(".test");
             // vet would analyse every dependency.
-            let build: &[&str] = if is_suite { &["test", "-vet=off", "-c"] } else { &["build", "-v"] };
+            let build: &[&str] =
+                if is_suite { &["test", "-vet=off", "-c"] } else { &["build", "-v"] };
             command.args(build);
             command.args(["-ldflags", &flags, "-o"]);
             command.arg(beside.path().join(name)).arg(package);

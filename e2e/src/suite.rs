@@ -80,10 +80,12 @@ pub(crate) enum Setting {
     Emulated,
     /// Servers of four versions, from the newest to the oldest that can be built.
     Versions,
+    /// The newest version, which serves CBOR, too, and an older one.
+    Cbor,
 }
 
 impl Setting {
-    const ALL: [Setting; 8] = [
+    const ALL: [Setting; 9] = [
         Setting::Mixed,
         Setting::Rolling,
         Setting::Cable,
@@ -92,6 +94,7 @@ impl Setting {
         Setting::Recorded,
         Setting::Emulated,
         Setting::Versions,
+        Setting::Cbor,
     ];
 
     pub(crate) fn spec(self) -> ClusterSpec {
@@ -170,11 +173,18 @@ impl Setting {
                 ClusterSpec { name: "emulated", servers, native_proxy: false, cable: false }
             }
             Setting::Versions => versions(),
+            Setting::Cbor => {
+                let a = ServerSpec::new("a", Minor::V1_37, "policy/v1=false")
+                    .with_flag("--feature-gates=CBORServingAndStorage=true");
+                let b = ServerSpec::new("b", Minor::V1_34, "batch/v1=false");
+                let servers = vec![a, b];
+                ClusterSpec { name: "cbor", servers, native_proxy: false, cable: false }
+            }
         }
     }
 }
 
-/// Servers of four versions. The newest serves CBOR, too.
+/// Servers of four versions.
 fn versions() -> ClusterSpec {
     let none = "flowcontrol.apiserver.k8s.io/v1=false";
     let mut servers = vec![
@@ -187,9 +197,6 @@ fn versions() -> ClusterSpec {
     // be ready.
     for server in &mut servers {
         server.flags.push("--enable-priority-and-fairness=false".to_owned());
-    }
-    if let Some(newest) = servers.first_mut() {
-        newest.flags.push("--feature-gates=CBORServingAndStorage=true".to_owned());
     }
     ClusterSpec { name: "versions", servers, native_proxy: false, cable: false }
 }
