@@ -28,6 +28,7 @@ mod callers;
 mod clients;
 mod controllers;
 mod crd;
+mod demo;
 mod discovery;
 mod door;
 mod heads;
@@ -81,6 +82,7 @@ pub(crate) fn all() -> Vec<Case> {
         aggregated::cases(),
         clients::cases(),
         kube_rs::cases(),
+        demo::cases(),
         heads::cases(),
         interop::cases(),
         recorded::cases(),
