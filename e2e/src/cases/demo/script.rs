@@ -142,7 +142,7 @@ pub(super) const STEPS: &[Step] = &[
     same("get nonsense"),
     same("-n script get cm nope"),
     same("-n script delete cm nope"),
-    same("-n script delete deployment web --cascade=orphan"),
+    same("-n script delete deployment web --cascade=orphan --wait=false"),
     same("-n script delete job one"),
     same("-n script delete cm --all"),
     same("-n script get cm"),
