@@ -21,6 +21,7 @@ mod spec;
 mod stamp;
 mod status;
 mod storage;
+mod surface;
 
 pub use mvp_core::Verb;
 pub use respond::Body;

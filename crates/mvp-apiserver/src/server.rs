@@ -16,15 +16,16 @@ use mvp_core::request::ResourceRequest;
 use tower_service::Service;
 
 use crate::body;
-use crate::describe::{self, Description};
+use crate::describe;
 use crate::query::Query;
 use crate::resource;
 use crate::respond::{self, Body};
 use crate::review::{self, Caller};
 use crate::route::{self, NoTarget};
-use crate::spec::ServerSpec;
+use crate::spec::{GroupSpec, ServerSpec};
 use crate::status::Failure;
 use crate::storage::Storage;
+use crate::surface::{Served, Surface};
 
 /// An API server. Clones are the same server.
 #[derive(Debug, Clone)]
@@ -34,7 +35,7 @@ pub struct ApiServer(Arc<Inner>);
 struct Inner {
     spec: ServerSpec,
     storage: Storage,
-    description: Description,
+    served: Served,
     processed: [AtomicU64; METHODS.len()],
 }
 
@@ -45,13 +46,19 @@ const METHODS: [Method; 5] =
 impl ApiServer {
     /// A server of `spec`, with a storage that other servers may share.
     pub fn new(spec: ServerSpec, storage: Storage) -> ApiServer {
-        let description = Description::new(&spec);
-        ApiServer(Arc::new(Inner { spec, storage, description, processed: Default::default() }))
+        let served = Served::new(&spec);
+        ApiServer(Arc::new(Inner { spec, storage, served, processed: Default::default() }))
     }
 
-    /// The spec of the server.
+    /// The spec that the server started with.
     pub fn spec(&self) -> &ServerSpec {
         &self.0.spec
+    }
+
+    /// Serves these groups instead of the current ones, from the next request on. Requests that have
+    /// begun, and open watches, are not affected.
+    pub fn replace_groups(&self, groups: Vec<GroupSpec>) {
+        self.0.served.install(Surface::new(&self.0.spec, groups));
     }
 
     /// The storage of the server.
@@ -96,16 +103,19 @@ impl Inner {
     where
         B: http_body::Body<Data = Bytes> + Send,
     {
+        let surface = self.served.current();
         let (path, query) = (head.uri.path(), head.uri.query());
         match RequestInfo::parse(head.method.as_str(), path, query) {
-            RequestInfo::Resource(request) => match self.resource(head, &request, body).await {
-                Ok(response) => response,
-                Err(NoTarget::PageNotFound) => respond::page_not_found(),
-                Err(NoTarget::Failure(failure)) => failure.into_response(),
-            },
-            RequestInfo::Discovery(path) => self.description.discovery(&path, &head.headers),
+            RequestInfo::Resource(request) => {
+                match self.resource(&surface, head, &request, body).await {
+                    Ok(response) => response,
+                    Err(NoTarget::PageNotFound) => respond::page_not_found(),
+                    Err(NoTarget::Failure(failure)) => failure.into_response(),
+                }
+            }
+            RequestInfo::Discovery(path) => surface.description.discovery(&path, &head.headers),
             RequestInfo::OpenApi(_) => respond::page_not_found(),
-            RequestInfo::NonResource(_) => self.description.other(&head.method, path),
+            RequestInfo::NonResource(_) => surface.description.other(&head.method, path),
             RequestInfo::Malformed => {
                 Failure::bad_request("the path of the request is malformed").into_response()
             }
@@ -114,6 +124,7 @@ impl Inner {
 
     async fn resource<B>(
         &self,
+        surface: &Surface,
         head: &Parts,
         request: &ResourceRequest<'_>,
         body: B,
@@ -121,7 +132,7 @@ impl Inner {
     where
         B: http_body::Body<Data = Bytes> + Send,
     {
-        let target = route::find(&self.spec, &head.method, head.uri.path(), request)?;
+        let target = route::find(&surface.groups, &head.method, head.uri.path(), request)?;
         describe::acceptable(&head.headers, &[Form::Legacy])?;
         let body = body::read(body).await?;
         if let Some(counter) = self.counter(&head.method) {
