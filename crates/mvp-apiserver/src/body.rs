@@ -9,6 +9,7 @@ use http::header::CONTENT_TYPE;
 use http_body_util::BodyExt;
 use serde_json::Value;
 
+use crate::protobuf;
 use crate::status::Failure;
 use crate::storage::Fields;
 
@@ -41,7 +42,12 @@ pub(crate) fn object(headers: &HeaderMap, body: &Bytes) -> Result<Fields, Failur
     match media_type(headers).as_str() {
         "" | "application/json" => parse_json(body),
         "application/yaml" => parse_yaml(body),
-        _ => Err(Failure::unsupported_media_type(&["application/json", "application/yaml"])),
+        protobuf::MEDIA_TYPE => fields(protobuf::decode(body)?),
+        _ => Err(Failure::unsupported_media_type(&[
+            "application/json",
+            "application/yaml",
+            protobuf::MEDIA_TYPE,
+        ])),
     }
 }
 

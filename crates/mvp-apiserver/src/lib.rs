@@ -10,6 +10,7 @@
 mod body;
 mod describe;
 mod object;
+mod protobuf;
 mod query;
 mod resource;
 mod respond;
