@@ -155,11 +155,14 @@ impl<'t> Decoder<'t> {
         Ok(map)
     }
 
-    /// The value of a map's entry. Bytes that are absent there are empty, not null.
+    /// The value of a map's entry. Bytes and lists that are absent there are empty, not null.
     fn entry(&mut self, kind: Kind, raw: Option<Raw<'_>>) -> Result<Value, Fault> {
         match (kind, raw) {
             (Kind::Bytes, None) => Ok(Value::String(String::new())),
-            _ => Ok(self.value(kind, raw)?.value),
+            _ => Ok(match self.value(kind, raw)?.value {
+                Value::Null if kind == Kind::TextList => Value::Array(Vec::new()),
+                value => value,
+            }),
         }
     }
 
