@@ -10,8 +10,10 @@
 mod body;
 mod describe;
 mod object;
+mod openapi;
 mod protobuf;
 mod query;
+mod release;
 mod resource;
 mod respond;
 mod review;
@@ -27,8 +29,9 @@ mod storage;
 mod surface;
 
 pub use mvp_core::Verb;
+pub use release::{Release, RuntimeConfig, RuntimeConfigError};
 pub use respond::Body;
 pub use review::Caller;
 pub use server::ApiServer;
-pub use spec::{GroupSpec, ResourceSpec, ServerSpec, SubresourceSpec, VersionSpec};
+pub use spec::{GroupSpec, ResourceSpec, ResponseKind, ServerSpec, SubresourceSpec, VersionSpec};
 pub use storage::Storage;

@@ -17,6 +17,7 @@ use tower_service::Service;
 
 use crate::body;
 use crate::describe;
+use crate::openapi;
 use crate::query::Query;
 use crate::resource;
 use crate::respond::{self, Body};
@@ -114,7 +115,7 @@ impl Inner {
                 }
             }
             RequestInfo::Discovery(path) => surface.description.discovery(&path, &head.headers),
-            RequestInfo::OpenApi(_) => respond::page_not_found(),
+            RequestInfo::OpenApi(path) => openapi::respond(&surface, &path, &head.headers),
             RequestInfo::NonResource(_) => surface.description.other(&head.method, path),
             RequestInfo::Malformed => {
                 Failure::bad_request("the path of the request is malformed").into_response()

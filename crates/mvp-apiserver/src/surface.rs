@@ -5,7 +5,10 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use serde_json::{Map, Value};
+
 use crate::describe::Description;
+use crate::release::{Release, SchemaOf};
 use crate::spec::{GroupSpec, ServerSpec};
 
 /// The current surface of a server.
@@ -17,6 +20,9 @@ pub(crate) struct Served(RwLock<Arc<Surface>>);
 pub(crate) struct Surface {
     pub(crate) groups: Vec<GroupSpec>,
     pub(crate) description: Description,
+    /// The release whose schemas the built-in groups have.
+    pub(crate) release: Option<Release>,
+    pub(crate) git_version: String,
 }
 
 impl Served {
@@ -41,6 +47,27 @@ impl Served {
 impl Surface {
     /// The surface of a server of `spec` that serves these groups.
     pub(crate) fn new(spec: &ServerSpec, groups: Vec<GroupSpec>) -> Surface {
-        Surface { description: Description::new(&spec.id, &spec.git_version, &groups), groups }
+        Surface {
+            description: Description::new(&spec.id, &spec.git_version, &groups),
+            groups,
+            release: spec.release,
+            git_version: spec.git_version.clone(),
+        }
+    }
+
+    /// The schema of a kind. `None` if it is not known: such objects have any fields.
+    #[allow(dead_code, reason = "the readers of schemas follow")]
+    pub(crate) fn schema_of(&self, group: &str, version: &str, kind: &str) -> Option<SchemaOf> {
+        self.release?.schemas().of_kind(group, version, kind)
+    }
+
+    /// The component schemas of custom resources in one group and version, by name, for their
+    /// OpenAPI document.
+    pub(crate) fn custom_schemas(
+        &self,
+        _group: &str,
+        _version: &str,
+    ) -> Option<&Map<String, Value>> {
+        None
     }
 }

@@ -6,6 +6,7 @@
 mod bodies;
 mod discovery;
 mod objects;
+mod openapi;
 mod patches;
 mod refusals;
 mod sharing;

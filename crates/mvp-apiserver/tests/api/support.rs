@@ -41,6 +41,7 @@ pub(crate) fn server_on(storage: Storage) -> ApiServer {
             GroupSpec::new("authentication.k8s.io")
                 .version("v1", [ResourceSpec::self_subject_reviews()]),
         ],
+        ..ServerSpec::default()
     };
     ApiServer::new(spec, storage)
 }

@@ -179,6 +179,7 @@ fn specs() -> Vec<ServerSpec> {
         ),
         git_version: version.to_owned(),
         groups,
+        ..ServerSpec::default()
     };
     groups.into_iter().zip(VERSIONS).map(spec).collect()
 }
