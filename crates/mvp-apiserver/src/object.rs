@@ -125,6 +125,9 @@ const TEXTS: [&str; 5] = ["name", "generateName", "namespace", "uid", "resourceV
 /// The maps of the metadata that are checked.
 const TEXT_MAPS: [&str; 2] = ["labels", "annotations"];
 
+/// The lists of the metadata that are checked.
+const TEXT_LISTS: [&str; 1] = ["finalizers"];
+
 /// Checks the types of the metadata, and adds it if it is absent.
 fn check_metadata(fields: &mut Fields) -> Result<(), Failure> {
     let metadata = fields.entry("metadata").or_insert(Value::Null);
@@ -146,6 +149,13 @@ fn check_metadata(fields: &mut Fields) -> Result<(), Failure> {
             |value: &Value| value.as_object().is_some_and(|map| map.values().all(Value::is_string));
         if metadata.get(key).is_some_and(|value| !is_text_map(value)) {
             return Err(wrong_type(&format!("metadata.{key}"), "a map of strings"));
+        }
+    }
+    for key in TEXT_LISTS {
+        let is_text_list =
+            |value: &Value| value.as_array().is_some_and(|list| list.iter().all(Value::is_string));
+        if metadata.get(key).is_some_and(|value| !is_text_list(value)) {
+            return Err(wrong_type(&format!("metadata.{key}"), "a list of strings"));
         }
     }
     Ok(())

@@ -80,7 +80,8 @@ pub(crate) fn find<'a>(
         Verb::Update | Verb::Patch | Verb::Delete => shape.named,
         // Only GET is a list or a watch.
         Verb::List | Verb::Watch => method == Method::GET,
-        Verb::Create => !shape.named,
+        // A subresource is created in its object.
+        Verb::Create => shape.named == subresource.is_some(),
         Verb::DeleteCollection => true,
         Verb::Proxy => return Err(not_routed()),
         Verb::Other => false,

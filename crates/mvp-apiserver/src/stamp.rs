@@ -5,9 +5,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The current time in the format of Kubernetes: RFC 3339, in UTC, to the second.
 pub(crate) fn now() -> String {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format_time(since.as_secs().cast_signed())
+    after(0)
 }
+
+/// The time in this many seconds.
+pub(crate) fn after(seconds: u64) -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format_time(since.as_secs().saturating_add(seconds.min(LONGEST)).cast_signed())
+}
+
+/// A century, so that years keep four digits.
+const LONGEST: u64 = 100 * 366 * 86_400;
 
 /// A random UUID (version 4).
 pub(crate) fn unique_id() -> String {

@@ -1,8 +1,12 @@
 //! Errors as Kubernetes `Status` objects, with the texts of a real server. Entry: [`Failure`].
 
+mod reads;
+
 use http::{Response, StatusCode};
 use serde::Serialize;
 use serde_json::{Map, Value};
+
+pub(crate) use reads::OptionFault;
 
 use crate::respond::{self, Body};
 use crate::route::Target;
@@ -14,6 +18,7 @@ pub(crate) struct Failure {
     reason: &'static str,
     message: String,
     details: Option<Box<Details>>,
+    continue_token: String,
 }
 
 /// A `Status`, with its fields in the order of real servers.
@@ -36,6 +41,7 @@ pub(crate) struct Status {
 
 /// The `details` of a `Status`.
 #[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Details {
     #[serde(skip_serializing_if = "String::is_empty")]
     name: String,
@@ -47,6 +53,8 @@ pub(crate) struct Details {
     uid: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     causes: Vec<Cause>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_seconds: Option<u32>,
 }
 
 /// An invalid field.
@@ -54,6 +62,7 @@ pub(crate) struct Details {
 struct Cause {
     reason: &'static str,
     message: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
     field: &'static str,
 }
 
@@ -71,6 +80,21 @@ impl Failure {
         let code = StatusCode::METHOD_NOT_ALLOWED;
         let details = Some(Box::default());
         Failure { details, ..Failure::new(code, "MethodNotAllowed", message) }
+    }
+
+    /// The resource exists, but this server cannot do what the verb means there.
+    pub(crate) fn not_supported(target: &Target<'_>) -> Failure {
+        let resource = match target.subresource {
+            Some(subresource) => format!("{}/{}", target.resource.plural, subresource.name),
+            None => target.resource.plural.clone(),
+        };
+        let verb = target.verb.as_str();
+        let message = format!("{verb} is not supported on resources of kind \"{resource}\"");
+        let details =
+            Details { group: target.group.name.clone(), kind: resource, ..Details::default() };
+        let code = StatusCode::METHOD_NOT_ALLOWED;
+        let failure = Failure::new(code, "MethodNotAllowed", message);
+        Failure { details: Some(Box::new(details)), ..failure }
     }
 
     /// The object does not exist.
@@ -103,6 +127,7 @@ impl Failure {
         fault: Fault<'_>,
     ) -> Failure {
         let (reason, message) = match fault {
+            Fault::Forbidden(why) => ("FieldValueForbidden", format!("Forbidden: {why}")),
             Fault::Required(why) => ("FieldValueRequired", format!("Required value: {why}")),
             Fault::Value(value, why) => {
                 ("FieldValueInvalid", format!("Invalid value: \"{value}\": {why}"))
@@ -147,15 +172,14 @@ impl Failure {
         Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
     }
 
-    /// The changes since that resource version have expired.
-    pub(crate) fn expired(asked: u64, oldest: u64) -> Failure {
-        let message = format!("too old resource version: {asked} ({oldest})");
-        Failure::new(StatusCode::GONE, "Expired", message)
-    }
-
     /// The error as a `Status` object.
     pub(crate) fn into_status(self) -> Status {
+        let mut metadata = Map::new();
+        if !self.continue_token.is_empty() {
+            metadata.insert("continue".to_owned(), self.continue_token.into());
+        }
         Status {
+            metadata,
             message: self.message,
             reason: self.reason,
             details: self.details,
@@ -170,12 +194,20 @@ impl Failure {
     }
 
     fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Failure {
-        Failure { code, reason, message: message.into(), details: None }
+        Failure {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+            continue_token: String::new(),
+        }
     }
 }
 
 /// The problem of a field.
 pub(crate) enum Fault<'a> {
+    /// The value must not be there.
+    Forbidden(&'a str),
     /// A required value is missing.
     Required(&'a str),
     /// The value is invalid, and why.
@@ -187,6 +219,11 @@ impl Status {
     pub(crate) fn deleted(target: &Target<'_>, name: &str, uid: &str) -> Status {
         let details = Details { uid: uid.to_owned(), ..Details::of(target, name) };
         Status { details: Some(Box::new(details)), ..Status::new("Success") }
+    }
+
+    /// The success of something that has no other result.
+    pub(crate) fn success(code: StatusCode) -> Status {
+        Status { code: Some(code.as_u16()), ..Status::new("Success") }
     }
 
     fn new(status: &'static str) -> Status {

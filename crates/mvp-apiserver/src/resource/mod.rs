@@ -1,7 +1,12 @@
 //! The verbs of a resource. Entry: [`Call::serve`].
 
 mod change;
+mod delete;
+mod list;
+mod page;
 mod read;
+mod scale;
+mod subresource;
 mod watch;
 mod write;
 
@@ -28,6 +33,9 @@ pub(crate) struct Call<'a> {
 impl Call<'_> {
     /// Executes the request.
     pub(crate) fn serve(self) -> Result<Response<Body>, Failure> {
+        if let Some(response) = self.serve_subresource() {
+            return response;
+        }
         match self.target.verb {
             Verb::Get => self.get(),
             Verb::List => self.list(),

@@ -1,20 +1,17 @@
-//! Writes: create, update, patch and delete. Decisions that depend on the previous state of an object
+//! Writes: create, update and patch. Decisions that depend on the previous state of an object
 //! are made within a transaction of the storage.
 
 use http::{Response, StatusCode};
 use serde_json::Value;
 
 use super::Call;
-use super::change::{
-    check_patched_name, check_precondition, check_same_name, merge, newborn, replaced,
-};
+use super::change::{check_patched_name, check_same_name, merge, newborn, updated};
 use crate::body::{self, PatchKind};
 use crate::object;
-use crate::respond::{self, Body};
-use crate::selector::Selector;
+use crate::respond::Body;
 use crate::stamp;
-use crate::status::{Failure, Fault, Status};
-use crate::storage::{Change, Fields, Object, ObjectKey};
+use crate::status::{Failure, Fault};
+use crate::storage::{Change, ObjectKey};
 
 impl Call<'_> {
     pub(super) fn create(self) -> Result<Response<Body>, Failure> {
@@ -58,7 +55,7 @@ impl Call<'_> {
         let object = self.storage.transact(&collection, &key, !dry_run, |current| {
             let missing = || Failure::not_found(self.target, &key.name);
             let current = current.ok_or_else(missing)?;
-            replaced(self.target, current, sent).map(Change::Put)
+            updated(self.target, current, sent)
         })?;
         Ok(self.show(StatusCode::OK, &object))
     }
@@ -98,54 +95,8 @@ impl Call<'_> {
             };
             let merged = object::admit(self.target, merged)?;
             check_patched_name(self.target, &merged)?;
-            replaced(self.target, current, merged).map(Change::Put)
+            updated(self.target, current, merged)
         })?;
         Ok(self.show(code, &object))
-    }
-
-    pub(super) fn delete(self) -> Result<Response<Body>, Failure> {
-        let dry_run = self.query.dry_run()?;
-        let options = self.delete_options()?;
-        let (collection, key) = (self.target.collection(), self.target.key());
-        let object = self.storage.transact(&collection, &key, !dry_run, |current| {
-            let missing = || Failure::not_found(self.target, &key.name);
-            let current = current.ok_or_else(missing)?;
-            if let Some(Value::Object(wanted)) = options.get("preconditions") {
-                let wanted = |name| wanted.get(name).and_then(Value::as_str).unwrap_or_default();
-                let (uid, version) = (wanted("uid"), wanted("resourceVersion"));
-                check_precondition(self.target, current, "UID", "uid", uid)?;
-                let version_name = "ResourceVersion";
-                check_precondition(self.target, current, version_name, "resourceVersion", version)?;
-            }
-            Ok(Change::Delete)
-        })?;
-        let uid = object::metadata_text(&object.fields, "uid");
-        let status = Status::deleted(self.target, &key.name, uid);
-        Ok(respond::json(StatusCode::OK, &status))
-    }
-
-    /// Deletes a collection. It is not atomic, as in real servers: new objects may remain.
-    pub(super) fn delete_collection(self) -> Result<Response<Body>, Failure> {
-        let dry_run = self.query.dry_run()?;
-        self.delete_options()?;
-        let selector = Selector::new(self.target, self.query)?;
-        let collection = self.target.collection();
-        let (_, objects) = self.storage.list(&collection);
-        let mut deleted = Vec::new();
-        for object in objects.iter().filter(|object| selector.matches(object)) {
-            let remove = |current: Option<&Object>| match current {
-                Some(current) if selector.matches(current) => Ok(Change::Delete),
-                _ => Err(()),
-            };
-            deleted.extend(self.storage.transact(&collection, &object.key, !dry_run, remove));
-        }
-        Ok(self.show_list(self.storage.resource_version(), &deleted))
-    }
-
-    fn delete_options(self) -> Result<Fields, Failure> {
-        match self.body.is_empty() {
-            true => Ok(Fields::new()),
-            false => body::object(self.headers, self.body),
-        }
     }
 }

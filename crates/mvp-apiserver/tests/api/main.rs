@@ -4,9 +4,11 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod bodies;
+mod deletions;
 mod discovery;
 mod objects;
 mod openapi;
+mod pages;
 mod patches;
 mod refusals;
 mod sharing;
