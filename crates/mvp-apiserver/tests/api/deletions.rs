@@ -1,7 +1,7 @@
 //! Deletions that take time: finalizers, propagation and grace periods.
 
 use http::Method;
-use mvp_apiserver::{ApiServer, GroupSpec, ResourceSpec, ServerSpec, Storage};
+use mvp_apiserver::{ApiServer, GroupSpec, ResourceSpec, ServerSpec, Storage, SubresourceSpec};
 use serde_json::{Value, json};
 
 use crate::support::{Lines, WIDGETS, call, get, make, names, server, widget};
@@ -151,7 +151,8 @@ fn pods() -> ApiServer {
             "log" => vec![mvp_apiserver::Verb::Get],
             _ => vec![mvp_apiserver::Verb::Create],
         };
-        pods.subresources.push(mvp_apiserver::SubresourceSpec { name: name.to_owned(), verbs });
+        let name = name.to_owned();
+        pods.subresources.push(SubresourceSpec { name, verbs, ..SubresourceSpec::default() });
     }
     let groups = vec![GroupSpec::new("").version("v1", [pods])];
     ApiServer::new(ServerSpec { groups, ..ServerSpec::default() }, Storage::new())
@@ -238,9 +239,10 @@ async fn pods_are_selected_by_their_own_fields() {
 #[tokio::test]
 async fn scale_reads_and_changes_the_replicas() {
     let mut deployments = ResourceSpec::namespaced("deployments", "Deployment").with_status();
-    deployments.subresources.push(mvp_apiserver::SubresourceSpec {
+    deployments.subresources.push(SubresourceSpec {
         name: "scale".to_owned(),
         verbs: deployments.subresources[0].verbs.clone(),
+        ..SubresourceSpec::default()
     });
     let groups = vec![GroupSpec::new("apps").version("v1", [deployments])];
     let spec = ServerSpec { groups, ..ServerSpec::default() };
