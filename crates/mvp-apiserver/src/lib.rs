@@ -9,6 +9,7 @@
 
 mod body;
 mod describe;
+mod name;
 mod object;
 mod openapi;
 mod protobuf;
@@ -26,6 +27,7 @@ mod spec;
 mod stamp;
 mod status;
 mod storage;
+mod strategy;
 mod surface;
 
 pub use mvp_core::Verb;

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::route::Target;
-use crate::status::{Failure, Fault};
+use crate::status::Failure;
 use crate::storage::Fields;
 
 /// Validates an object that was sent to a target: kind and version, namespace, and metadata. The
@@ -40,25 +40,6 @@ pub(crate) fn admit(target: &Target<'_>, mut fields: Fields) -> Result<Fields, F
         }
     }
     Ok(fields)
-}
-
-/// Checks the name of an object.
-pub(crate) fn check_name(target: &Target<'_>, name: &str) -> Result<(), Failure> {
-    let edge = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let is_label = |label: &str| {
-        label.bytes().all(|byte| edge(byte) || byte == b'-')
-            && label.bytes().next().is_some_and(edge)
-            && label.bytes().next_back().is_some_and(edge)
-    };
-    if name.len() <= 253 && name.split('.').all(is_label) {
-        return Ok(());
-    }
-    let why = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, \
-               '-' or '.', and must start and end with an alphanumeric character (e.g. \
-               'example.com', regex used for validation is \
-               '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-    let fault = Fault::Value(name, why);
-    Err(Failure::invalid_field(target, name, "metadata.name", fault))
 }
 
 /// The version and kind of a rendered object.

@@ -9,6 +9,7 @@ use crate::route::Target;
 use crate::stamp;
 use crate::status::{Failure, Fault};
 use crate::storage::{Change, Fields, Object};
+use crate::strategy;
 
 /// A new object with the metadata that a server sets.
 pub(super) fn newborn(
@@ -20,8 +21,12 @@ pub(super) fn newborn(
         let message = "resourceVersion should not be set on objects to be created";
         return Err(Failure::bad_request(message));
     }
+    let kept = fields.get("status").filter(|_| strategy::keeps_status(target)).cloned();
     for field in separate_fields(target) {
         fields.remove(field);
+    }
+    if let Some(status) = kept.or_else(|| strategy::initial_status(target)) {
+        fields.insert("status".to_owned(), status);
     }
     for key in ["deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink"] {
         object::put_metadata(&mut fields, key, None);
@@ -29,7 +34,8 @@ pub(super) fn newborn(
     object::set_metadata(&mut fields, "name", name);
     object::set_metadata(&mut fields, "uid", &stamp::unique_id());
     object::set_metadata(&mut fields, "creationTimestamp", &stamp::now());
-    object::put_metadata(&mut fields, "generation", Some(1.into()));
+    let generation = strategy::has_generation(target).then(|| 1.into());
+    object::put_metadata(&mut fields, "generation", generation);
     Ok(fields)
 }
 
@@ -88,7 +94,7 @@ fn replaced(target: &Target<'_>, current: &Object, mut sent: Fields) -> Result<F
         }
         fields
     };
-    if contents(&sent) != contents(&current) {
+    if strategy::has_generation(target) && contents(&sent) != contents(&current) {
         object::put_metadata(&mut sent, "generation", Some((generation + 1).into()));
     }
     Ok(sent)

@@ -3,6 +3,7 @@
 mod change;
 mod delete;
 mod list;
+mod options;
 mod page;
 mod read;
 mod scale;
@@ -33,6 +34,7 @@ pub(crate) struct Call<'a> {
 impl Call<'_> {
     /// Executes the request.
     pub(crate) fn serve(self) -> Result<Response<Body>, Failure> {
+        self.check_write_options()?;
         if let Some(response) = self.serve_subresource() {
             return response;
         }

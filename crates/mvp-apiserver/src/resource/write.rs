@@ -2,11 +2,13 @@
 //! are made within a transaction of the storage.
 
 use http::{Response, StatusCode};
+use mvp_core::Verb;
 use serde_json::Value;
 
 use super::Call;
 use super::change::{check_patched_name, check_same_name, merge, newborn, updated};
 use crate::body::{self, PatchKind};
+use crate::name;
 use crate::object;
 use crate::respond::Body;
 use crate::stamp;
@@ -16,6 +18,10 @@ use crate::storage::{Change, ObjectKey};
 impl Call<'_> {
     pub(super) fn create(self) -> Result<Response<Body>, Failure> {
         let dry_run = self.query.dry_run()?;
+        // A resource that can only be created is a question, not an object.
+        if self.target.resource.verbs == [Verb::Create] {
+            return Err(Failure::not_supported(self.target));
+        }
         let sent = object::admit(self.target, body::object(self.headers, self.body)?)?;
         let name = match object::metadata_text(&sent, "name") {
             "" => match object::metadata_text(&sent, "generateName") {
@@ -23,11 +29,11 @@ impl Call<'_> {
                     let fault = Fault::Required("name or generateName is required");
                     return Err(Failure::invalid_field(self.target, "", "metadata.name", fault));
                 }
-                prefix => stamp::generated_name(prefix),
+                prefix => self.unused_name(prefix),
             },
             name => name.to_owned(),
         };
-        object::check_name(self.target, &name)?;
+        name::check(self.target, &name)?;
         let key = ObjectKey { namespace: self.target.namespace.clone(), name };
         let collection = self.target.collection();
         let object =
@@ -36,6 +42,19 @@ impl Call<'_> {
                 None => newborn(self.target, sent, &key.name).map(Change::Put),
             })?;
         Ok(self.show(StatusCode::CREATED, &object))
+    }
+
+    /// A generated name that no object has. Real servers try it as often.
+    fn unused_name(self, prefix: &str) -> String {
+        let collection = self.target.collection();
+        let mut name = stamp::generated_name(prefix);
+        for _ in 0..7 {
+            let namespace = self.target.namespace.clone();
+            let key = ObjectKey { namespace, name };
+            let taken = self.storage.get(&collection, &key).is_some();
+            name = if taken { stamp::generated_name(prefix) } else { return key.name };
+        }
+        name
     }
 
     pub(super) fn update(self) -> Result<Response<Body>, Failure> {
@@ -80,7 +99,7 @@ impl Call<'_> {
                 code = StatusCode::CREATED;
                 let sent = object::admit(self.target, patch)?;
                 check_patched_name(self.target, &sent)?;
-                object::check_name(self.target, &key.name)?;
+                name::check(self.target, &key.name)?;
                 return newborn(self.target, sent, &key.name).map(Change::Put);
             };
             let mut merged = Value::Object(current.fields.clone());

@@ -55,7 +55,11 @@ async fn objects_of_another_kind_or_namespace_are_refused() {
         (json!({ "metadata": { "name": "x", "resourceVersion": "5" } }), 400, "resourceVersion"),
         (json!({}), 422, "metadata.name: Required value: name or generateName is required"),
         (json!({ "metadata": { "name": "Bad_Name" } }), 422, "a lowercase RFC 1123 subdomain"),
-        (json!({ "metadata": { "name": "a".repeat(254) } }), 422, "a lowercase RFC 1123"),
+        (
+            json!({ "metadata": { "name": "a".repeat(254) } }),
+            422,
+            "must be no more than 253 characters",
+        ),
         (json!({ "metadata": { "name": "a..b" } }), 422, "a lowercase RFC 1123"),
         (json!({ "metadata": { "generateName": "A-" } }), 422, "a lowercase RFC 1123"),
     ];

@@ -224,7 +224,7 @@ async fn pods_are_selected_by_their_own_fields() {
         ("spec.nodeName=n1", vec!["one"]),
         ("spec.nodeName!=n1", vec!["two"]),
         ("status.phase=Running", vec!["two"]),
-        ("status.phase=", vec!["one"]),
+        ("status.phase=Pending", vec!["one"]),
         ("spec.hostNetwork=false,metadata.namespace=default", vec!["one", "two"]),
     ];
     for (selector, expected) in cases {

@@ -14,3 +14,4 @@ mod refusals;
 mod sharing;
 mod support;
 mod watches;
+mod writes;
