@@ -12,6 +12,7 @@ mod describe;
 mod name;
 mod object;
 mod openapi;
+mod patch;
 mod protobuf;
 mod query;
 mod release;
@@ -19,7 +20,7 @@ mod resource;
 mod respond;
 mod review;
 mod route;
-#[allow(dead_code, reason = "the readers of schemas follow")]
+#[allow(dead_code, reason = "custom resources and server-side apply follow")]
 mod schema;
 mod selector;
 mod server;

@@ -20,6 +20,8 @@ pub(crate) struct Schema<'a> {
 /// The way in which a strategic merge patch changes a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct PatchStrategy<'a> {
+    /// The list or map is replaced.
+    pub(crate) replace: bool,
     /// The list or map is merged.
     pub(crate) merge: bool,
     /// Only the keys that the patch names are retained.
@@ -57,6 +59,12 @@ impl<'a> Schema<'a> {
     /// A schema without references, such as that of a custom resource.
     pub(crate) fn plain(node: &'a Value) -> Option<Schema<'a>> {
         Schema::follow(None, node)
+    }
+
+    /// Whether the schema is that of a built-in resource. A schema of a custom resource, which has no
+    /// references, cannot declare patch strategies.
+    pub(crate) fn has_patch_strategies(&self) -> bool {
+        self.components.is_some()
     }
 
     /// The schema of a declared property.
@@ -100,6 +108,7 @@ impl<'a> Schema<'a> {
         };
         for word in self.text("x-kubernetes-patch-strategy").split(',') {
             match word.trim() {
+                "replace" => strategy.replace = true,
                 "merge" => strategy.merge = true,
                 "retainKeys" => strategy.retain_keys = true,
                 _ => {}
@@ -238,7 +247,8 @@ mod tests {
         let spec = pod.property("spec").unwrap();
         assert_eq!((spec.kind(), spec.default_value()), ("object", Some(&json!({}))));
         let containers = spec.property("containers").unwrap();
-        let strategy = PatchStrategy { merge: true, retain_keys: true, merge_key: "name" };
+        let strategy =
+            PatchStrategy { merge: true, retain_keys: true, merge_key: "name", replace: false };
         assert_eq!(containers.patch_strategy(), strategy);
         assert_eq!(containers.list_type(), ListType::Map);
         assert_eq!(containers.list_map_keys().collect::<Vec<_>>(), ["name"]);

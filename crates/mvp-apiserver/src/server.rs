@@ -10,9 +10,9 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Request, Response};
-use mvp_core::RequestInfo;
 use mvp_core::discovery::negotiate::Form;
 use mvp_core::request::ResourceRequest;
+use mvp_core::{RequestInfo, Verb};
 use tower_service::Service;
 
 use crate::body;
@@ -143,8 +143,16 @@ impl Inner {
             return Ok(review::answer(&target, head.extensions.get::<Caller>()));
         }
         let query = Query::parse(head.uri.query().unwrap_or_default());
+        // Only writes need a schema, which takes time to parse.
+        let known = match target.verb {
+            Verb::Create | Verb::Update | Verb::Patch => {
+                surface.schema_of(&target.group.name, target.version, &target.resource.kind)
+            }
+            _ => None,
+        };
         let call = resource::Call {
             target: &target,
+            schema: known.as_ref().and_then(|known| known.schema()),
             storage: &self.storage,
             query: &query,
             headers: &head.headers,

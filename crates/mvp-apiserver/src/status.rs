@@ -172,6 +172,24 @@ impl Failure {
         Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
     }
 
+    /// The body is too large in another way than its bytes.
+    pub(crate) fn too_large_for(message: String) -> Failure {
+        let message = format!("Request entity is too large: {message}");
+        Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
+    }
+
+    /// The request does not fit the object. Real servers give no other reason.
+    pub(crate) fn unprocessable() -> Failure {
+        let message = "the server rejected our request due to an error in our request";
+        let details = Some(Box::default());
+        Failure { details, ..Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message) }
+    }
+
+    /// A malformed request that real servers answer with 500.
+    pub(crate) fn internal(message: String) -> Failure {
+        Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
+    }
+
     /// The error as a `Status` object.
     pub(crate) fn into_status(self) -> Status {
         let mut metadata = Map::new();

@@ -56,7 +56,6 @@ impl Surface {
     }
 
     /// The schema of a kind. `None` if it is not known: such objects have any fields.
-    #[allow(dead_code, reason = "the readers of schemas follow")]
     pub(crate) fn schema_of(&self, group: &str, version: &str, kind: &str) -> Option<SchemaOf> {
         self.release?.schemas().of_kind(group, version, kind)
     }

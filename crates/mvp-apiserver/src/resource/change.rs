@@ -1,7 +1,5 @@
-//! Changes of objects: creation, replacement, merge, and preconditions. Entries: [`newborn`],
+//! Changes of objects: creation, replacement, and preconditions. Entries: [`newborn`],
 //! [`updated`].
-
-use serde_json::Value;
 
 use super::delete::{finalizers_of, settled};
 use crate::object;
@@ -178,23 +176,4 @@ pub(super) fn check_same_name(target: &Target<'_>, name: &str) -> Result<(), Fai
         "the name of the object ({name}) does not match the name on the URL ({})",
         target.name
     )))
-}
-
-/// Merges a patch into a value by RFC 7396.
-pub(super) fn merge(target: &mut Value, patch: Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch;
-        return;
-    };
-    if !target.is_object() {
-        *target = Value::Object(Fields::new());
-    }
-    if let Value::Object(target) = target {
-        for (key, value) in patch {
-            match value {
-                Value::Null => drop(target.remove(&key)),
-                value => merge(target.entry(key).or_insert(Value::Null), value),
-            }
-        }
-    }
 }

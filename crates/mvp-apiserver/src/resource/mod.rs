@@ -18,6 +18,7 @@ use mvp_core::Verb;
 use crate::query::Query;
 use crate::respond::Body;
 use crate::route::Target;
+use crate::schema::Schema;
 use crate::status::Failure;
 use crate::storage::Storage;
 
@@ -25,6 +26,8 @@ use crate::storage::Storage;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call<'a> {
     pub(crate) target: &'a Target<'a>,
+    /// The schema of the resource's objects, if it is known.
+    pub(crate) schema: Option<Schema<'a>>,
     pub(crate) storage: &'a Storage,
     pub(crate) query: &'a Query<'a>,
     pub(crate) headers: &'a HeaderMap,

@@ -6,9 +6,10 @@ use mvp_core::Verb;
 use serde_json::Value;
 
 use super::Call;
-use super::change::{check_same_name, merge};
+use super::change::check_same_name;
 use crate::body;
 use crate::object;
+use crate::patch::{Misfit, Patch};
 use crate::respond::{self, Body};
 use crate::status::{Failure, Status};
 use crate::storage::{Change, Fields, ObjectKey};
@@ -52,17 +53,12 @@ impl Call<'_> {
     }
 
     fn patch_scale(self) -> Result<Response<Body>, Failure> {
-        let (_, patch) = body::patch(self.headers, self.body)?;
-        self.change_scale(|mut scale| {
-            // A patch may require a version of the object; its own is no such requirement.
-            object::set_metadata(&mut scale, "resourceVersion", "");
-            let mut scale = Value::Object(scale);
-            merge(&mut scale, Value::Object(patch));
-            match scale {
-                Value::Object(scale) => Ok(scale),
-                _ => Err(Failure::bad_request("the patch does not leave an object")),
-            }
-        })
+        let patch = Patch::decode(self.headers, self.body, self.is_strategic())?;
+        if patch.creates().is_some() {
+            let message = "server-side apply of the subresource scale is not implemented";
+            return Err(Failure::bad_request(message));
+        }
+        self.change_scale(|scale| patch.apply(scale, None).map_err(Misfit::into_failure))
     }
 
     /// Assigns a pod to a node.

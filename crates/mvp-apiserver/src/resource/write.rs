@@ -3,13 +3,13 @@
 
 use http::{Response, StatusCode};
 use mvp_core::Verb;
-use serde_json::Value;
 
 use super::Call;
-use super::change::{check_patched_name, check_same_name, merge, newborn, updated};
-use crate::body::{self, PatchKind};
+use super::change::{check_patched_name, check_same_name, newborn, updated};
+use crate::body;
 use crate::name;
 use crate::object;
+use crate::patch::{Misfit, Patch};
 use crate::respond::Body;
 use crate::stamp;
 use crate::status::{Failure, Fault};
@@ -81,8 +81,9 @@ impl Call<'_> {
 
     pub(super) fn patch(self) -> Result<Response<Body>, Failure> {
         let dry_run = self.query.dry_run()?;
-        let (kind, patch) = body::patch(self.headers, self.body)?;
-        if kind == PatchKind::Apply && self.query.get("fieldManager").is_empty() {
+        let patch = Patch::decode(self.headers, self.body, self.is_strategic())?;
+        let applies = matches!(patch, Patch::Apply(_));
+        if applies && self.query.get("fieldManager").is_empty() {
             return Err(Failure::bad_request(
                 "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is \
                  required for apply patch",
@@ -93,29 +94,31 @@ impl Call<'_> {
         let object = self.storage.transact(&collection, &key, !dry_run, |current| {
             let Some(current) = current else {
                 // Only the whole object can be created, not a subresource.
-                if kind == PatchKind::Merge || self.target.subresource.is_some() {
+                let Some(sent) = patch.creates().filter(|_| self.target.subresource.is_none())
+                else {
                     return Err(Failure::not_found(self.target, &key.name));
-                }
+                };
                 code = StatusCode::CREATED;
-                let sent = object::admit(self.target, patch)?;
+                let sent = object::admit(self.target, sent)?;
                 check_patched_name(self.target, &sent)?;
                 name::check(self.target, &key.name)?;
                 return newborn(self.target, sent, &key.name).map(Change::Put);
             };
-            let mut merged = Value::Object(current.fields.clone());
-            // A patch may require a version of the object; the object's own version is no such
-            // requirement.
-            if let Value::Object(fields) = &mut merged {
-                object::set_metadata(fields, "resourceVersion", "");
-            }
-            merge(&mut merged, Value::Object(patch));
-            let Value::Object(merged) = merged else {
-                return Err(Failure::bad_request("the patch does not leave an object"));
-            };
-            let merged = object::admit(self.target, merged)?;
-            check_patched_name(self.target, &merged)?;
-            updated(self.target, current, merged)
+            // Patches see the object as callers do.
+            let mut fields = current.fields.clone();
+            let meta = self.target.type_meta();
+            fields.insert("apiVersion".to_owned(), meta.api_version.into());
+            fields.insert("kind".to_owned(), meta.kind.into());
+            let patched = patch.apply(fields, self.schema).map_err(Misfit::into_failure)?;
+            let patched = object::admit(self.target, patched)?;
+            check_patched_name(self.target, &patched)?;
+            updated(self.target, current, patched)
         })?;
         Ok(self.show(code, &object))
+    }
+
+    /// Whether the patch strategies of the resource are known. Custom resources have none.
+    pub(super) fn is_strategic(self) -> bool {
+        self.schema.is_some_and(|schema| schema.has_patch_strategies())
     }
 }
