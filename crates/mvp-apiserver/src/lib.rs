@@ -9,6 +9,7 @@
 
 mod body;
 mod describe;
+mod form;
 mod name;
 mod object;
 mod openapi;
@@ -16,6 +17,7 @@ mod patch;
 mod protobuf;
 mod query;
 mod release;
+mod render;
 mod resource;
 mod respond;
 mod review;
@@ -30,6 +32,7 @@ mod status;
 mod storage;
 mod strategy;
 mod surface;
+mod table;
 
 pub use mvp_core::Verb;
 pub use release::{Release, RuntimeConfig, RuntimeConfigError};

@@ -10,13 +10,12 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Request, Response};
-use mvp_core::discovery::negotiate::Form;
 use mvp_core::request::ResourceRequest;
 use mvp_core::{RequestInfo, Verb};
 use tower_service::Service;
 
 use crate::body;
-use crate::describe;
+use crate::form::Form;
 use crate::openapi;
 use crate::query::Query;
 use crate::resource;
@@ -134,7 +133,8 @@ impl Inner {
         B: http_body::Body<Data = Bytes> + Send,
     {
         let target = route::find(&surface.groups, &head.method, head.uri.path(), request)?;
-        describe::acceptable(&head.headers, &[Form::Legacy])?;
+        let query = Query::parse(head.uri.query().unwrap_or_default());
+        let form = Form::negotiate(&head.headers, &query)?;
         let body = body::read(body).await?;
         if let Some(counter) = self.counter(&head.method) {
             counter.fetch_add(1, Ordering::SeqCst);
@@ -142,7 +142,6 @@ impl Inner {
         if review::is_asked_by(&target) {
             return Ok(review::answer(&target, head.extensions.get::<Caller>()));
         }
-        let query = Query::parse(head.uri.query().unwrap_or_default());
         // Only writes need a schema, which takes time to parse.
         let known = match target.verb {
             Verb::Create | Verb::Update | Verb::Patch => {
@@ -155,6 +154,7 @@ impl Inner {
             schema: known.as_ref().and_then(|known| known.schema()),
             storage: &self.storage,
             query: &query,
+            form,
             headers: &head.headers,
             body: &body,
         };

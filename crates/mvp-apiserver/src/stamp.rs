@@ -8,10 +8,14 @@ pub(crate) fn now() -> String {
     after(0)
 }
 
+/// The current time in seconds since 1970.
+pub(crate) fn now_seconds() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().cast_signed()
+}
+
 /// The time in this many seconds.
 pub(crate) fn after(seconds: u64) -> String {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format_time(since.as_secs().saturating_add(seconds.min(LONGEST)).cast_signed())
+    format_time(now_seconds().saturating_add_unsigned(seconds.min(LONGEST)))
 }
 
 /// A century, so that years keep four digits.

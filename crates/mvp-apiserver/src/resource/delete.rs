@@ -9,8 +9,8 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::Call;
-use super::read::ListMetadata;
 use crate::object;
+use crate::render::ListMetadata;
 use crate::respond::{self, Body};
 use crate::route::Target;
 use crate::selector::Selector;

@@ -6,7 +6,7 @@ use http::Response;
 
 use super::Call;
 use super::page::{ListOptions, Token};
-use super::read::ListMetadata;
+use crate::render::ListMetadata;
 use crate::respond::Body;
 use crate::selector::Selector;
 use crate::status::Failure;

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Response};
 use mvp_core::Verb;
 
+use crate::form::Form;
 use crate::query::Query;
 use crate::respond::Body;
 use crate::route::Target;
@@ -30,6 +31,7 @@ pub(crate) struct Call<'a> {
     pub(crate) schema: Option<Schema<'a>>,
     pub(crate) storage: &'a Storage,
     pub(crate) query: &'a Query<'a>,
+    pub(crate) form: Form,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) body: &'a Bytes,
 }

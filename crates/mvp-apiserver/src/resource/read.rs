@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use http::{Response, StatusCode};
-use serde::Serialize;
 
 use super::Call;
-use crate::object::Rendered;
+use crate::render::{ListMetadata, Renderer};
 use crate::respond::{self, Body};
 use crate::status::Failure;
 use crate::storage::Object;
@@ -24,53 +23,26 @@ impl Call<'_> {
         Ok(self.show(StatusCode::OK, &object))
     }
 
-    /// Returns one object in the requested version.
+    /// Returns one object in the requested version and form.
     pub(super) fn show(self, code: StatusCode, object: &Object) -> Response<Body> {
-        respond::json(code, &self.target.type_meta().render(&object.fields))
+        let renderer = Renderer::new(self.target, self.form);
+        match renderer.check_object() {
+            Ok(()) => respond::json(code, &renderer.object(&object.fields, true)),
+            Err(failure) => failure.into_response(),
+        }
     }
 
-    /// Returns a collection in the requested version.
+    /// Returns a collection in the requested version and form.
     pub(super) fn show_list(
         self,
         metadata: ListMetadata,
         objects: &[Arc<Object>],
     ) -> Response<Body> {
-        let type_meta = self.target.type_meta();
-        let list = List {
-            kind: format!("{}List", type_meta.kind),
-            api_version: &type_meta.api_version,
-            metadata,
-            items: objects.iter().map(|object| type_meta.render(&object.fields)).collect(),
-        };
+        let renderer = Renderer::new(self.target, self.form);
+        if let Err(failure) = renderer.check_list() {
+            return failure.into_response();
+        }
+        let list = renderer.list(metadata, objects.iter().map(|object| &object.fields));
         respond::json(StatusCode::OK, &list)
-    }
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct List<'a> {
-    kind: String,
-    api_version: &'a str,
-    metadata: ListMetadata,
-    items: Vec<Rendered<'a>>,
-}
-
-/// The metadata of a list.
-#[derive(Debug, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct ListMetadata {
-    pub(crate) resource_version: String,
-    /// The token of the next page.
-    #[serde(rename = "continue", skip_serializing_if = "String::is_empty")]
-    pub(crate) continue_token: String,
-    /// The number of objects after this page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) remaining_item_count: Option<usize>,
-}
-
-impl ListMetadata {
-    /// The metadata of a whole list.
-    pub(crate) fn at(revision: u64) -> ListMetadata {
-        ListMetadata { resource_version: revision.to_string(), ..ListMetadata::default() }
     }
 }

@@ -15,7 +15,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Call;
 use super::page::WatchOptions;
-use crate::object::{self, TypeMeta};
+use crate::object;
+use crate::render::Renderer;
 use crate::respond::{self, Body};
 use crate::selector::Selector;
 use crate::status::Failure;
@@ -41,7 +42,8 @@ impl Call<'_> {
         let (objects, cursor) = self.storage.follow(&self.target.collection(), start);
 
         let watch = Watch {
-            type_meta: self.target.type_meta(),
+            renderer: Renderer::new(self.target, self.form),
+            headers: true,
             objects: objects.into_iter().filter(|object| selector.matches(object)).collect(),
             selector,
             events: VecDeque::new(),
@@ -66,7 +68,9 @@ impl Call<'_> {
 /// An open watch. It holds only its position in the log: changes that are not read yet stay in the log,
 /// and expire with it.
 struct Watch {
-    type_meta: TypeMeta,
+    renderer: Renderer,
+    /// Whether the next table has columns: only the first one has.
+    headers: bool,
     selector: Selector,
     objects: VecDeque<Arc<Object>>,
     events: VecDeque<Arc<Event>>,
@@ -124,7 +128,7 @@ impl Watch {
         for _ in 0..BATCH {
             match self.objects.pop_front() {
                 Some(object) if lines.len() < CHUNK_BYTES => {
-                    lines.extend(line(&self.type_meta, "ADDED", &object.fields));
+                    lines.extend(self.line("ADDED", &object.fields));
                 }
                 Some(object) => {
                     self.objects.push_front(object);
@@ -170,25 +174,25 @@ impl Watch {
 
     /// The event of a change for this watch: an object that begins to match the selector is ADDED, one
     /// that no longer matches is DELETED. Empty if it never matched.
-    fn show(&self, event: &Event) -> Bytes {
+    fn show(&mut self, event: &Event) -> Bytes {
         let before = event.previous.as_ref().filter(|object| self.selector.matches(object));
         let after =
             Some(&event.object).filter(|object| !event.deleted && self.selector.matches(object));
         match (before, after) {
             (None, None) => Bytes::new(),
-            (None, Some(object)) => line(&self.type_meta, "ADDED", &object.fields),
-            (Some(_), Some(object)) => line(&self.type_meta, "MODIFIED", &object.fields),
+            (None, Some(object)) => self.line("ADDED", &object.fields),
+            (Some(_), Some(object)) => self.line("MODIFIED", &object.fields),
             (Some(object), None) => {
                 let mut fields = object.fields.clone();
                 let revision = event.revision.to_string();
                 object::set_metadata(&mut fields, "resourceVersion", &revision);
-                line(&self.type_meta, "DELETED", &fields)
+                self.line("DELETED", &fields)
             }
         }
     }
 
     /// A bookmark with the position of this watch, from which another watch can continue.
-    fn bookmark(&self, end_of_objects: bool) -> Bytes {
+    fn bookmark(&mut self, end_of_objects: bool) -> Bytes {
         let mut fields = Fields::new();
         let revision = self.cursor.position().to_string();
         object::set_metadata(&mut fields, "resourceVersion", &revision);
@@ -196,7 +200,12 @@ impl Watch {
             let annotations = json!({ "k8s.io/initial-events-end": "true" });
             object::put_metadata(&mut fields, "annotations", Some(annotations));
         }
-        line(&self.type_meta, "BOOKMARK", &fields)
+        self.line("BOOKMARK", &fields)
+    }
+
+    fn line(&mut self, kind: &'static str, fields: &Fields) -> Bytes {
+        let headers = std::mem::take(&mut self.headers);
+        respond::line(&WatchEvent { kind, object: self.renderer.object(fields, headers) })
     }
 }
 
@@ -205,10 +214,6 @@ struct WatchEvent<O> {
     #[serde(rename = "type")]
     kind: &'static str,
     object: O,
-}
-
-fn line(type_meta: &TypeMeta, kind: &'static str, fields: &Fields) -> Bytes {
-    respond::line(&WatchEvent { kind, object: type_meta.render(fields) })
 }
 
 /// Real servers send this error as an event, not as the status of the response.

@@ -13,5 +13,6 @@ mod patches;
 mod refusals;
 mod sharing;
 mod support;
+mod tables;
 mod watches;
 mod writes;
