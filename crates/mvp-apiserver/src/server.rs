@@ -20,7 +20,7 @@ use crate::openapi;
 use crate::query::Query;
 use crate::resource;
 use crate::respond::{self, Body};
-use crate::review::{self, Caller};
+use crate::review::{Caller, Review};
 use crate::route::{self, NoTarget};
 use crate::spec::{GroupSpec, ServerSpec};
 use crate::status::Failure;
@@ -139,8 +139,15 @@ impl Inner {
         if let Some(counter) = self.counter(&head.method) {
             counter.fetch_add(1, Ordering::SeqCst);
         }
-        if review::is_asked_by(&target) {
-            return Ok(review::answer(&target, head.extensions.get::<Caller>()));
+        let review = Review {
+            target: &target,
+            caller: head.extensions.get::<Caller>(),
+            headers: &head.headers,
+            body: &body,
+            allows: &|_, _| true,
+        };
+        if let Some(answer) = review.answer() {
+            return Ok(answer?);
         }
         // Only writes need a schema, which takes time to parse.
         let known = match target.verb {

@@ -141,6 +141,8 @@ fn drain(cursor: &mut Cursor) -> Result<Vec<(u64, ObjectKey, bool)>, Expired> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
     #[test]
     fn every_revision_after_the_compaction_can_be_read(
         steps in prop::collection::vec(step_or_compaction(), 0..80),

@@ -11,6 +11,7 @@ mod openapi;
 mod pages;
 mod patches;
 mod refusals;
+mod reviews;
 mod sharing;
 mod support;
 mod tables;
