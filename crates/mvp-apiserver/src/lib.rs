@@ -9,6 +9,7 @@
 
 mod body;
 mod describe;
+mod fields;
 mod form;
 mod name;
 mod object;

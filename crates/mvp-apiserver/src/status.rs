@@ -147,6 +147,19 @@ impl Failure {
         Failure { details: Some(Box::new(details)), ..failure }
     }
 
+    /// The object that a patch makes cannot be decoded.
+    pub(crate) fn invalid_patch(patch: &str, why: &str) -> Failure {
+        let message = format!("Invalid value: {patch:?}: {why}");
+        let failure = Failure::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "Invalid",
+            format!(" \"\" is invalid: patch: {message}"),
+        );
+        let cause = Cause { reason: "FieldValueInvalid", message, field: "patch" };
+        let details = Details { causes: vec![cause], ..Details::default() };
+        Failure { details: Some(Box::new(details)), ..failure }
+    }
+
     /// The request is malformed.
     pub(crate) fn bad_request(message: impl Into<String>) -> Failure {
         Failure::new(StatusCode::BAD_REQUEST, "BadRequest", message)

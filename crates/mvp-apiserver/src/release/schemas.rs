@@ -41,7 +41,18 @@ impl SchemaOf {
 const MAX_PARSED: usize = 12;
 
 /// The kinds that were parsed last, the latest one at the end.
-static PARSED: Mutex<VecDeque<(Release, SchemaOf)>> = Mutex::new(VecDeque::new());
+static PARSED: Mutex<VecDeque<Parsed>> = Mutex::new(VecDeque::new());
+
+/// A kind that was looked up.
+#[derive(Debug)]
+struct Parsed {
+    release: Release,
+    group: String,
+    version: String,
+    kind: String,
+    /// `None` if the release does not know it.
+    schema: Option<SchemaOf>,
+}
 
 impl Schemas {
     pub(super) fn of(release: Release) -> Schemas {
@@ -50,28 +61,38 @@ impl Schemas {
 
     /// The schema of a kind, parsed when it is first used.
     pub(crate) fn of_kind(self, group: &str, version: &str, kind: &str) -> Option<SchemaOf> {
-        let name = self.name(group, version, kind)?;
         let mut parsed = PARSED.lock().unwrap_or_else(PoisonError::into_inner);
-        let place =
-            parsed.iter().position(|(release, of)| *release == self.release && of.0.name == name);
+        let place = parsed.iter().position(|entry| {
+            entry.release == self.release
+                && entry.kind == kind
+                && entry.version == version
+                && entry.group == group
+        });
         let entry = match place.and_then(|place| parsed.remove(place)) {
             Some(entry) => entry,
-            None => {
-                let reached = self.reached([name]);
-                let components = reached.into_iter().filter_map(|(name, text)| {
-                    Some((name.to_owned(), serde_json::from_str(text).ok()?))
-                });
-                let components = Value::Object(components.collect());
-                let closure = Closure { name: name.to_owned(), components };
-                (self.release, SchemaOf(Arc::new(closure)))
-            }
+            None => Parsed {
+                release: self.release,
+                group: group.to_owned(),
+                version: version.to_owned(),
+                kind: kind.to_owned(),
+                schema: self.name(group, version, kind).map(|name| self.parse(name)),
+            },
         };
-        let schema = entry.1.clone();
+        let schema = entry.schema.clone();
         parsed.push_back(entry);
         if parsed.len() > MAX_PARSED {
             parsed.pop_front();
         }
-        Some(schema)
+        schema
+    }
+
+    fn parse(self, name: &str) -> SchemaOf {
+        let reached = self.reached([name]);
+        let components = reached
+            .into_iter()
+            .filter_map(|(name, text)| Some((name.to_owned(), serde_json::from_str(text).ok()?)));
+        let components = Value::Object(components.collect());
+        SchemaOf(Arc::new(Closure { name: name.to_owned(), components }))
     }
 
     /// The component schemas of a document of one group and version, as JSON texts by name: those of
@@ -107,15 +128,16 @@ impl Schemas {
     }
 
     /// The schemas of these names and of all names that they refer to.
-    fn reached(
+    fn reached<'n>(
         self,
-        names: impl IntoIterator<Item = &'static str>,
+        names: impl IntoIterator<Item = &'n str>,
     ) -> BTreeMap<&'static str, &'static str> {
         let all: BTreeMap<_, _> = self.lines().collect();
         let mut waiting: Vec<_> = names.into_iter().collect();
         let mut reached = BTreeMap::new();
         while let Some(name) = waiting.pop() {
-            let Some(text) = all.get(name).copied() else { continue };
+            let Some((name, text)) = all.get_key_value(name) else { continue };
+            let (name, text) = (*name, *text);
             if reached.insert(name, text).is_none() {
                 let references = text.split(REFERENCE).skip(1);
                 waiting.extend(references.filter_map(|rest| rest.split('"').next()));

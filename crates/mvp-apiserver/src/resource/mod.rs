@@ -1,5 +1,6 @@
 //! The verbs of a resource. Entry: [`Call::serve`].
 
+mod admit;
 mod change;
 mod delete;
 mod list;

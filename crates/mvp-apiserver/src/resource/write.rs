@@ -5,6 +5,7 @@ use http::{Response, StatusCode};
 use mvp_core::Verb;
 
 use super::Call;
+use super::admit::Warnings;
 use super::change::{check_patched_name, check_same_name, newborn, updated};
 use crate::body;
 use crate::name;
@@ -22,7 +23,7 @@ impl Call<'_> {
         if self.target.resource.verbs == [Verb::Create] {
             return Err(Failure::not_supported(self.target));
         }
-        let sent = object::admit(self.target, body::object(self.headers, self.body)?)?;
+        let (sent, warnings) = self.admit(body::object(self.headers, self.body)?)?;
         let name = match object::metadata_text(&sent, "name") {
             "" => match object::metadata_text(&sent, "generateName") {
                 "" => {
@@ -41,7 +42,7 @@ impl Call<'_> {
                 Some(_) => Err(Failure::already_exists(self.target, &key.name)),
                 None => newborn(self.target, sent, &key.name).map(Change::Put),
             })?;
-        Ok(self.show(StatusCode::CREATED, &object))
+        Ok(warnings.add_to(self.show(StatusCode::CREATED, &object)))
     }
 
     /// A generated name that no object has. Real servers try it as often.
@@ -59,7 +60,7 @@ impl Call<'_> {
 
     pub(super) fn update(self) -> Result<Response<Body>, Failure> {
         let dry_run = self.query.dry_run()?;
-        let sent = object::admit(self.target, body::object(self.headers, self.body)?)?;
+        let (sent, warnings) = self.admit(body::object(self.headers, self.body)?)?;
         match object::metadata_text(&sent, "name") {
             "" => {
                 return Err(Failure::bad_request(format!(
@@ -76,7 +77,7 @@ impl Call<'_> {
             let current = current.ok_or_else(missing)?;
             updated(self.target, current, sent)
         })?;
-        Ok(self.show(StatusCode::OK, &object))
+        Ok(warnings.add_to(self.show(StatusCode::OK, &object)))
     }
 
     pub(super) fn patch(self) -> Result<Response<Body>, Failure> {
@@ -90,7 +91,7 @@ impl Call<'_> {
             ));
         }
         let (collection, key) = (self.target.collection(), self.target.key());
-        let mut code = StatusCode::OK;
+        let (mut code, mut warnings) = (StatusCode::OK, Warnings::default());
         let object = self.storage.transact(&collection, &key, !dry_run, |current| {
             let Some(current) = current else {
                 // Only the whole object can be created, not a subresource.
@@ -99,7 +100,8 @@ impl Call<'_> {
                     return Err(Failure::not_found(self.target, &key.name));
                 };
                 code = StatusCode::CREATED;
-                let sent = object::admit(self.target, sent)?;
+                let (sent, found) = self.admit(sent)?;
+                warnings = found;
                 check_patched_name(self.target, &sent)?;
                 name::check(self.target, &key.name)?;
                 return newborn(self.target, sent, &key.name).map(Change::Put);
@@ -110,11 +112,12 @@ impl Call<'_> {
             fields.insert("apiVersion".to_owned(), meta.api_version.into());
             fields.insert("kind".to_owned(), meta.kind.into());
             let patched = patch.apply(fields, self.schema).map_err(Misfit::into_failure)?;
-            let patched = object::admit(self.target, patched)?;
+            let (patched, found) = self.admit(patched)?;
+            warnings = found;
             check_patched_name(self.target, &patched)?;
             updated(self.target, current, patched)
         })?;
-        Ok(self.show(code, &object))
+        Ok(warnings.add_to(self.show(code, &object)))
     }
 
     /// Whether the patch strategies of the resource are known. Custom resources have none.

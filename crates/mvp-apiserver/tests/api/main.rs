@@ -6,6 +6,7 @@
 mod bodies;
 mod deletions;
 mod discovery;
+mod fields;
 mod objects;
 mod openapi;
 mod pages;
