@@ -7,7 +7,9 @@
 //! A request goes `route → read the body → resource → storage`. Errors have the form and the texts of
 //! a real server's.
 
+mod base64;
 mod body;
+mod defaults;
 mod describe;
 mod fields;
 mod form;

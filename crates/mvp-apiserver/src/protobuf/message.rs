@@ -5,6 +5,7 @@ use serde_json::{Map, Number, Value};
 use super::table::{Field, Kind, Shape, Table};
 use super::wire::{self, Fields, Raw};
 use super::{Fault, special};
+use crate::base64;
 
 /// The most values of an object. A value takes more memory than its bytes.
 const MAX_VALUES: usize = 1 << 18;
@@ -191,7 +192,7 @@ impl<'t> Decoder<'t> {
             Kind::Text => Decoded::new(wire::text(bytes()?), bytes()?.is_empty()),
             Kind::Bytes => match raw {
                 None => Decoded::new(Value::Null, true),
-                Some(_) => Decoded::new(special::base64(bytes()?), false),
+                Some(_) => Decoded::new(base64::encode(bytes()?), false),
             },
             Kind::Message(message) => {
                 let mut fields = Map::new();

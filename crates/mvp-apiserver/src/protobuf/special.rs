@@ -1,5 +1,5 @@
 //! Types whose JSON is not the JSON of their message: times, quantities, `IntOrString`, raw JSON.
-//! Entries: [`decode`] and [`base64`].
+//! Entry: [`decode`].
 
 use serde_json::Value;
 
@@ -22,22 +22,6 @@ pub(super) fn decode(kind: Kind, bytes: &[u8]) -> Result<Decoded, Fault> {
         Kind::IntOrString => int_or_string(bytes),
         _ => json(bytes),
     }
-}
-
-/// The standard alphabet with padding, as Go writes bytes to JSON.
-pub(super) fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let byte = |place: usize| u32::from(chunk.get(place).copied().unwrap_or_default());
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for place in 0..4 {
-            let digit = usize::try_from(bits >> (18 - 6 * place) & 63).unwrap_or_default();
-            let letter = ALPHABET.get(digit).filter(|_| place <= chunk.len());
-            text.push(letter.map_or('=', |letter| char::from(*letter)));
-        }
-    }
-    text
 }
 
 /// The first two fields, if they are numbers.

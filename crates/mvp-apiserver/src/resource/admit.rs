@@ -6,9 +6,11 @@ use http::header::{HeaderValue, WARNING};
 use mvp_core::Verb;
 
 use super::Call;
+use crate::defaults;
 use crate::fields;
 use crate::object;
 use crate::respond::Body;
+use crate::schema::Schema;
 use crate::status::Failure;
 use crate::storage::Fields;
 
@@ -31,17 +33,17 @@ impl Warnings {
 
 impl Call<'_> {
     /// Validates an object. Unknown fields of built-in kinds are dropped; `fieldValidation` decides
-    /// whether they are an error. The result has no `apiVersion` and `kind`.
+    /// whether they are an error. Absent ones get their defaults. The result has no `apiVersion` and `kind`.
     pub(super) fn admit(self, sent: Fields) -> Result<(Fields, Warnings), Failure> {
         let mut sent = object::admit(self.target, sent)?;
-        let built_in = |schema: &crate::schema::Schema<'_>| {
-            schema.keyword("x-kubernetes-group-version-kind").is_some()
-        };
+        let built_in =
+            |schema: &Schema<'_>| schema.keyword("x-kubernetes-group-version-kind").is_some();
         let Some(schema) = self.schema.filter(built_in) else {
             return Ok((sent, Warnings::default()));
         };
         let unknown = fields::decode(schema, &mut sent)
             .map_err(|mistyped| self.not_decoded(&mistyped.message()))?;
+        defaults::set(&self.target.group.name, &self.target.resource.plural, &mut sent);
         let unknown: Vec<_> =
             unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
         match self.query.get("fieldValidation") {

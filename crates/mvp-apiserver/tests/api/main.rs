@@ -4,6 +4,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod bodies;
+mod defaults;
 mod deletions;
 mod discovery;
 mod fields;
