@@ -9,8 +9,10 @@
 
 mod base64;
 mod body;
+mod crd;
 mod defaults;
 mod describe;
+mod field_error;
 mod fields;
 mod form;
 mod name;
@@ -36,6 +38,7 @@ mod storage;
 mod strategy;
 mod surface;
 mod table;
+mod warning;
 
 pub use mvp_core::Verb;
 pub use release::{Release, RuntimeConfig, RuntimeConfigError};

@@ -1,8 +1,12 @@
 //! Objects and lists in the form that the client wants. Entry: [`Renderer`].
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::crd::Custom;
 use crate::form::{Form, MetaVersion};
 use crate::object::{self, Rendered, TypeMeta};
 use crate::route::Target;
@@ -15,8 +19,10 @@ use crate::table::{self, Columns, Printer};
 #[derive(Debug)]
 pub(crate) struct Renderer {
     type_meta: TypeMeta,
+    list_kind: String,
     form: Form,
     columns: Columns,
+    custom: Option<Custom>,
 }
 
 /// The metadata of a list.
@@ -41,18 +47,34 @@ impl ListMetadata {
 
 impl Renderer {
     /// A renderer for a target. A list cannot be shown as one object, nor one object as a list.
-    pub(crate) fn new(target: &Target<'_>, form: Form) -> Renderer {
+    pub(crate) fn new(target: &Target<'_>, form: Form, custom: Option<&Custom>) -> Renderer {
         let subresource = target.subresource.map_or("", |subresource| &*subresource.name);
-        let columns = table::layout(&target.group.name, &target.resource.plural, subresource);
-        Renderer { type_meta: target.type_meta(), form, columns: Columns::BuiltIn(columns) }
+        let columns = match custom {
+            Some(custom) => Columns::Custom(Arc::clone(&custom.version.columns)),
+            None => {
+                let (group, plural) = (&target.group.name, &target.resource.plural);
+                Columns::BuiltIn(table::layout(group, plural, subresource))
+            }
+        };
+        let list_kind = match custom {
+            Some(custom) => custom.resource.list_kind.clone(),
+            None => format!("{}List", target.resource.kind),
+        };
+        Renderer {
+            type_meta: target.type_meta(),
+            list_kind,
+            form,
+            columns,
+            custom: custom.cloned(),
+        }
     }
 
     /// Checks that a list can be shown.
     pub(crate) fn check_list(&self) -> Result<(), Failure> {
         match self.form {
             Form::Metadata(_) => Err(Failure::not_acceptable(format!(
-                "you requested PartialObjectMetadata, but the requested object is a list ({}List)",
-                self.type_meta.kind
+                "you requested PartialObjectMetadata, but the requested object is a list ({})",
+                self.list_kind
             ))),
             _ => Ok(()),
         }
@@ -73,7 +95,10 @@ impl Renderer {
     /// One object. `headers` is false for the later events of a watch, whose tables have no columns.
     pub(crate) fn object<'a>(&'a self, fields: &'a Fields, headers: bool) -> Shown<'a> {
         match self.form {
-            Form::Whole => Shown::Whole(self.type_meta.render(fields)),
+            Form::Whole => match self.shaped(fields) {
+                Cow::Borrowed(fields) => Shown::Whole(self.type_meta.render(fields)),
+                Cow::Owned(fields) => Shown::Other(json!(self.type_meta.render(&fields))),
+            },
             Form::Metadata(version) | Form::MetadataList(version) => {
                 Shown::Other(version.partial(fields))
             }
@@ -81,7 +106,8 @@ impl Renderer {
                 let printer = self.printer(version, include);
                 let revision = object::metadata_text(fields, "resourceVersion");
                 let metadata = json!({ "resourceVersion": revision });
-                Shown::Other(table::render(&printer, metadata, headers, [fields]))
+                let fields = self.shaped(fields);
+                Shown::Other(table::render(&printer, metadata, headers, [&*fields]))
             }
         }
     }
@@ -95,10 +121,10 @@ impl Renderer {
         let objects = objects.into_iter();
         match self.form {
             Form::Whole => ShownList::Whole(List {
-                kind: format!("{}List", self.type_meta.kind),
+                kind: &self.list_kind,
                 api_version: &self.type_meta.api_version,
                 metadata,
-                items: objects.map(|fields| self.type_meta.render(fields)).collect(),
+                items: objects.map(|fields| self.object(fields, true)).collect(),
             }),
             Form::Metadata(version) | Form::MetadataList(version) => ShownList::Other(json!({
                 "kind": "PartialObjectMetadataList",
@@ -108,7 +134,21 @@ impl Renderer {
             })),
             Form::Table(version, include) => {
                 let printer = self.printer(version, include);
+                let objects: Vec<_> = objects.map(|fields| self.shaped(fields)).collect();
+                let objects = objects.iter().map(|fields| &**fields);
                 ShownList::Other(table::render(&printer, json!(metadata), true, objects))
+            }
+        }
+    }
+
+    /// A custom resource has the shape of the requested version, whichever version it was written in.
+    fn shaped<'f>(&self, fields: &'f Fields) -> Cow<'f, Fields> {
+        match &self.custom {
+            None => Cow::Borrowed(fields),
+            Some(custom) => {
+                let mut fields = fields.clone();
+                custom.version.shape(&mut fields);
+                Cow::Owned(fields)
             }
         }
     }
@@ -148,8 +188,8 @@ pub(crate) enum ShownList<'a> {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct List<'a> {
-    kind: String,
+    kind: &'a str,
     api_version: &'a str,
     metadata: ListMetadata,
-    items: Vec<Rendered<'a>>,
+    items: Vec<Shown<'a>>,
 }

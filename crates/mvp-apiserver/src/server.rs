@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -15,6 +16,7 @@ use mvp_core::{RequestInfo, Verb};
 use tower_service::Service;
 
 use crate::body;
+use crate::crd;
 use crate::form::Form;
 use crate::openapi;
 use crate::query::Query;
@@ -22,10 +24,12 @@ use crate::resource;
 use crate::respond::{self, Body};
 use crate::review::{Caller, Review};
 use crate::route::{self, NoTarget};
+use crate::schema::Schema;
 use crate::spec::{GroupSpec, ServerSpec};
 use crate::status::Failure;
 use crate::storage::Storage;
 use crate::surface::{Served, Surface};
+use crate::warning::Warnings;
 
 /// An API server. Clones are the same server.
 #[derive(Debug, Clone)]
@@ -35,7 +39,7 @@ pub struct ApiServer(Arc<Inner>);
 struct Inner {
     spec: ServerSpec,
     storage: Storage,
-    served: Served,
+    served: Arc<Served>,
     processed: [AtomicU64; METHODS.len()],
 }
 
@@ -46,7 +50,8 @@ const METHODS: [Method; 5] =
 impl ApiServer {
     /// A server of `spec`, with a storage that other servers may share.
     pub fn new(spec: ServerSpec, storage: Storage) -> ApiServer {
-        let served = Served::new(&spec);
+        let served = Arc::new(Served::new(&spec));
+        crd::controller::start(&served, &storage);
         ApiServer(Arc::new(Inner { spec, storage, served, processed: Default::default() }))
     }
 
@@ -58,7 +63,18 @@ impl ApiServer {
     /// Serves these groups instead of the current ones, from the next request on. Requests that have
     /// begun, and open watches, are not affected.
     pub fn replace_groups(&self, groups: Vec<GroupSpec>) {
-        self.0.served.install(Surface::new(&self.0.spec, groups));
+        self.0.served.replace_groups(groups);
+    }
+
+    /// Sets the time from the acceptance of a new definition of a custom resource until this server
+    /// serves it. It is 200 ms unless it is set before the first request.
+    ///
+    /// A server with `customresourcedefinitions` follows them in a task of its own, on the runtime
+    /// where it is created or gets its first request. The task ends with the server.
+    #[must_use]
+    pub fn with_establishing_delay(self, delay: Duration) -> ApiServer {
+        self.0.served.set_delay(delay);
+        self
     }
 
     /// The storage of the server.
@@ -103,6 +119,7 @@ impl Inner {
     where
         B: http_body::Body<Data = Bytes> + Send,
     {
+        crd::controller::start(&self.served, &self.storage);
         let surface = self.served.current();
         let (path, query) = (head.uri.path(), head.uri.query());
         match RequestInfo::parse(head.method.as_str(), path, query) {
@@ -156,16 +173,23 @@ impl Inner {
             }
             _ => None,
         };
+        let custom = surface.definitions.find(&target);
+        let of_custom = || Schema::plain(&custom.as_ref()?.version.schema);
+        let warnings = Warnings::default();
         let call = resource::Call {
             target: &target,
-            schema: known.as_ref().and_then(|known| known.schema()),
+            schema: known.as_ref().and_then(|known| known.schema()).or_else(of_custom),
+            custom: custom.as_ref(),
+            warnings: &warnings,
             storage: &self.storage,
             query: &query,
             form,
             headers: &head.headers,
             body: &body,
         };
-        Ok(call.serve()?)
+        let mut response = call.serve()?;
+        warnings.add_to(&mut response);
+        Ok(response)
     }
 
     fn counter(&self, method: &Method) -> Option<&AtomicU64> {

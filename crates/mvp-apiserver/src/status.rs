@@ -1,5 +1,6 @@
 //! Errors as Kubernetes `Status` objects, with the texts of a real server. Entry: [`Failure`].
 
+mod fields;
 mod reads;
 
 use http::{Response, StatusCode};
@@ -63,7 +64,7 @@ struct Cause {
     reason: &'static str,
     message: String,
     #[serde(skip_serializing_if = "str::is_empty")]
-    field: &'static str,
+    field: String,
 }
 
 impl Failure {
@@ -134,7 +135,7 @@ impl Failure {
             }
         };
         let kind = target.qualified_kind();
-        let cause = Cause { reason, message: message.clone(), field };
+        let cause = Cause { reason, message: message.clone(), field: field.to_owned() };
         let details = Details {
             name: name.to_owned(),
             group: target.group.name.clone(),
@@ -155,7 +156,7 @@ impl Failure {
             "Invalid",
             format!(" \"\" is invalid: patch: {message}"),
         );
-        let cause = Cause { reason: "FieldValueInvalid", message, field: "patch" };
+        let cause = Cause { reason: "FieldValueInvalid", message, field: "patch".to_owned() };
         let details = Details { causes: vec![cause], ..Details::default() };
         Failure { details: Some(Box::new(details)), ..failure }
     }

@@ -15,8 +15,11 @@ mod pods;
 mod storage;
 mod workloads;
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
+use crate::crd::CustomColumn;
 use crate::form::{Include, MetaVersion};
 use crate::object::TypeMeta;
 use crate::storage::Fields;
@@ -43,6 +46,8 @@ pub(crate) struct Printer<'a> {
 pub(crate) enum Columns {
     /// Of a built-in resource.
     BuiltIn(&'static [Column]),
+    /// Of a custom resource, after its name.
+    Custom(Arc<[CustomColumn]>),
 }
 
 /// Prints objects as a table. `metadata` is that of the list; `headers` is false for the later events of
@@ -67,12 +72,21 @@ impl Columns {
     fn definitions(&self) -> Vec<Value> {
         match self {
             Columns::BuiltIn(columns) => columns.iter().map(definition).collect(),
+            Columns::Custom(columns) => {
+                let name = std::iter::once(definition(&cell::NAME));
+                name.chain(columns.iter().map(CustomColumn::definition)).collect()
+            }
         }
     }
 
     fn cells(&self, view: &View<'_>) -> Vec<Value> {
         match self {
             Columns::BuiltIn(columns) => columns.iter().map(|column| column.print(view)).collect(),
+            Columns::Custom(columns) => {
+                let name = std::iter::once(view.name().into());
+                let cells = columns.iter().map(|column| column.print(view.fields, view.now));
+                name.chain(cells).collect()
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::Call;
+use crate::crd;
 use crate::object;
 use crate::render::ListMetadata;
 use crate::respond::{self, Body};
@@ -83,6 +84,11 @@ fn deletion(
     options: &DeleteOptions,
 ) -> Result<Change, Failure> {
     options.check_preconditions(target, current)?;
+    if crd::is_definition(target)
+        && let Some(marked) = crd::marked_for_deletion(&current.fields)
+    {
+        return Ok(Change::Put(marked));
+    }
     let mut fields = current.fields.clone();
     let deleting = !object::metadata_text(&fields, "deletionTimestamp").is_empty();
     let period = grace_period(target, current, options);

@@ -2,6 +2,7 @@
 
 mod admit;
 mod change;
+mod custom;
 mod delete;
 mod list;
 mod options;
@@ -16,6 +17,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Response};
 use mvp_core::Verb;
 
+use crate::crd::Custom;
 use crate::form::Form;
 use crate::query::Query;
 use crate::respond::Body;
@@ -23,6 +25,7 @@ use crate::route::Target;
 use crate::schema::Schema;
 use crate::status::Failure;
 use crate::storage::Storage;
+use crate::warning::Warnings;
 
 /// A request for a served resource, with its body.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +33,9 @@ pub(crate) struct Call<'a> {
     pub(crate) target: &'a Target<'a>,
     /// The schema of the resource's objects, if it is known.
     pub(crate) schema: Option<Schema<'a>>,
+    /// The custom resource, if it is one.
+    pub(crate) custom: Option<&'a Custom>,
+    pub(crate) warnings: &'a Warnings,
     pub(crate) storage: &'a Storage,
     pub(crate) query: &'a Query<'a>,
     pub(crate) form: Form,
@@ -41,6 +47,7 @@ impl Call<'_> {
     /// Executes the request.
     pub(crate) fn serve(self) -> Result<Response<Body>, Failure> {
         self.check_write_options()?;
+        self.warn_of_deprecation();
         if let Some(response) = self.serve_subresource() {
             return response;
         }

@@ -25,7 +25,7 @@ impl Call<'_> {
 
     /// Returns one object in the requested version and form.
     pub(super) fn show(self, code: StatusCode, object: &Object) -> Response<Body> {
-        let renderer = Renderer::new(self.target, self.form);
+        let renderer = Renderer::new(self.target, self.form, self.custom);
         match renderer.check_object() {
             Ok(()) => respond::json(code, &renderer.object(&object.fields, true)),
             Err(failure) => failure.into_response(),
@@ -38,7 +38,7 @@ impl Call<'_> {
         metadata: ListMetadata,
         objects: &[Arc<Object>],
     ) -> Response<Body> {
-        let renderer = Renderer::new(self.target, self.form);
+        let renderer = Renderer::new(self.target, self.form, self.custom);
         if let Err(failure) = renderer.check_list() {
             return failure.into_response();
         }

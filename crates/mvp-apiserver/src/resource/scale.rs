@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::Call;
 use super::change::{check_same_name, updated};
+use crate::crd::ScalePaths;
 use crate::object;
 use crate::respond::{self, Body};
 use crate::route::Target;
@@ -16,7 +17,12 @@ impl Call<'_> {
     pub(super) fn get_scale(self) -> Result<Response<Body>, Failure> {
         let found = self.storage.get(&self.target.collection(), &self.target.key());
         let object = found.ok_or_else(|| Failure::not_found(self.target, &self.target.name))?;
-        Ok(respond::json(StatusCode::OK, &scale_of(&object.fields)))
+        Ok(respond::json(StatusCode::OK, &scale_of(&object.fields, self.scale_paths())))
+    }
+
+    /// Where the replicas of a custom resource are.
+    fn scale_paths(&self) -> Option<&ScalePaths> {
+        self.custom.and_then(|custom| custom.version.scale.as_ref())
     }
 
     /// Changes the replicas of an object. `change` gets the current `Scale` and returns the new one.
@@ -36,15 +42,22 @@ impl Call<'_> {
         let object = self.storage.transact(&collection, &key, !dry_run, |current| {
             let missing = || Failure::not_found(self.target, &key.name);
             let current = current.ok_or_else(missing)?;
-            let wanted = change(scale_of(&current.fields))?;
-            updated(&whole, current, scaled(&whole, current, &wanted)?)
+            let wanted = change(scale_of(&current.fields, self.scale_paths()))?;
+            let paths = self.scale_paths();
+            let change = updated(&whole, current, scaled(&whole, current, &wanted, paths)?)?;
+            self.accepted(change, Some(current))
         })?;
-        Ok(respond::json(StatusCode::OK, &scale_of(&object.fields)))
+        Ok(respond::json(StatusCode::OK, &scale_of(&object.fields, self.scale_paths())))
     }
 }
 
 /// The object with the replicas of a `Scale`, and its preconditions.
-fn scaled(target: &Target<'_>, current: &Object, scale: &Fields) -> Result<Fields, Failure> {
+fn scaled(
+    target: &Target<'_>,
+    current: &Object,
+    scale: &Fields,
+    paths: Option<&ScalePaths>,
+) -> Result<Fields, Failure> {
     let kind = scale.get("kind").and_then(Value::as_str).unwrap_or("Scale");
     if kind != "Scale" {
         let message = format!("{kind} in version \"v1\" cannot be handled as a Scale");
@@ -70,8 +83,9 @@ fn scaled(target: &Target<'_>, current: &Object, scale: &Fields) -> Result<Field
         return Err(Failure::invalid_of("Scale", "autoscaling", &current.key.name, vec![fault]));
     }
     let mut fields = current.fields.clone();
-    if let Value::Object(spec) = fields.entry("spec").or_insert_with(|| json!({})) {
-        spec.insert("replicas".to_owned(), replicas.into());
+    match paths {
+        Some(paths) => put(&mut fields, &paths.spec, replicas.into()),
+        None => put(&mut fields, &["spec", "replicas"], replicas.into()),
     }
     for key in ["resourceVersion", "uid"] {
         object::set_metadata(&mut fields, key, object::metadata_text(scale, key));
@@ -79,15 +93,19 @@ fn scaled(target: &Target<'_>, current: &Object, scale: &Fields) -> Result<Field
     Ok(fields)
 }
 
-/// The `Scale` of an object.
-fn scale_of(fields: &Fields) -> Fields {
+/// The `Scale` of an object. Custom resources say where their replicas are.
+fn scale_of(fields: &Fields, paths: Option<&ScalePaths>) -> Fields {
     let own = object::metadata_of(fields);
     let keys = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"];
     let metadata: Map<String, Value> =
         keys.into_iter().filter_map(|key| Some((key.to_owned(), own?.get(key)?.clone()))).collect();
     let number = |part: &str| {
-        let value = fields.get(part).and_then(|part| part.get("replicas")?.as_i64());
-        value.unwrap_or_default()
+        let value = match paths {
+            Some(paths) if part == "spec" => at(fields, &paths.spec),
+            Some(paths) => at(fields, &paths.status),
+            None => at(fields, &[part, "replicas"]),
+        };
+        value.and_then(Value::as_i64).unwrap_or_default()
     };
     let mut spec = Map::new();
     if number("spec") != 0 {
@@ -95,7 +113,12 @@ fn scale_of(fields: &Fields) -> Fields {
     }
     let mut status = Map::new();
     status.insert("replicas".to_owned(), number("status").into());
-    let selector = selector_text(fields.get("spec").and_then(|spec| spec.get("selector")));
+    let selector = match paths {
+        Some(paths) => {
+            at(fields, &paths.selector).and_then(Value::as_str).unwrap_or_default().to_owned()
+        }
+        None => selector_text(fields.get("spec").and_then(|spec| spec.get("selector"))),
+    };
     if !selector.is_empty() {
         status.insert("selector".to_owned(), selector.into());
     }
@@ -106,6 +129,27 @@ fn scale_of(fields: &Fields) -> Fields {
     scale.insert("spec".to_owned(), spec.into());
     scale.insert("status".to_owned(), status.into());
     scale
+}
+
+/// The value at a path.
+fn at<'f>(fields: &'f Fields, path: &[impl AsRef<str>]) -> Option<&'f Value> {
+    let (first, rest) = path.split_first()?;
+    rest.iter().try_fold(fields.get(first.as_ref())?, |value, name| value.get(name.as_ref()))
+}
+
+/// Sets the value at a path.
+fn put(fields: &mut Fields, path: &[impl AsRef<str>], value: Value) {
+    let Some((last, path)) = path.split_last() else {
+        return;
+    };
+    let mut map = fields;
+    for name in path {
+        match map.entry(name.as_ref()).or_insert_with(|| json!({})) {
+            Value::Object(inner) => map = inner,
+            _ => return,
+        }
+    }
+    map.insert(last.as_ref().to_owned(), value);
 }
 
 /// A label selector as text. That of a `ReplicationController` is a map of labels.

@@ -42,7 +42,7 @@ impl Call<'_> {
         let (objects, cursor) = self.storage.follow(&self.target.collection(), start);
 
         let watch = Watch {
-            renderer: Renderer::new(self.target, self.form),
+            renderer: Renderer::new(self.target, self.form, self.custom),
             headers: true,
             objects: objects.into_iter().filter(|object| selector.matches(object)).collect(),
             selector,

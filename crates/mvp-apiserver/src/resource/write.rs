@@ -5,7 +5,6 @@ use http::{Response, StatusCode};
 use mvp_core::Verb;
 
 use super::Call;
-use super::admit::Warnings;
 use super::change::{check_patched_name, check_same_name, newborn, updated};
 use crate::body;
 use crate::name;
@@ -23,7 +22,7 @@ impl Call<'_> {
         if self.target.resource.verbs == [Verb::Create] {
             return Err(Failure::not_supported(self.target));
         }
-        let (sent, warnings) = self.admit(body::object(self.headers, self.body)?)?;
+        let sent = self.admit(body::object(self.headers, self.body)?)?;
         let name = match object::metadata_text(&sent, "name") {
             "" => match object::metadata_text(&sent, "generateName") {
                 "" => {
@@ -40,9 +39,9 @@ impl Call<'_> {
         let object =
             self.storage.transact(&collection, &key, !dry_run, |current| match current {
                 Some(_) => Err(Failure::already_exists(self.target, &key.name)),
-                None => newborn(self.target, sent, &key.name).map(Change::Put),
+                None => self.accepted(Change::Put(newborn(self.target, sent, &key.name)?), None),
             })?;
-        Ok(warnings.add_to(self.show(StatusCode::CREATED, &object)))
+        Ok(self.show(StatusCode::CREATED, &object))
     }
 
     /// A generated name that no object has. Real servers try it as often.
@@ -60,7 +59,7 @@ impl Call<'_> {
 
     pub(super) fn update(self) -> Result<Response<Body>, Failure> {
         let dry_run = self.query.dry_run()?;
-        let (sent, warnings) = self.admit(body::object(self.headers, self.body)?)?;
+        let sent = self.admit(body::object(self.headers, self.body)?)?;
         match object::metadata_text(&sent, "name") {
             "" => {
                 return Err(Failure::bad_request(format!(
@@ -75,9 +74,9 @@ impl Call<'_> {
         let object = self.storage.transact(&collection, &key, !dry_run, |current| {
             let missing = || Failure::not_found(self.target, &key.name);
             let current = current.ok_or_else(missing)?;
-            updated(self.target, current, sent)
+            self.accepted(updated(self.target, current, sent)?, Some(current))
         })?;
-        Ok(warnings.add_to(self.show(StatusCode::OK, &object)))
+        Ok(self.show(StatusCode::OK, &object))
     }
 
     pub(super) fn patch(self) -> Result<Response<Body>, Failure> {
@@ -91,7 +90,7 @@ impl Call<'_> {
             ));
         }
         let (collection, key) = (self.target.collection(), self.target.key());
-        let (mut code, mut warnings) = (StatusCode::OK, Warnings::default());
+        let mut code = StatusCode::OK;
         let object = self.storage.transact(&collection, &key, !dry_run, |current| {
             let Some(current) = current else {
                 // Only the whole object can be created, not a subresource.
@@ -100,11 +99,11 @@ impl Call<'_> {
                     return Err(Failure::not_found(self.target, &key.name));
                 };
                 code = StatusCode::CREATED;
-                let (sent, found) = self.admit(sent)?;
-                warnings = found;
+                let sent = self.admit(sent)?;
                 check_patched_name(self.target, &sent)?;
                 name::check(self.target, &key.name)?;
-                return newborn(self.target, sent, &key.name).map(Change::Put);
+                let new = newborn(self.target, sent, &key.name)?;
+                return self.accepted(Change::Put(new), None);
             };
             // Patches see the object as callers do.
             let mut fields = current.fields.clone();
@@ -112,12 +111,11 @@ impl Call<'_> {
             fields.insert("apiVersion".to_owned(), meta.api_version.into());
             fields.insert("kind".to_owned(), meta.kind.into());
             let patched = patch.apply(fields, self.schema).map_err(Misfit::into_failure)?;
-            let (patched, found) = self.admit(patched)?;
-            warnings = found;
+            let patched = self.admit(patched)?;
             check_patched_name(self.target, &patched)?;
-            updated(self.target, current, patched)
+            self.accepted(updated(self.target, current, patched)?, Some(current))
         })?;
-        Ok(warnings.add_to(self.show(code, &object)))
+        Ok(self.show(code, &object))
     }
 
     /// Whether the patch strategies of the resource are known. Custom resources have none.

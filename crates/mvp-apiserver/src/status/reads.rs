@@ -56,7 +56,7 @@ impl Failure {
         let causes = faults.into_iter().map(|fault| Cause {
             reason: fault.reason,
             message: fault.message,
-            field: fault.field,
+            field: fault.field.to_owned(),
         });
         let details = Details {
             name: name.to_owned(),
@@ -100,7 +100,7 @@ impl Failure {
         let cause = Cause {
             reason: "ResourceVersionTooLarge",
             message: "Too large resource version".to_owned(),
-            field: "",
+            field: String::new(),
         };
         let details =
             Details { causes: vec![cause], retry_after_seconds: Some(1), ..Details::default() };

@@ -4,6 +4,8 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod bodies;
+mod crds;
+mod custom_objects;
 mod defaults;
 mod deletions;
 mod discovery;
