@@ -15,6 +15,7 @@ mod describe;
 mod field_error;
 mod fields;
 mod form;
+mod metadata;
 mod name;
 mod object;
 mod openapi;

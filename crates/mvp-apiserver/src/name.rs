@@ -40,7 +40,7 @@ impl Rule {
             Rule::Label | Rule::LetterFirst => 63,
         };
         let valid = match self {
-            Rule::Subdomain => name.split('.').all(is_label),
+            Rule::Subdomain => is_subdomain(name),
             Rule::Label => is_label(name),
             Rule::LetterFirst => {
                 is_label(name) && name.starts_with(|first: char| first.is_ascii_lowercase())
@@ -76,6 +76,11 @@ impl Rule {
             }
         }
     }
+}
+
+/// Whether a text consists of labels with dots between them.
+pub(crate) fn is_subdomain(text: &str) -> bool {
+    text.split('.').all(is_label)
 }
 
 fn is_label(label: &str) -> bool {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::metadata;
 use crate::route::Target;
 use crate::status::Failure;
 use crate::storage::Fields;
@@ -27,6 +28,7 @@ pub(crate) fn admit(target: &Target<'_>, mut fields: Fields) -> Result<Fields, F
         )));
     }
     check_metadata(&mut fields)?;
+    metadata::check(target, &fields)?;
     match metadata_text(&fields, "namespace") {
         namespace if namespace == target.namespace => {}
         // Real servers ignore the namespace of a cluster-scoped object.

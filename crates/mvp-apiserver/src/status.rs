@@ -128,6 +128,7 @@ impl Failure {
         fault: Fault<'_>,
     ) -> Failure {
         let (reason, message) = match fault {
+            Fault::TooLong(why) => ("FieldValueTooLong", why.to_owned()),
             Fault::Forbidden(why) => ("FieldValueForbidden", format!("Forbidden: {why}")),
             Fault::Required(why) => ("FieldValueRequired", format!("Required value: {why}")),
             Fault::Value(value, why) => {
@@ -238,6 +239,8 @@ impl Failure {
 
 /// The problem of a field.
 pub(crate) enum Fault<'a> {
+    /// The value is too long; the whole text.
+    TooLong(&'a str),
     /// The value must not be there.
     Forbidden(&'a str),
     /// A required value is missing.

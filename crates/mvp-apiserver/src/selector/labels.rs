@@ -1,5 +1,7 @@
 //! Label selectors: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`. Entry: [`parse`].
 
+use crate::metadata;
+
 /// A condition on a label.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LabelTerm {
@@ -173,11 +175,7 @@ fn check_value(value: &str) -> Result<String, String> {
 
 /// Whether a text can be a label value.
 fn is_label_text(text: &str) -> bool {
-    let edge = |byte: Option<u8>| byte.is_none_or(|byte| byte.is_ascii_alphanumeric());
-    text.len() <= 63
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
-        && edge(text.bytes().next())
-        && edge(text.bytes().next_back())
+    text.len() <= 63 && metadata::is_label_text(text)
 }
 
 #[cfg(test)]

@@ -328,7 +328,7 @@ fn concurrent_writers_lose_nothing() {
             for event in events.unwrap() {
                 match event.deleted {
                     true => drop(state.remove(&event.object.key)),
-                    false => drop(state.extend(contents(&[Arc::clone(&event.object)]))),
+                    false => state.extend(contents(&[Arc::clone(&event.object)])),
                 }
                 changes.push((event.revision, event.object.key.clone(), event.deleted));
             }

@@ -14,6 +14,7 @@ mod objects;
 mod openapi;
 mod pages;
 mod patches;
+mod properties;
 mod refusals;
 mod reviews;
 mod sharing;

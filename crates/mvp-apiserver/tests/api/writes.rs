@@ -123,3 +123,60 @@ async fn a_question_is_not_stored() {
     assert_eq!(status["message"], "create is not supported on resources of kind \"questions\"");
     assert_eq!(server.storage().resource_version(), 1);
 }
+
+#[tokio::test]
+async fn metadata_is_checked() {
+    let server = server();
+    let owner = |owner: Value| json!({ "ownerReferences": [owner] });
+    let whole = json!({ "apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u" });
+    let controller =
+        json!({ "apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u", "controller": true });
+    let cases = [
+        (
+            json!({ "labels": { "a": "b c" } }),
+            422,
+            "metadata.labels: Invalid value: \"b c\": a valid label",
+        ),
+        (
+            json!({ "labels": { "a b": "c" } }),
+            422,
+            "metadata.labels: Invalid value: \"a b\": name part",
+        ),
+        (
+            json!({ "annotations": { "a": "x".repeat(300 << 10) } }),
+            422,
+            "metadata.annotations: Too long",
+        ),
+        (json!({ "finalizers": ["a/b/c"] }), 422, "metadata.finalizers: Invalid value"),
+        (json!({ "finalizers": "a" }), 400, "metadata.finalizers"),
+        (
+            owner(json!({ "kind": "Node", "name": "n", "uid": "u" })),
+            422,
+            "version must not be empty",
+        ),
+        (
+            owner(json!({ "apiVersion": "v1", "kind": "Node", "name": "n" })),
+            422,
+            "uid: Invalid value",
+        ),
+        (owner(json!("node")), 400, "metadata.ownerReferences"),
+        (json!({ "ownerReferences": { "a": 1 } }), 400, "metadata.ownerReferences"),
+        (
+            json!({ "ownerReferences": [controller, controller] }),
+            422,
+            "Only one reference can have",
+        ),
+    ];
+    for (metadata, code, message) in cases {
+        let mut body = widget("one");
+        for (key, value) in metadata.as_object().unwrap() {
+            body["metadata"][key] = value.clone();
+        }
+        let (actual, status) = call(&server, Method::POST, WIDGETS, body).await;
+        assert_eq!(actual, code, "{message}");
+        assert!(status["message"].as_str().unwrap().contains(message), "{status}");
+    }
+    let mut body = widget("one");
+    body["metadata"]["ownerReferences"] = json!([whole]);
+    assert_eq!(call(&server, Method::POST, WIDGETS, body).await.0, 201);
+}
