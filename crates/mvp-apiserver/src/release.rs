@@ -23,18 +23,21 @@ pub(crate) use schemas::{SchemaOf, Schemas};
 pub enum Release {
     /// Kubernetes 1.34.
     V1_34,
+    /// Kubernetes 1.35.
+    V1_35,
     /// Kubernetes 1.36.
     V1_36,
 }
 
 impl Release {
     /// All releases, the oldest first.
-    pub const ALL: [Release; 2] = [Release::V1_34, Release::V1_36];
+    pub const ALL: [Release; 3] = [Release::V1_34, Release::V1_35, Release::V1_36];
 
     /// The minor version, such as `1.36`.
     pub fn name(self) -> &'static str {
         match self {
             Release::V1_34 => "1.34",
+            Release::V1_35 => "1.35",
             Release::V1_36 => "1.36",
         }
     }
