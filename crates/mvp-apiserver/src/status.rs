@@ -105,6 +105,13 @@ impl Failure {
         Failure { details, ..Failure::new(StatusCode::NOT_FOUND, "NotFound", message) }
     }
 
+    /// Nobody may do this to the object.
+    pub(crate) fn refused(target: &Target<'_>, name: &str, why: &str) -> Failure {
+        let message = format!("{} \"{name}\" is forbidden: {why}", target.qualified_resource());
+        let details = Some(Box::new(Details::of(target, name)));
+        Failure { details, ..Failure::new(StatusCode::FORBIDDEN, "Forbidden", message) }
+    }
+
     /// The object already exists.
     pub(crate) fn already_exists(target: &Target<'_>, name: &str) -> Failure {
         let message = format!("{} \"{name}\" already exists", target.qualified_resource());

@@ -83,6 +83,7 @@ fn deletion(
     current: &Object,
     options: &DeleteOptions,
 ) -> Result<Change, Failure> {
+    check_mortal(target, &current.key.name)?;
     options.check_preconditions(target, current)?;
     if crd::is_definition(target)
         && let Some(marked) = crd::marked_for_deletion(&current.fields)
@@ -127,6 +128,16 @@ pub(super) fn settled(fields: Fields) -> Change {
     match deleting && !graceful && finalizers_of(&fields).is_empty() {
         true => Change::Finish(fields),
         false => Change::Put(fields),
+    }
+}
+
+/// Refuses to delete the namespaces without which a cluster does not work.
+fn check_mortal(target: &Target<'_>, name: &str) -> Result<(), Failure> {
+    let real = target.resource.subresources.iter().any(|entry| entry.name == "finalize");
+    let immortal = ["default", "kube-public", "kube-system"].contains(&name);
+    match real && immortal && is(target, "", "namespaces") {
+        true => Err(Failure::refused(target, name, "this namespace may not be deleted")),
+        false => Ok(()),
     }
 }
 

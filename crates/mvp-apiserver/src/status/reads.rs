@@ -1,4 +1,4 @@
-//! The errors of lists and watches. Entry: [`Failure`].
+//! The errors of lists and watches, and of options. Entry: [`Failure`].
 
 use http::StatusCode;
 

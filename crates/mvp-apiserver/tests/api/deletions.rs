@@ -297,3 +297,25 @@ async fn scale_reads_and_changes_the_replicas() {
          than or equal to 0"
     );
 }
+
+#[tokio::test]
+async fn some_namespaces_of_a_real_server_cannot_be_deleted() {
+    let mut namespaces = ResourceSpec::cluster("namespaces", "Namespace").with_status();
+    namespaces.subresources.push(SubresourceSpec {
+        name: "finalize".to_owned(),
+        verbs: vec![mvp_apiserver::Verb::Update],
+        ..SubresourceSpec::default()
+    });
+    let groups = vec![GroupSpec::new("").version("v1", [namespaces])];
+    let spec = ServerSpec { groups, ..ServerSpec::default() };
+    let server = ApiServer::new(spec, Storage::new());
+    for name in ["default", "team"] {
+        let body = json!({ "metadata": { "name": name } });
+        assert_eq!(call(&server, Method::POST, "/api/v1/namespaces", body).await.0, 201);
+    }
+    let (code, status) = delete(&server, "/api/v1/namespaces/default", Value::Null).await;
+    assert_eq!((code, &status["reason"]), (403, &json!("Forbidden")));
+    let message = "namespaces \"default\" is forbidden: this namespace may not be deleted";
+    assert_eq!(status["message"], message);
+    assert_eq!(delete(&server, "/api/v1/namespaces/team", Value::Null).await.0, 200);
+}
