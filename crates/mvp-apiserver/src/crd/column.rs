@@ -113,7 +113,10 @@ fn find<'f>(fields: &'f Fields, path: &[Step]) -> Option<&'f Value> {
         Step::Matching(field, wanted) => {
             value.as_array()?.iter().find(|element| match element.get(field) {
                 Some(Value::String(text)) => text == wanted,
-                Some(other) => other.to_string() == *wanted,
+                Some(other) => {
+                    let text = other.to_string();
+                    text == *wanted
+                }
                 None => false,
             })
         }

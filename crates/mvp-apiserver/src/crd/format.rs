@@ -46,7 +46,7 @@ fn is_uuid(text: &str) -> bool {
 fn is_base64(text: &str) -> bool {
     let data = text.trim_end_matches('=');
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
-    text.len() % 4 == 0 && text.len() - data.len() <= 2 && data.bytes().all(plain)
+    text.len().is_multiple_of(4) && text.len() - data.len() <= 2 && data.bytes().all(plain)
 }
 
 /// A duration of Go: numbers with units, such as `1h30m`.

@@ -34,6 +34,7 @@ pub(super) fn check(fields: &Fields) -> Vec<FieldError> {
     for (index, version) in versions.iter().enumerate() {
         check_version(version, &format!("spec.versions[{index}]"), &mut errors);
     }
+    check_contents(versions, &mut errors);
     check_versions(spec, versions, &mut errors);
     check_names(names(spec), &mut errors);
     if let Some(conversion) = spec.and_then(|spec| spec.get("conversion")?.as_object()) {
@@ -74,10 +75,8 @@ fn check_version(version: &Value, path: &str, errors: &mut Vec<FieldError>) {
     if let Some(why) = label_fault(name) {
         errors.push(FieldError::invalid(format!("{path}.name"), &name.into(), &why));
     }
-    let schema_path = format!("{path}.schema.openAPIV3Schema");
-    match version.pointer("/schema/openAPIV3Schema").and_then(Value::as_object) {
-        Some(schema) => errors.extend(structural::check(schema, &schema_path)),
-        None => errors.push(FieldError::required(schema_path, "")),
+    if !version.pointer("/schema/openAPIV3Schema").is_some_and(Value::is_object) {
+        errors.push(FieldError::required(format!("{path}.schema.openAPIV3Schema"), ""));
     }
     let deprecated = map.and_then(|map| map.get("deprecated")) == Some(&Value::Bool(true));
     if let Some(warning) = map.and_then(|map| map.get("deprecationWarning")?.as_str()) {
@@ -90,12 +89,43 @@ fn check_version(version: &Value, path: &str, errors: &mut Vec<FieldError>) {
         let field = format!("{path}.deprecationWarning");
         errors.extend(why.map(|why| FieldError::invalid(field, &warning.into(), why)));
     }
-    let subresources = map.and_then(|map| map.get("subresources"));
-    if let Some(scale) = subresources.and_then(|value| value.get("scale")) {
-        check_scale(scale, &format!("{path}.subresources"), errors);
+}
+
+/// The schemas, subresources and columns of all versions. Real servers keep what all versions share in
+/// one place, and their errors name that place.
+fn check_contents(versions: &[Value], errors: &mut Vec<FieldError>) {
+    let places = |key: &str, shared: &str| -> Vec<(String, &Value)> {
+        let first = versions.first();
+        let value = first.and_then(|first| first.get(key));
+        match first.filter(|_| versions.iter().all(|version| version.get(key) == value)) {
+            Some(first) => vec![(shared.to_owned(), first)],
+            None => {
+                let place = |(index, version)| (format!("spec.versions[{index}].{key}"), version);
+                versions.iter().enumerate().map(place).collect()
+            }
+        }
+    };
+    for (path, version) in places("schema", "spec.validation") {
+        let schema = version.pointer("/schema/openAPIV3Schema").and_then(Value::as_object);
+        let path = format!("{path}.openAPIV3Schema");
+        let kind = text(schema, "type");
+        let has_status = version.pointer("/subresources/status").is_some();
+        if has_status && !kind.is_empty() && kind != "object" {
+            let why = "only \"object\" is allowed as the type at the root of the schema if the status \
+                       subresource is enabled";
+            errors.push(FieldError::invalid(format!("{path}.type"), &kind.into(), why));
+        }
+        errors.extend(schema.into_iter().flat_map(|schema| structural::check(schema, &path)));
     }
-    for (index, column) in list(map, "additionalPrinterColumns").iter().enumerate() {
-        check_column(column, &format!("{path}.additionalPrinterColumns[{index}]"), errors);
+    for (path, version) in places("subresources", "spec.subresources") {
+        if let Some(scale) = version.pointer("/subresources/scale") {
+            check_scale(scale, &path, errors);
+        }
+    }
+    for (path, version) in places("additionalPrinterColumns", "spec.additionalPrinterColumns") {
+        let columns = list(version.as_object(), "additionalPrinterColumns").iter().enumerate();
+        columns
+            .for_each(|(index, column)| check_column(column, &format!("{path}[{index}]"), errors));
     }
 }
 
@@ -202,6 +232,10 @@ fn check_names(names: Option<&Map<String, Value>>, errors: &mut Vec<FieldError>)
 
 fn stored_versions(fields: &Fields, versions: &[Value], errors: &mut Vec<FieldError>) {
     let status = fields.get("status").and_then(Value::as_object);
+    if list(status, "storedVersions").is_empty() {
+        let why = "must have at least one stored version";
+        errors.push(FieldError::invalid("status.storedVersions", &Value::Null, why));
+    }
     for (index, stored) in list(status, "storedVersions").iter().enumerate() {
         let stored = stored.as_str().unwrap_or_default();
         if !versions.iter().any(|version| text(version.as_object(), "name") == stored) {

@@ -256,7 +256,8 @@ async fn invalid_definitions_are_refused_with_the_texts_of_kubernetes() {
         definition
     };
     let schema = "/spec/versions/0/schema/openAPIV3Schema";
-    let path = "spec.versions[0].schema.openAPIV3Schema";
+    // A real server keeps the contents of a single version outside of the list of versions.
+    let path = "spec.validation.openAPIV3Schema";
     let spec = format!("{schema}/properties/spec");
     let cases = [
         (
@@ -276,7 +277,10 @@ async fn invalid_definitions_are_refused_with_the_texts_of_kubernetes() {
             set("/spec/versions/0/storage", json!(false)),
             "must have exactly one version marked as storage version".to_owned(),
         ),
-        (set("/spec/versions/0/schema", json!({})), format!("{path}: Required value")),
+        (
+            set("/spec/versions/0/schema", json!({})),
+            "spec.versions[0].schema.openAPIV3Schema: Required value".to_owned(),
+        ),
         (
             set(schema, json!({ "properties": {} })),
             format!("{path}.type: Required value: must not be empty at the root"),
@@ -325,13 +329,13 @@ async fn invalid_definitions_are_refused_with_the_texts_of_kubernetes() {
         ),
         (
             set("/spec/versions/0/additionalPrinterColumns/0/type", json!("text")),
-            "spec.versions[0].additionalPrinterColumns[0].type: Invalid value: \"text\": must be \
+            "spec.additionalPrinterColumns[0].type: Invalid value: \"text\": must be \
              one of boolean,date,integer,number,string"
                 .to_owned(),
         ),
         (
             set("/spec/versions/0/subresources/scale/specReplicasPath", json!(".status.x")),
-            "spec.versions[0].subresources.scale.specReplicasPath: Invalid value: \".status.x\": \
+            "spec.subresources.scale.specReplicasPath: Invalid value: \".status.x\": \
              should be a json path under .spec"
                 .to_owned(),
         ),
