@@ -58,12 +58,19 @@ func run(dir string) error {
 	if err := writeLines(dir, "patches.jsonl", patches); err != nil {
 		return err
 	}
+	applies, err := applySequences(schemas)
+	if err != nil {
+		return err
+	}
+	if err := writeLines(dir, "applies.jsonl", applies); err != nil {
+		return err
+	}
 	provenance, err := encode(map[string]any{
 		"command": regenerate,
 		"go":      runtime.Version(),
 		"modules": modules(),
 		"schemas": kubernetes + " api/openapi-spec/v3, without descriptions",
-		"counts":  map[string]int{"patches.jsonl": len(patches)},
+		"counts":  map[string]int{"patches.jsonl": len(patches), "applies.jsonl": len(applies)},
 	}, "  ")
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@
 //! A request goes `route → read the body → resource → storage`. Errors have the form and the texts of
 //! a real server's.
 
+mod apply;
 mod base64;
 mod body;
 mod crd;
