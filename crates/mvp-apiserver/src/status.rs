@@ -207,6 +207,18 @@ impl Failure {
         Failure { details, ..Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message) }
     }
 
+    /// Others manage fields that were applied: for each of them the manager and the path.
+    pub(crate) fn apply_conflict(message: String, causes: Vec<(String, String)>) -> Failure {
+        let causes = causes.into_iter().map(|(manager, path)| Cause {
+            reason: "FieldManagerConflict",
+            message: format!("conflict with {manager}"),
+            field: path,
+        });
+        let details = Details { causes: causes.collect(), ..Details::default() };
+        let failure = Failure::new(StatusCode::CONFLICT, "Conflict", message);
+        Failure { details: Some(Box::new(details)), ..failure }
+    }
+
     /// A malformed request that real servers answer with 500.
     pub(crate) fn internal(message: String) -> Failure {
         Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)

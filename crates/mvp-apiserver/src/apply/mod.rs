@@ -30,6 +30,8 @@ pub(crate) struct Write<'a> {
     pub(crate) api_version: &'a str,
     /// Empty for the object itself.
     pub(crate) subresource: &'a str,
+    /// The one top-level field that the request changes; empty if it changes more.
+    pub(crate) only: &'a str,
     /// The top-level fields that only subresources change.
     pub(crate) separate: &'a [&'a str],
     pub(crate) schema: Option<Schema<'a>>,
@@ -192,10 +194,9 @@ impl Write<'_> {
     fn relevant(&self, mut set: FieldSet) -> FieldSet {
         set.retain(|step| {
             let name = step.strip_prefix("f:").unwrap_or_default();
-            match self.subresource {
+            match self.only {
                 "" => !self.separate.contains(&name),
-                "scale" => true,
-                subresource => name == subresource,
+                only => name == only,
             }
         });
         set
@@ -204,9 +205,12 @@ impl Write<'_> {
     /// The merged object with the fields of the live one that this request cannot change.
     fn without_irrelevant(&self, mut merged: Value, live: &Value) -> Value {
         let Value::Object(fields) = &mut merged else { return merged };
-        let names: Vec<String> = match self.subresource {
+        let names: Vec<String> = match self.only {
             "" => self.separate.iter().map(|name| (*name).to_owned()).collect(),
-            subresource => fields.keys().filter(|name| *name != subresource).cloned().collect(),
+            only => {
+                let own = ["apiVersion", "kind", "metadata", only];
+                fields.keys().filter(|name| !own.contains(&name.as_str())).cloned().collect()
+            }
         };
         for name in names {
             match live.get(&name) {

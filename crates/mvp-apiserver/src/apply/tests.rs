@@ -14,7 +14,7 @@ fn parse(text: &str) -> Value {
 
 fn write<'a>(schema: Option<Schema<'a>>, manager: &'a str, api_version: &'a str) -> Write<'a> {
     let now = "2026-01-01T00:00:00Z";
-    Write { manager, api_version, subresource: "", separate: &[], schema, now }
+    Write { manager, api_version, subresource: "", only: "", separate: &[], schema, now }
 }
 
 /// The managers as the fixtures have them.

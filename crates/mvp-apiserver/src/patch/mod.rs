@@ -84,12 +84,13 @@ impl Patch {
         let mut object = Value::Object(object);
         match (self, &mut object, schema) {
             (Patch::Json(operations), object, _) => json::apply(object, &operations)?,
-            (Patch::Merge(patch) | Patch::Apply(patch), object, _)
-            | (Patch::Strategic(patch), object, None) => merge::apply(object, patch.into()),
+            (Patch::Merge(patch), object, _) | (Patch::Strategic(patch), object, None) => {
+                merge::apply(object, patch.into());
+            }
             (Patch::Strategic(patch), Value::Object(object), Some(schema)) => {
                 strategic::apply(object, patch, schema)?;
             }
-            (Patch::Strategic(_), ..) => return Err(Misfit::Unprocessable),
+            (Patch::Strategic(_) | Patch::Apply(_), ..) => return Err(Misfit::Unprocessable),
         }
         match object {
             Value::Object(fields) => Ok(fields),

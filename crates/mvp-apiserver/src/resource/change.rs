@@ -99,13 +99,13 @@ fn replaced(target: &Target<'_>, current: &Object, mut sent: Fields) -> Result<F
 }
 
 /// The fields of an object that only their subresources change.
-fn separate_fields<'a>(target: &Target<'a>) -> impl Iterator<Item = &'a str> + use<'a> {
+pub(super) fn separate_fields<'a>(target: &Target<'a>) -> impl Iterator<Item = &'a str> + use<'a> {
     let names = target.resource.subresources.iter().map(|subresource| subresource.name.as_str());
     names.filter(|name| field_of(name) == *name)
 }
 
 /// The field that a subresource changes.
-fn field_of(subresource: &str) -> &str {
+pub(super) fn field_of(subresource: &str) -> &str {
     match subresource {
         "approval" => "status",
         "ephemeralcontainers" | "resize" | "finalize" => "spec",

@@ -6,6 +6,7 @@ mod custom;
 mod delete;
 mod list;
 mod options;
+mod ownership;
 mod page;
 mod read;
 mod scale;

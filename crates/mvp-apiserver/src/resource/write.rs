@@ -3,9 +3,11 @@
 
 use http::{Response, StatusCode};
 use mvp_core::Verb;
+use serde_json::Value;
 
 use super::Call;
 use super::change::{check_patched_name, check_same_name, newborn, updated};
+use super::ownership::managed;
 use crate::body;
 use crate::name;
 use crate::object;
@@ -39,7 +41,10 @@ impl Call<'_> {
         let object =
             self.storage.transact(&collection, &key, !dry_run, |current| match current {
                 Some(_) => Err(Failure::already_exists(self.target, &key.name)),
-                None => self.accepted(Change::Put(newborn(self.target, sent, &key.name)?), None),
+                None => {
+                    let made = Change::Put(newborn(self.target, sent, &key.name)?);
+                    Ok(self.owned(None, self.accepted(made, None)?))
+                }
             })?;
         Ok(self.show(StatusCode::CREATED, &object))
     }
@@ -74,7 +79,8 @@ impl Call<'_> {
         let object = self.storage.transact(&collection, &key, !dry_run, |current| {
             let missing = || Failure::not_found(self.target, &key.name);
             let current = current.ok_or_else(missing)?;
-            self.accepted(updated(self.target, current, sent)?, Some(current))
+            let change = self.accepted(updated(self.target, current, sent)?, Some(current))?;
+            Ok(self.owned(Some(current), change))
         })?;
         Ok(self.show(StatusCode::OK, &object))
     }
@@ -82,38 +88,41 @@ impl Call<'_> {
     pub(super) fn patch(self) -> Result<Response<Body>, Failure> {
         let dry_run = self.query.dry_run()?;
         let patch = Patch::decode(self.headers, self.body, self.is_strategic())?;
-        let applies = matches!(patch, Patch::Apply(_));
-        if applies && self.query.get("fieldManager").is_empty() {
-            return Err(Failure::bad_request(
-                "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is \
-                 required for apply patch",
-            ));
-        }
+        self.check_apply_options(&patch)?;
         let (collection, key) = (self.target.collection(), self.target.key());
         let mut code = StatusCode::OK;
         let object = self.storage.transact(&collection, &key, !dry_run, |current| {
-            let Some(current) = current else {
-                // Only the whole object can be created, not a subresource.
-                let Some(sent) = patch.creates().filter(|_| self.target.subresource.is_none())
-                else {
-                    return Err(Failure::not_found(self.target, &key.name));
-                };
-                code = StatusCode::CREATED;
-                let sent = self.admit(sent)?;
-                check_patched_name(self.target, &sent)?;
-                name::check(self.target, &key.name)?;
-                let new = newborn(self.target, sent, &key.name)?;
-                return self.accepted(Change::Put(new), None);
+            // Only the whole object can be created, not a subresource.
+            let creates = patch.creates().is_some() && self.target.subresource.is_none();
+            if current.is_none() && !creates {
+                return Err(Failure::not_found(self.target, &key.name));
+            }
+            let (patched, managers) = match (patch, current) {
+                (Patch::Apply(sent), current) => self.applied(current, &sent)?,
+                (patch, current) => {
+                    // Patches see the object as callers do.
+                    let fields = current.map(|current| current.fields.clone()).unwrap_or_default();
+                    let Value::Object(fields) = self.whole(fields) else {
+                        return Err(Failure::unprocessable());
+                    };
+                    (patch.apply(fields, self.schema).map_err(Misfit::into_failure)?, None)
+                }
             };
-            // Patches see the object as callers do.
-            let mut fields = current.fields.clone();
-            let meta = self.target.type_meta();
-            fields.insert("apiVersion".to_owned(), meta.api_version.into());
-            fields.insert("kind".to_owned(), meta.kind.into());
-            let patched = patch.apply(fields, self.schema).map_err(Misfit::into_failure)?;
             let patched = self.admit(patched)?;
             check_patched_name(self.target, &patched)?;
-            self.accepted(updated(self.target, current, patched)?, Some(current))
+            let change = match current {
+                Some(current) => updated(self.target, current, patched)?,
+                None => {
+                    code = StatusCode::CREATED;
+                    name::check(self.target, &key.name)?;
+                    newborn(self.target, patched, &key.name).map(Change::Put)?
+                }
+            };
+            let change = self.accepted(change, current)?;
+            Ok(match managers {
+                Some(managers) => managed(change, Some(managers)),
+                None => self.owned(current, change),
+            })
         })?;
         Ok(self.show(code, &object))
     }

@@ -1,4 +1,4 @@
-//! Patches of objects: merge, JSON and apply patches.
+//! Patches of objects: merge, JSON and strategic merge patches.
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
@@ -8,7 +8,12 @@ use serde_json::{Value, json};
 
 use crate::support::{WIDGETS, make, read, request, send, server};
 
-async fn patch(server: &ApiServer, path: &str, kind: &str, body: &str) -> (StatusCode, Value) {
+pub(crate) async fn patch(
+    server: &ApiServer,
+    path: &str,
+    kind: &str,
+    body: &str,
+) -> (StatusCode, Value) {
     let request = request(Method::PATCH, path).header("content-type", kind);
     let body = Full::new(Bytes::from(body.to_owned()));
     read(send(server, request.body(body).unwrap()).await).await
@@ -119,31 +124,6 @@ async fn a_patch_cannot_change_the_identity_of_an_object() {
     }
     let (code, status) = patch(&server, &format!("{WIDGETS}/none"), kind, "{}").await;
     assert_eq!((code.as_u16(), &status["details"]["name"]), (404, &json!("none")));
-}
-
-#[tokio::test]
-async fn an_apply_patch_creates_or_merges() {
-    let server = server();
-    let path = format!("{WIDGETS}/one?fieldManager=test");
-    let kind = "application/apply-patch+yaml";
-    let yaml =
-        "apiVersion: example.com/v1\nkind: Widget\nmetadata:\n  name: one\nspec:\n  size: 3\n";
-    let (code, made) = patch(&server, &path, kind, yaml).await;
-    assert_eq!((code.as_u16(), &made["spec"]), (201, &json!({ "size": 3 })));
-
-    let (code, merged) = patch(&server, &path, kind, r#"{"spec":{"color":"red"}}"#).await;
-    assert_eq!((code.as_u16(), &merged["spec"]), (200, &json!({ "size": 3, "color": "red" })));
-
-    let unnamed = format!("{WIDGETS}/one");
-    let (code, status) = patch(&server, &unnamed, kind, yaml).await;
-    assert_eq!(code, 400);
-    assert!(status["message"].as_str().unwrap().contains("fieldManager"));
-
-    let status_path = format!("{WIDGETS}/none/status?fieldManager=test");
-    assert_eq!(patch(&server, &status_path, kind, "{}").await.0, 404);
-    let other = format!("{WIDGETS}/other?fieldManager=test");
-    assert_eq!(patch(&server, &other, kind, yaml).await.0, 400);
-    assert_eq!(patch(&server, &other, kind, "a: [").await.0, 400);
 }
 
 #[tokio::test]
