@@ -8,7 +8,7 @@ use http_body_util::Full;
 use mvp_apiserver::{ApiServer, GroupSpec, ResourceSpec, ServerSpec, Storage};
 use serde_json::{Value, json};
 
-use crate::support::{call, get, names, read, request, send};
+use crate::support::{call, get, names, request, send};
 
 pub(crate) const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const CRONTABS: &str = "/apis/stable.example.com/v1/namespaces/default/crontabs";
@@ -247,104 +247,15 @@ async fn names_of_another_definition_are_refused_until_they_are_free() {
     assert_eq!(code_of(&server, "/apis/stable.example.com/v1/tables").await, 200);
 }
 
-#[tokio::test]
-async fn invalid_definitions_are_refused_with_the_texts_of_kubernetes() {
+/// The definition with another value at a place.
+fn with(pointer: &str, value: Value) -> Value {
+    let mut definition = crontabs();
+    *definition.pointer_mut(pointer).unwrap() = value;
+    definition
+}
+
+async fn check_refused(cases: impl IntoIterator<Item = (Value, String)>) {
     let server = server();
-    let set = |pointer: &str, value: Value| {
-        let mut definition = crontabs();
-        *definition.pointer_mut(pointer).unwrap() = value;
-        definition
-    };
-    let schema = "/spec/versions/0/schema/openAPIV3Schema";
-    // A real server keeps the contents of a single version outside of the list of versions.
-    let path = "spec.validation.openAPIV3Schema";
-    let spec = format!("{schema}/properties/spec");
-    let cases = [
-        (
-            set("/metadata/name", json!("wrong.example.com")),
-            "metadata.name: Invalid value: \"wrong.example.com\": must be \
-             spec.names.plural+\".\"+spec.group"
-                .to_owned(),
-        ),
-        (
-            set("/spec/scope", json!("Everywhere")),
-            "spec.scope: Unsupported value: \"Everywhere\": supported values: \"Cluster\", \
-             \"Namespaced\""
-                .to_owned(),
-        ),
-        (set("/spec/names/kind", json!("")), "spec.names.kind: Required value".to_owned()),
-        (
-            set("/spec/versions/0/storage", json!(false)),
-            "must have exactly one version marked as storage version".to_owned(),
-        ),
-        (
-            set("/spec/versions/0/schema", json!({})),
-            "spec.versions[0].schema.openAPIV3Schema: Required value".to_owned(),
-        ),
-        (
-            set(schema, json!({ "properties": {} })),
-            format!("{path}.type: Required value: must not be empty at the root"),
-        ),
-        (
-            set(schema, json!({ "type": "string" })),
-            format!("{path}.type: Invalid value: \"string\": must be object at the root"),
-        ),
-        (
-            set(&spec, json!({ "type": "object", "$ref": "#/x" })),
-            format!("{path}.properties[spec].$ref: Forbidden: $ref is not supported"),
-        ),
-        (
-            set(&spec, json!({ "properties": {} })),
-            format!(
-                "{path}.properties[spec].type: Required value: must not be empty for specified \
-                 object fields"
-            ),
-        ),
-        (
-            set(&spec, json!({ "type": "array" })),
-            format!("{path}.properties[spec].items: Required value: must be specified"),
-        ),
-        (
-            set(&spec, json!({ "type": "date" })),
-            format!(
-                "{path}.properties[spec].type: Unsupported value: \"date\": supported values: \
-                 \"array\", \"boolean\", \"integer\", \"number\", \"object\", \"string\""
-            ),
-        ),
-        (
-            set(&spec, json!({ "type": "object", "anyOf": [{ "type": "object" }] })),
-            format!(
-                "{path}.properties[spec].anyOf[0].type: Forbidden: must be empty to be structural"
-            ),
-        ),
-        (
-            set(&spec, json!({ "type": "string", "pattern": "(" })),
-            format!(
-                "{path}.properties[spec].pattern: Invalid value: \"(\": must be a valid regular"
-            ),
-        ),
-        (
-            set(&spec, json!({ "type": "object", "uniqueItems": true })),
-            format!("{path}.properties[spec].uniqueItems: Forbidden"),
-        ),
-        (
-            set("/spec/versions/0/additionalPrinterColumns/0/type", json!("text")),
-            "spec.additionalPrinterColumns[0].type: Invalid value: \"text\": must be \
-             one of boolean,date,integer,number,string"
-                .to_owned(),
-        ),
-        (
-            set("/spec/versions/0/subresources/scale/specReplicasPath", json!(".status.x")),
-            "spec.subresources.scale.specReplicasPath: Invalid value: \".status.x\": \
-             should be a json path under .spec"
-                .to_owned(),
-        ),
-        (
-            set("/spec/names/shortNames", json!(["NO"])),
-            "spec.names.shortNames[0]: Invalid value: \"NO\": a DNS-1035 label must consist"
-                .to_owned(),
-        ),
-    ];
     for (definition, expected) in cases {
         let (code, status) = call(&server, Method::POST, CRDS, definition).await;
         assert_eq!((code.as_u16(), &status["reason"]), (422, &json!("Invalid")), "{expected}");
@@ -354,6 +265,108 @@ async fn invalid_definitions_are_refused_with_the_texts_of_kubernetes() {
         assert!(!status["details"]["causes"].as_array().unwrap().is_empty());
     }
     assert_eq!(names(&get(&server, CRDS).await.1).len(), 0);
+}
+
+#[tokio::test]
+async fn invalid_definitions_are_refused_with_the_texts_of_kubernetes() {
+    check_refused([
+        (
+            with("/metadata/name", json!("wrong.example.com")),
+            "metadata.name: Invalid value: \"wrong.example.com\": must be \
+             spec.names.plural+\".\"+spec.group"
+                .to_owned(),
+        ),
+        (
+            with("/spec/scope", json!("Everywhere")),
+            "spec.scope: Unsupported value: \"Everywhere\": supported values: \"Cluster\", \
+             \"Namespaced\""
+                .to_owned(),
+        ),
+        (with("/spec/names/kind", json!("")), "spec.names.kind: Required value".to_owned()),
+        (
+            with("/spec/versions/0/storage", json!(false)),
+            "must have exactly one version marked as storage version".to_owned(),
+        ),
+        (
+            with("/spec/versions/0/schema", json!({})),
+            "spec.versions[0].schema.openAPIV3Schema: Required value".to_owned(),
+        ),
+        (
+            with("/spec/versions/0/additionalPrinterColumns/0/type", json!("text")),
+            "spec.additionalPrinterColumns[0].type: Invalid value: \"text\": must be \
+             one of boolean,date,integer,number,string"
+                .to_owned(),
+        ),
+        (
+            with("/spec/versions/0/subresources/scale/specReplicasPath", json!(".status.x")),
+            "spec.subresources.scale.specReplicasPath: Invalid value: \".status.x\": \
+             should be a json path under .spec"
+                .to_owned(),
+        ),
+        (
+            with("/spec/names/shortNames", json!(["NO"])),
+            "spec.names.shortNames[0]: Invalid value: \"NO\": a DNS-1035 label must consist"
+                .to_owned(),
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn schemas_that_are_not_structural_are_refused() {
+    let schema = "/spec/versions/0/schema/openAPIV3Schema";
+    // A real server keeps the contents of a single version outside of the list of versions.
+    let path = "spec.validation.openAPIV3Schema";
+    let spec = format!("{schema}/properties/spec");
+    check_refused([
+        (
+            with(schema, json!({ "properties": {} })),
+            format!("{path}.type: Required value: must not be empty at the root"),
+        ),
+        (
+            with(schema, json!({ "type": "string" })),
+            format!("{path}.type: Invalid value: \"string\": must be object at the root"),
+        ),
+        (
+            with(&spec, json!({ "type": "object", "$ref": "#/x" })),
+            format!("{path}.properties[spec].$ref: Forbidden: $ref is not supported"),
+        ),
+        (
+            with(&spec, json!({ "properties": {} })),
+            format!(
+                "{path}.properties[spec].type: Required value: must not be empty for specified \
+                 object fields"
+            ),
+        ),
+        (
+            with(&spec, json!({ "type": "array" })),
+            format!("{path}.properties[spec].items: Required value: must be specified"),
+        ),
+        (
+            with(&spec, json!({ "type": "date" })),
+            format!(
+                "{path}.properties[spec].type: Unsupported value: \"date\": supported values: \
+                 \"array\", \"boolean\", \"integer\", \"number\", \"object\", \"string\""
+            ),
+        ),
+        (
+            with(&spec, json!({ "type": "object", "anyOf": [{ "type": "object" }] })),
+            format!(
+                "{path}.properties[spec].anyOf[0].type: Forbidden: must be empty to be structural"
+            ),
+        ),
+        (
+            with(&spec, json!({ "type": "string", "pattern": "(" })),
+            format!(
+                "{path}.properties[spec].pattern: Invalid value: \"(\": must be a valid regular"
+            ),
+        ),
+        (
+            with(&spec, json!({ "type": "object", "uniqueItems": true })),
+            format!("{path}.properties[spec].uniqueItems: Forbidden"),
+        ),
+    ])
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -367,22 +380,4 @@ async fn what_is_established_cannot_change_its_kind() {
     assert_eq!(code, 422);
     let expected = "spec.names.kind: Invalid value: \"Other\": field is immutable";
     assert!(status["message"].as_str().unwrap().contains(expected), "{status}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn rules_that_are_not_evaluated_are_a_warning() {
-    let server = server();
-    let mut definition = crontabs();
-    let rules = json!([{ "rule": "self.replicas > 1" }]);
-    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"] =
-        rules;
-    let request = request(Method::POST, CRDS).header("content-type", "application/json");
-    let response =
-        send(&server, request.body(Full::new(definition.to_string().into())).unwrap()).await;
-    let warning = response.headers()["warning"].to_str().unwrap().to_owned();
-    assert_eq!(
-        warning,
-        "299 - \"x-kubernetes-validations: this server does not evaluate CEL rules\""
-    );
-    assert_eq!(read(response).await.0, 201);
 }

@@ -85,6 +85,13 @@ async fn objects_are_validated_by_their_schema() {
         let whole = format!("CronTab.stable.example.com \"one\" is invalid: {field}: {message}");
         assert_eq!(status["message"], whole);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn valid_objects_are_accepted_and_updates_are_validated_as_a_whole() {
+    let server = server();
+    define(&server, crontabs()).await;
+    let every = "* * * * *";
     for port in [json!(80), json!("http")] {
         let spec = json!({ "cronSpec": every, "port": port });
         let (code, _) =
@@ -92,7 +99,6 @@ async fn objects_are_validated_by_their_schema() {
                 .await;
         assert_eq!(code, 201);
     }
-    // An update is validated as a whole.
     call(&server, Method::POST, CRONTABS, crontab("one", json!({ "cronSpec": every }))).await;
     let patch = json!({ "spec": { "cronSpec": null } });
     assert_eq!(call(&server, Method::PATCH, &format!("{CRONTABS}/one"), patch).await.0, 422);
@@ -292,4 +298,22 @@ async fn a_new_version_of_a_served_definition_is_served() {
         ),
         "{message}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_that_are_not_evaluated_are_a_warning() {
+    let server = server();
+    let mut definition = crontabs();
+    let rules = json!([{ "rule": "self.replicas > 1" }]);
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"] =
+        rules;
+    let request = request(Method::POST, CRDS).header("content-type", "application/json");
+    let response =
+        send(&server, request.body(Full::new(definition.to_string().into())).unwrap()).await;
+    let warning = response.headers()["warning"].to_str().unwrap().to_owned();
+    assert_eq!(
+        warning,
+        "299 - \"x-kubernetes-validations: this server does not evaluate CEL rules\""
+    );
+    assert_eq!(read(response).await.0, 201);
 }

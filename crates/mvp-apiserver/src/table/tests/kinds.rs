@@ -211,6 +211,11 @@ fn small_kinds() {
     );
     let created = json!({ "metadata": { "name": "x", "creationTimestamp": NOW } });
     check("rbac.authorization.k8s.io", "roles", created, json!(["x", NOW]));
+}
+
+#[test]
+fn small_kinds_of_other_groups() {
+    let metadata = json!({ "name": "x" });
     let autoscaler = json!({
         "metadata": metadata,
         "spec": { "scaleTargetRef": { "kind": "Deployment", "name": "d" }, "maxReplicas": 9, "metrics": [
