@@ -29,7 +29,6 @@ mod resource;
 mod respond;
 mod review;
 mod route;
-#[allow(dead_code, reason = "custom resources and server-side apply follow")]
 mod schema;
 mod selector;
 mod server;

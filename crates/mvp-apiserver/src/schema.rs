@@ -45,15 +45,10 @@ pub(crate) enum ListType {
 const LONGEST_CHAIN: usize = 16;
 
 impl<'a> Schema<'a> {
-    /// The schema of a node of a document. `components` is the `components.schemas` of the document.
+    /// A schema of a document by its name. `components` is the `components.schemas` of the document.
     /// `None` for a node that is no object, or refers to nothing.
-    pub(crate) fn new(components: &'a Value, node: &'a Value) -> Option<Schema<'a>> {
-        Schema::follow(Some(components), node)
-    }
-
-    /// A schema of a document by its name.
     pub(crate) fn component(components: &'a Value, name: &str) -> Option<Schema<'a>> {
-        Schema::new(components, components.get(name)?)
+        Schema::follow(Some(components), components.get(name)?)
     }
 
     /// A schema without references, such as that of a custom resource.
@@ -142,19 +137,9 @@ impl<'a> Schema<'a> {
         self.flag("x-kubernetes-preserve-unknown-fields")
     }
 
-    /// Whether the value is an object with `apiVersion`, `kind` and `metadata`.
-    pub(crate) fn is_embedded_resource(&self) -> bool {
-        self.flag("x-kubernetes-embedded-resource")
-    }
-
     /// Whether the value is an integer or a string.
     pub(crate) fn is_int_or_string(&self) -> bool {
         self.flag("x-kubernetes-int-or-string") || self.text("format") == "int-or-string"
-    }
-
-    /// Whether the value may be `null`.
-    pub(crate) fn is_nullable(&self) -> bool {
-        self.flag("nullable")
     }
 
     /// The value of an absent field.
@@ -277,13 +262,10 @@ mod tests {
     fn the_extensions_of_custom_resources_are_read() {
         let node = json!({
             "x-kubernetes-preserve-unknown-fields": true,
-            "x-kubernetes-embedded-resource": true,
             "x-kubernetes-int-or-string": true,
-            "nullable": true,
         });
         let schema = Schema::plain(&node).unwrap();
-        assert!(schema.preserves_unknown_fields() && schema.is_embedded_resource());
-        assert!(schema.is_int_or_string() && schema.is_nullable());
+        assert!(schema.preserves_unknown_fields() && schema.is_int_or_string());
         let empty = json!({});
         let schema = Schema::plain(&empty).unwrap();
         assert!(!schema.preserves_unknown_fields() && !schema.is_atomic_map());
