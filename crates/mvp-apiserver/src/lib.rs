@@ -7,9 +7,12 @@
 //! A request goes `route → read the body → resource → storage`. Errors have the form and the texts of
 //! a real server's.
 
+mod access;
+mod announce;
 mod apply;
 mod base64;
 mod body;
+pub mod controllers;
 mod crd;
 mod defaults;
 mod describe;
@@ -18,6 +21,7 @@ mod fields;
 mod form;
 mod metadata;
 mod name;
+mod namespace;
 mod object;
 mod openapi;
 mod patch;
@@ -41,6 +45,8 @@ mod surface;
 mod table;
 mod warning;
 
+pub use access::{Access, Attributes, BadTokenFile, TokenFile};
+pub use announce::Announcement;
 pub use mvp_core::Verb;
 pub use release::{Release, RuntimeConfig, RuntimeConfigError};
 pub use respond::Body;

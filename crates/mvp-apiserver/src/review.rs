@@ -7,13 +7,13 @@ use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
 
+use crate::access::Attributes;
 use crate::body;
 use crate::respond::{self, Body};
 use crate::route::Target;
 use crate::stamp;
 use crate::status::Failure;
 use crate::storage::Fields;
-pub(crate) use permission::Wanted;
 
 /// The caller of a request: an extension that an authenticator in front of the server sets.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(crate) struct Review<'a> {
     pub(crate) headers: &'a HeaderMap,
     pub(crate) body: &'a Bytes,
     /// Whether a caller may do something.
-    pub(crate) allows: &'a dyn Fn(&Caller, Wanted<'_>) -> bool,
+    pub(crate) allows: &'a dyn Fn(&Caller, Attributes<'_>) -> bool,
 }
 
 impl Review<'_> {

@@ -15,6 +15,7 @@ use mvp_core::request::ResourceRequest;
 use mvp_core::{RequestInfo, Verb};
 use tower_service::Service;
 
+use crate::access::Access;
 use crate::body;
 use crate::crd;
 use crate::form::Form;
@@ -33,7 +34,7 @@ use crate::warning::Warnings;
 
 /// An API server. Clones are the same server.
 #[derive(Debug, Clone)]
-pub struct ApiServer(Arc<Inner>);
+pub struct ApiServer(Arc<Inner>, Access);
 
 #[derive(Debug)]
 struct Inner {
@@ -52,7 +53,14 @@ impl ApiServer {
     pub fn new(spec: ServerSpec, storage: Storage) -> ApiServer {
         let served = Arc::new(Served::new(&spec));
         crd::controller::start(&served, &storage);
-        ApiServer(Arc::new(Inner { spec, storage, served, processed: Default::default() }))
+        let inner = Inner { spec, storage, served, processed: Default::default() };
+        ApiServer(Arc::new(inner), Access::default())
+    }
+
+    /// The server with these access rules. Without, everyone may do everything.
+    #[must_use]
+    pub fn with_access(self, access: Access) -> ApiServer {
+        ApiServer(self.0, access)
     }
 
     /// The spec that the server started with.
@@ -102,10 +110,10 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let server = Arc::clone(&self.0);
+        let (server, access) = (Arc::clone(&self.0), self.1);
         Box::pin(async move {
             let (head, body) = request.into_parts();
-            let mut response = server.answer(&head, body).await;
+            let mut response = server.answer(access, &head, body).await;
             if head.method == Method::HEAD {
                 *response.body_mut() = respond::full(Bytes::new());
             }
@@ -115,16 +123,20 @@ where
 }
 
 impl Inner {
-    async fn answer<B>(&self, head: &Parts, body: B) -> Response<Body>
+    async fn answer<B>(&self, access: Access, head: &Parts, body: B) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Send,
     {
         crd::controller::start(&self.served, &self.storage);
         let surface = self.served.current();
         let (path, query) = (head.uri.path(), head.uri.query());
-        match RequestInfo::parse(head.method.as_str(), path, query) {
+        let info = RequestInfo::parse(head.method.as_str(), path, query);
+        if let Err(failure) = access.check(head, &info) {
+            return failure.into_response();
+        }
+        match info {
             RequestInfo::Resource(request) => {
-                match self.resource(&surface, head, &request, body).await {
+                match self.resource(access, &surface, head, &request, body).await {
                     Ok(response) => response,
                     Err(NoTarget::PageNotFound) => respond::page_not_found(),
                     Err(NoTarget::Failure(failure)) => failure.into_response(),
@@ -141,6 +153,7 @@ impl Inner {
 
     async fn resource<B>(
         &self,
+        access: Access,
         surface: &Surface,
         head: &Parts,
         request: &ResourceRequest<'_>,
@@ -161,7 +174,7 @@ impl Inner {
             caller: head.extensions.get::<Caller>(),
             headers: &head.headers,
             body: &body,
-            allows: &|_, _| true,
+            allows: &|caller, wanted| access.allows(caller, wanted),
         };
         if let Some(answer) = review.answer() {
             return Ok(answer?);
@@ -177,6 +190,7 @@ impl Inner {
         let of_custom = || Schema::plain(&custom.as_ref()?.version.schema);
         let warnings = Warnings::default();
         let call = resource::Call {
+            groups: &surface.groups,
             target: &target,
             schema: known.as_ref().and_then(|known| known.schema()).or_else(of_custom),
             custom: custom.as_ref(),

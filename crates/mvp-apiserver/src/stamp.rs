@@ -21,6 +21,13 @@ pub(crate) fn after(seconds: u64) -> String {
 /// A century, so that years keep four digits.
 const LONGEST: u64 = 100 * 366 * 86_400;
 
+/// The current time to the microsecond, as `MicroTime`.
+pub(crate) fn now_micro() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = format_time(since.as_secs().cast_signed());
+    format!("{}.{:06}Z", seconds.trim_end_matches('Z'), since.subsec_micros())
+}
+
 /// A random UUID (version 4).
 pub(crate) fn unique_id() -> String {
     let (high, low) = (random(), random());

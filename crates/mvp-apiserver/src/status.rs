@@ -9,7 +9,9 @@ use serde_json::{Map, Value};
 
 pub(crate) use reads::OptionFault;
 
+use crate::access::Attributes;
 use crate::respond::{self, Body};
+use crate::review::Caller;
 use crate::route::Target;
 
 /// The error of a request.
@@ -117,6 +119,71 @@ impl Failure {
         let message = format!("{} \"{name}\" already exists", target.qualified_resource());
         let details = Some(Box::new(Details::of(target, name)));
         Failure { details, ..Failure::new(StatusCode::CONFLICT, "AlreadyExists", message) }
+    }
+
+    /// The namespace of a new object does not exist.
+    pub(crate) fn no_namespace(name: &str) -> Failure {
+        let message = format!("namespaces \"{name}\" not found");
+        let details =
+            Details { name: name.to_owned(), kind: "namespaces".to_owned(), ..Details::default() };
+        let failure = Failure::new(StatusCode::NOT_FOUND, "NotFound", message);
+        Failure { details: Some(Box::new(details)), ..failure }
+    }
+
+    /// The namespace of a new object is being deleted.
+    pub(crate) fn namespace_terminating(target: &Target<'_>, name: &str) -> Failure {
+        let (resource, namespace) = (target.qualified_resource(), &target.namespace);
+        let cause = Cause {
+            reason: "NamespaceTerminating",
+            message: format!("namespace {namespace} is being terminated"),
+            field: "metadata.namespace".to_owned(),
+        };
+        let message = format!(
+            "{resource} \"{name}\" is forbidden: unable to create new content in namespace \
+             {namespace} because it is being terminated"
+        );
+        let details = Details { causes: vec![cause], ..Details::of(target, name) };
+        let failure = Failure::new(StatusCode::FORBIDDEN, "Forbidden", message);
+        Failure { details: Some(Box::new(details)), ..failure }
+    }
+
+    /// The caller may not do this.
+    pub(crate) fn forbidden(caller: &Caller, wanted: Attributes<'_>) -> Failure {
+        let user = &caller.name;
+        let (message, details) = match wanted {
+            Attributes::Resource { verb, group, resource, subresource, namespace, name } => {
+                let whole = match subresource {
+                    "" => resource.to_owned(),
+                    subresource => format!("{resource}/{subresource}"),
+                };
+                let qualified = match group {
+                    "" => resource.to_owned(),
+                    group => format!("{resource}.{group}"),
+                };
+                let named = if name.is_empty() { String::new() } else { format!(" \"{name}\"") };
+                let place = match namespace {
+                    "" => "at the cluster scope".to_owned(),
+                    namespace => format!("in the namespace \"{namespace}\""),
+                };
+                let message = format!(
+                    "{qualified}{named} is forbidden: User \"{user}\" cannot {verb} resource \
+                     \"{whole}\" in API group \"{group}\" {place}"
+                );
+                let details = Details {
+                    name: name.to_owned(),
+                    group: group.to_owned(),
+                    kind: resource.to_owned(),
+                    ..Details::default()
+                };
+                (message, details)
+            }
+            Attributes::Path { verb, path } => {
+                let message = format!("forbidden: User \"{user}\" cannot {verb} path \"{path}\"");
+                (message, Details::default())
+            }
+        };
+        let failure = Failure::new(StatusCode::FORBIDDEN, "Forbidden", message);
+        Failure { details: Some(Box::new(details)), ..failure }
     }
 
     /// The object has changed since the caller read it.

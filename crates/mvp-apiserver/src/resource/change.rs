@@ -2,6 +2,7 @@
 //! [`updated`].
 
 use super::delete::{finalizers_of, settled};
+use crate::namespace;
 use crate::object;
 use crate::route::Target;
 use crate::stamp;
@@ -34,6 +35,7 @@ pub(super) fn newborn(
     object::set_metadata(&mut fields, "creationTimestamp", &stamp::now());
     let generation = strategy::has_generation(target).then(|| 1.into());
     object::put_metadata(&mut fields, "generation", generation);
+    namespace::born(target, &mut fields);
     Ok(fields)
 }
 
@@ -55,6 +57,9 @@ pub(super) fn updated(
 ) -> Result<Change, Failure> {
     let fields = replaced(target, current, sent)?;
     check_finalizers(target, current, &fields)?;
+    if namespace::is_held(target, &fields) {
+        return Ok(Change::Put(fields));
+    }
     Ok(settled(fields))
 }
 
@@ -78,6 +83,7 @@ fn replaced(target: &Target<'_>, current: &Object, mut sent: Fields) -> Result<F
     for field in separate_fields(target) {
         take_over(&mut sent, &mut current, field);
     }
+    namespace::keep_finalizers(target, &mut sent, &current);
     let metadata = object::metadata_of(&current);
     let value = |key: &str| metadata.and_then(|metadata| metadata.get(key)).cloned();
     for key in SERVERS_OWN {

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::Call;
 use crate::crd;
+use crate::namespace;
 use crate::object;
 use crate::render::ListMetadata;
 use crate::respond::{self, Body};
@@ -103,8 +104,8 @@ fn deletion(
     }
 
     let finalizers = options.finalizers(&fields);
-    let remains = !finalizers.is_empty();
-    let finalizers = remains.then(|| json!(finalizers));
+    let remains = !finalizers.is_empty() || namespace::is_held(target, &fields);
+    let finalizers = (!finalizers.is_empty()).then(|| json!(finalizers));
     object::put_metadata(&mut fields, "finalizers", finalizers);
     let period = period.unwrap_or_default();
     if period == 0 && !remains {
@@ -112,6 +113,7 @@ fn deletion(
     }
     if !deleting {
         bump_generation(&mut fields);
+        namespace::terminate(target, &mut fields);
     }
     if !deleting || pending.is_some() {
         let at = stamp::after(u64::try_from(period).unwrap_or_default());

@@ -24,6 +24,7 @@ use crate::query::Query;
 use crate::respond::Body;
 use crate::route::Target;
 use crate::schema::Schema;
+use crate::spec::GroupSpec;
 use crate::status::Failure;
 use crate::storage::Storage;
 use crate::warning::Warnings;
@@ -31,6 +32,8 @@ use crate::warning::Warnings;
 /// A request for a served resource, with its body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call<'a> {
+    /// The groups that the server serves.
+    pub(crate) groups: &'a [GroupSpec],
     pub(crate) target: &'a Target<'a>,
     /// The schema of the resource's objects, if it is known.
     pub(crate) schema: Option<Schema<'a>>,

@@ -10,6 +10,7 @@ use super::change::{check_patched_name, check_same_name, newborn, updated};
 use super::ownership::managed;
 use crate::body;
 use crate::name;
+use crate::namespace;
 use crate::object;
 use crate::patch::{Misfit, Patch};
 use crate::respond::Body;
@@ -36,6 +37,7 @@ impl Call<'_> {
             name => name.to_owned(),
         };
         name::check(self.target, &name)?;
+        namespace::check_writable(self.groups, self.storage, self.target, &name)?;
         let key = ObjectKey { namespace: self.target.namespace.clone(), name };
         let collection = self.target.collection();
         let object =

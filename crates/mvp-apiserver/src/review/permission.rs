@@ -3,24 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{Caller, Review};
+use crate::access::Attributes;
 use crate::status::{Failure, OptionFault};
 use crate::storage::Fields;
-
-/// What a caller wants to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wanted<'a> {
-    /// A verb on a resource.
-    Resource {
-        verb: &'a str,
-        group: &'a str,
-        resource: &'a str,
-        subresource: &'a str,
-        namespace: &'a str,
-        name: &'a str,
-    },
-    /// A method on any other path.
-    Path { verb: &'a str, path: &'a str },
-}
 
 /// The verbs of resources, as authorizers name them.
 const VERBS: [&str; 8] =
@@ -71,12 +56,13 @@ impl Review<'_> {
             return Err(Failure::bad_request("no namespace on request"));
         }
         let caller = self.caller();
-        let verbs = |verbs: &[&'static str], wanted: &dyn Fn(&'static str) -> Wanted<'static>| {
+        let verbs = |verbs: &[&'static str],
+                     wanted: &dyn Fn(&'static str) -> Attributes<'static>| {
             let allowed: Vec<_> =
                 verbs.iter().copied().filter(|verb| (self.allows)(&caller, wanted(verb))).collect();
             if allowed.len() == verbs.len() { vec!["*"] } else { allowed }
         };
-        let any = |verb| Wanted::Resource {
+        let any = |verb| Attributes::Resource {
             verb,
             group: "*",
             resource: "*",
@@ -91,7 +77,7 @@ impl Review<'_> {
         let mut paths = Vec::new();
         for path in ["*", "/api", "/apis", "/healthz", "/livez", "/openapi", "/readyz", "/version"]
         {
-            let verbs = verbs(&METHODS, &|verb| Wanted::Path { verb, path });
+            let verbs = verbs(&METHODS, &|verb| Attributes::Path { verb, path });
             let all = path == "*";
             if !verbs.is_empty() {
                 paths.push(json!({ "verbs": verbs, "nonResourceURLs": [path] }));
@@ -109,7 +95,7 @@ impl Review<'_> {
     fn decide(&self, spec: &Fields, caller: &Caller) -> Result<Value, Failure> {
         let part = |name: &str| spec.get(name).and_then(Value::as_object);
         let wanted = match (part("resourceAttributes"), part("nonResourceAttributes")) {
-            (Some(wanted), None) => Wanted::Resource {
+            (Some(wanted), None) => Attributes::Resource {
                 verb: text(wanted, "verb"),
                 group: text(wanted, "group"),
                 resource: text(wanted, "resource"),
@@ -118,7 +104,7 @@ impl Review<'_> {
                 name: text(wanted, "name"),
             },
             (None, Some(wanted)) => {
-                Wanted::Path { verb: text(wanted, "verb"), path: text(wanted, "path") }
+                Attributes::Path { verb: text(wanted, "verb"), path: text(wanted, "path") }
             }
             (None, None) => {
                 let why = "exactly one of nonResourceAttributes or resourceAttributes must be \

@@ -3,8 +3,11 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
+mod access;
+mod announcements;
 mod applies;
 mod bodies;
+mod controllers;
 mod crds;
 mod custom_objects;
 mod defaults;
