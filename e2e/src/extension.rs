@@ -52,6 +52,7 @@ pub(crate) async fn serve(
         id: "extension".to_owned(),
         git_version: "v1.0.0".to_owned(),
         groups: vec![GroupSpec::new(GROUP).version("v1", [gadgets])],
+        ..ServerSpec::default()
     };
     let server = ApiServer::new(spec, Storage::default());
     let service = tower::service_fn(move |request| answer(server.clone(), request));

@@ -74,6 +74,12 @@ enum Command {
         #[arg(default_value = "crates/mvp-core/tests/fixtures/recorded")]
         folder: PathBuf,
     },
+    /// Record what each release serves, and its schemas, for mvp-apiserver
+    RecordReleases {
+        /// The folder for `surfaces.json.gz` and `schemas.gz`
+        #[arg(default_value = "crates/mvp-apiserver/assets")]
+        folder: PathBuf,
+    },
     /// Run the extension server of the suite
     #[command(hide = true)]
     Extension { address: SocketAddr, certificate: PathBuf, key: PathBuf, front_proxy_ca: PathBuf },
@@ -118,6 +124,7 @@ async fn run(command: Command) -> anyhow::Result<bool> {
         }
         Command::Up => up::up().await.map(|()| true),
         Command::Record { folder } => record::record(&folder).await,
+        Command::RecordReleases { folder } => record::releases::record(&folder).await,
         Command::Extension { address, certificate, key, front_proxy_ca } => {
             extension::serve(address, &certificate, &key, &front_proxy_ca).await
         }

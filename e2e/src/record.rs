@@ -1,4 +1,6 @@
-//! Records the documents of real servers, for tests that run without one.
+//! Records the documents of real servers, for tests and servers that run without one.
+
+pub(crate) mod releases;
 
 use std::collections::BTreeMap;
 use std::path::Path;

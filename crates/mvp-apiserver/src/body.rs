@@ -1,5 +1,5 @@
-//! Request bodies: read up to a limit, and decoded by their media type. Entries: [`read`],
-//! [`object`] and [`patch`].
+//! Request bodies: read up to a limit, and decoded by their media type. Entries: [`read`] and
+//! [`object`].
 
 use std::pin::pin;
 
@@ -9,6 +9,7 @@ use http::header::CONTENT_TYPE;
 use http_body_util::BodyExt;
 use serde_json::Value;
 
+use crate::protobuf;
 use crate::status::Failure;
 use crate::storage::Fields;
 
@@ -41,49 +42,32 @@ pub(crate) fn object(headers: &HeaderMap, body: &Bytes) -> Result<Fields, Failur
     match media_type(headers).as_str() {
         "" | "application/json" => parse_json(body),
         "application/yaml" => parse_yaml(body),
-        _ => Err(Failure::unsupported_media_type(&["application/json", "application/yaml"])),
-    }
-}
-
-/// The kind of a patch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PatchKind {
-    /// Merged into an existing object.
-    Merge,
-    /// Merged into an object, which is created if it does not exist.
-    Apply,
-}
-
-/// Parses a body that is a patch.
-pub(crate) fn patch(headers: &HeaderMap, body: &Bytes) -> Result<(PatchKind, Fields), Failure> {
-    match media_type(headers).as_str() {
-        "application/merge-patch+json" | "application/strategic-merge-patch+json" => {
-            Ok((PatchKind::Merge, parse_json(body)?))
-        }
-        "application/apply-patch+yaml" => Ok((PatchKind::Apply, parse_yaml(body)?)),
+        protobuf::MEDIA_TYPE => fields(protobuf::decode(body)?),
         _ => Err(Failure::unsupported_media_type(&[
-            "application/merge-patch+json",
-            "application/strategic-merge-patch+json",
-            "application/apply-patch+yaml",
+            "application/json",
+            "application/yaml",
+            protobuf::MEDIA_TYPE,
         ])),
     }
 }
 
 /// The media type of a body, without parameters.
-fn media_type(headers: &HeaderMap) -> String {
+pub(crate) fn media_type(headers: &HeaderMap) -> String {
     let value = headers.get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or("?"));
     let media_type = value.unwrap_or_default().split(';').next().unwrap_or_default();
     media_type.trim().to_ascii_lowercase()
 }
 
-fn parse_json(body: &Bytes) -> Result<Fields, Failure> {
+/// Parses a JSON object.
+pub(crate) fn parse_json(body: &Bytes) -> Result<Fields, Failure> {
     let value = serde_json::from_slice(body).map_err(|error| {
         Failure::bad_request(format!("couldn't get version/kind; json parse error: {error}"))
     })?;
     fields(value)
 }
 
-fn parse_yaml(body: &Bytes) -> Result<Fields, Failure> {
+/// Parses a YAML object.
+pub(crate) fn parse_yaml(body: &Bytes) -> Result<Fields, Failure> {
     let malformed = |error: String| Failure::bad_request(format!("error decoding YAML: {error}"));
     let text = std::str::from_utf8(body).map_err(|error| malformed(error.to_string()))?;
     let value = serde_saphyr::from_str(text).map_err(|error| malformed(error.to_string()))?;

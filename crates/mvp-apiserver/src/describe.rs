@@ -13,7 +13,7 @@ use mvp_core::request::DiscoveryPath;
 use serde_json::json;
 
 use crate::respond::{self, Body};
-use crate::spec::ServerSpec;
+use crate::spec::GroupSpec;
 use crate::status::Failure;
 use documents::Aggregated;
 
@@ -33,15 +33,15 @@ struct Half {
 }
 
 impl Description {
-    pub(crate) fn new(spec: &ServerSpec) -> Description {
+    pub(crate) fn new(id: &str, git_version: &str, groups: &[GroupSpec]) -> Description {
         let half = |part| {
-            let list = documents::group_list(spec, part);
+            let list = documents::group_list(id, groups, part);
             Half { aggregated: Aggregated::new(&list), list }
         };
         Description {
             api: half(Part::Api),
             apis: half(Part::Apis),
-            git_version: spec.git_version.clone(),
+            git_version: git_version.to_owned(),
         }
     }
 

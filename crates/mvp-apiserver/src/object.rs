@@ -3,8 +3,9 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::metadata;
 use crate::route::Target;
-use crate::status::{Failure, Fault};
+use crate::status::Failure;
 use crate::storage::Fields;
 
 /// Validates an object that was sent to a target: kind and version, namespace, and metadata. The
@@ -27,6 +28,7 @@ pub(crate) fn admit(target: &Target<'_>, mut fields: Fields) -> Result<Fields, F
         )));
     }
     check_metadata(&mut fields)?;
+    metadata::check(target, &fields)?;
     match metadata_text(&fields, "namespace") {
         namespace if namespace == target.namespace => {}
         // Real servers ignore the namespace of a cluster-scoped object.
@@ -40,25 +42,6 @@ pub(crate) fn admit(target: &Target<'_>, mut fields: Fields) -> Result<Fields, F
         }
     }
     Ok(fields)
-}
-
-/// Checks the name of an object.
-pub(crate) fn check_name(target: &Target<'_>, name: &str) -> Result<(), Failure> {
-    let edge = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let is_label = |label: &str| {
-        label.bytes().all(|byte| edge(byte) || byte == b'-')
-            && label.bytes().next().is_some_and(edge)
-            && label.bytes().next_back().is_some_and(edge)
-    };
-    if name.len() <= 253 && name.split('.').all(is_label) {
-        return Ok(());
-    }
-    let why = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, \
-               '-' or '.', and must start and end with an alphanumeric character (e.g. \
-               'example.com', regex used for validation is \
-               '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-    let fault = Fault::Value(name, why);
-    Err(Failure::invalid_field(target, name, "metadata.name", fault))
 }
 
 /// The version and kind of a rendered object.
@@ -125,6 +108,9 @@ const TEXTS: [&str; 5] = ["name", "generateName", "namespace", "uid", "resourceV
 /// The maps of the metadata that are checked.
 const TEXT_MAPS: [&str; 2] = ["labels", "annotations"];
 
+/// The lists of the metadata that are checked.
+const TEXT_LISTS: [&str; 1] = ["finalizers"];
+
 /// Checks the types of the metadata, and adds it if it is absent.
 fn check_metadata(fields: &mut Fields) -> Result<(), Failure> {
     let metadata = fields.entry("metadata").or_insert(Value::Null);
@@ -146,6 +132,13 @@ fn check_metadata(fields: &mut Fields) -> Result<(), Failure> {
             |value: &Value| value.as_object().is_some_and(|map| map.values().all(Value::is_string));
         if metadata.get(key).is_some_and(|value| !is_text_map(value)) {
             return Err(wrong_type(&format!("metadata.{key}"), "a map of strings"));
+        }
+    }
+    for key in TEXT_LISTS {
+        let is_text_list =
+            |value: &Value| value.as_array().is_some_and(|list| list.iter().all(Value::is_string));
+        if metadata.get(key).is_some_and(|value| !is_text_list(value)) {
+            return Err(wrong_type(&format!("metadata.{key}"), "a list of strings"));
         }
     }
     Ok(())

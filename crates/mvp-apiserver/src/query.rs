@@ -27,6 +27,12 @@ impl<'a> Query<'a> {
         self.0.iter().find(|(key, _)| key == wanted).map_or("", |(_, value)| value)
     }
 
+    /// All values of a parameter.
+    pub(crate) fn all<'q>(&'q self, wanted: &'q str) -> impl Iterator<Item = &'q str> {
+        let pairs = self.0.iter().filter(move |(key, _)| key == wanted);
+        pairs.map(|(_, value)| value.as_ref())
+    }
+
     /// A number parameter; `None` if it is absent or empty.
     pub(crate) fn number(&self, wanted: &str) -> Result<Option<u64>, Failure> {
         let value = self.get(wanted);

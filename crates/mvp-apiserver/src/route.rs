@@ -5,7 +5,7 @@ use mvp_core::Verb;
 use mvp_core::request::ResourceRequest;
 
 use crate::query;
-use crate::spec::{GroupSpec, ResourceSpec, ServerSpec, SubresourceSpec};
+use crate::spec::{GroupSpec, ResourceSpec, SubresourceSpec};
 use crate::status::Failure;
 use crate::storage::{CollectionKey, ObjectKey};
 
@@ -34,7 +34,7 @@ pub(crate) enum NoTarget {
 
 /// Finds the target of a request.
 pub(crate) fn find<'a>(
-    spec: &'a ServerSpec,
+    groups: &'a [GroupSpec],
     method: &Method,
     path: &str,
     request: &ResourceRequest<'_>,
@@ -45,7 +45,7 @@ pub(crate) fn find<'a>(
     if path.starts_with("//") {
         return Err(NoTarget::PageNotFound);
     }
-    let group = spec.groups.iter().find(|group| group.name == request.group);
+    let group = groups.iter().find(|group| group.name == request.group);
     let group = group.ok_or_else(|| match &*request.group {
         // Real servers always serve `/api`.
         "" => not_routed(),
@@ -80,7 +80,8 @@ pub(crate) fn find<'a>(
         Verb::Update | Verb::Patch | Verb::Delete => shape.named,
         // Only GET is a list or a watch.
         Verb::List | Verb::Watch => method == Method::GET,
-        Verb::Create => !shape.named,
+        // A subresource is created in its object.
+        Verb::Create => shape.named == subresource.is_some(),
         Verb::DeleteCollection => true,
         Verb::Proxy => return Err(not_routed()),
         Verb::Other => false,

@@ -2,6 +2,8 @@
 
 use mvp_core::Verb;
 
+use crate::release::Release;
+
 /// The ID, version and groups of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServerSpec {
@@ -11,6 +13,9 @@ pub struct ServerSpec {
     pub git_version: String,
     /// The groups that it serves; the core group has an empty name.
     pub groups: Vec<GroupSpec>,
+    /// The release whose schemas it has. Without one, it has no OpenAPI documents, and objects may
+    /// have any fields.
+    pub release: Option<Release>,
 }
 
 /// A group and its versions, the preferred one first.
@@ -59,6 +64,19 @@ pub struct SubresourceSpec {
     pub name: String,
     /// Its verbs: `get`, `patch` and `update`.
     pub verbs: Vec<Verb>,
+    /// The kind of its objects, if it is not the kind of the resource.
+    pub kind: Option<ResponseKind>,
+}
+
+/// The kind of a subresource. Group and version are empty if they are those of the resource.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ResponseKind {
+    /// The group, such as `autoscaling`.
+    pub group: String,
+    /// The version, such as `v1`.
+    pub version: String,
+    /// The kind, such as `Scale`.
+    pub kind: String,
 }
 
 impl GroupSpec {
@@ -117,7 +135,7 @@ impl ResourceSpec {
     #[must_use]
     pub fn with_status(mut self) -> ResourceSpec {
         let verbs = vec![Verb::Get, Verb::Patch, Verb::Update];
-        self.subresources.push(SubresourceSpec { name: "status".to_owned(), verbs });
+        self.subresources.push(SubresourceSpec { name: "status".to_owned(), verbs, kind: None });
         self
     }
 

@@ -5,8 +5,27 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The current time in the format of Kubernetes: RFC 3339, in UTC, to the second.
 pub(crate) fn now() -> String {
+    after(0)
+}
+
+/// The current time in seconds since 1970.
+pub(crate) fn now_seconds() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().cast_signed()
+}
+
+/// The time in this many seconds.
+pub(crate) fn after(seconds: u64) -> String {
+    format_time(now_seconds().saturating_add_unsigned(seconds.min(LONGEST)))
+}
+
+/// A century, so that years keep four digits.
+const LONGEST: u64 = 100 * 366 * 86_400;
+
+/// The current time to the microsecond, as `MicroTime`.
+pub(crate) fn now_micro() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format_time(since.as_secs())
+    let seconds = format_time(since.as_secs().cast_signed());
+    format!("{}.{:06}Z", seconds.trim_end_matches('Z'), since.subsec_micros())
 }
 
 /// A random UUID (version 4).
@@ -44,8 +63,9 @@ fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-fn format_time(seconds: u64) -> String {
-    let (days, time) = (seconds / 86_400, seconds % 86_400);
+/// Seconds since 1970, not before the year 1, in the format of Kubernetes.
+pub(crate) fn format_time(seconds: i64) -> String {
+    let (days, time) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     // Days are counted in eras of 400 years from 0000-03-01, so that leap days come last.
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
@@ -55,7 +75,7 @@ fn format_time(seconds: u64) -> String {
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
     let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let year = era * 400 + year_of_era + i64::from(month <= 2);
     let (hour, minute, second) = (time / 3_600, time / 60 % 60, time % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
@@ -67,6 +87,8 @@ mod tests {
     #[test]
     fn times_match_the_calendar() {
         let cases = [
+            (-62_135_596_800, "0001-01-01T00:00:00Z"),
+            (-1, "1969-12-31T23:59:59Z"),
             (0, "1970-01-01T00:00:00Z"),
             (951_782_399, "2000-02-28T23:59:59Z"),
             (951_782_400, "2000-02-29T00:00:00Z"),

@@ -1,10 +1,17 @@
 //! Errors as Kubernetes `Status` objects, with the texts of a real server. Entry: [`Failure`].
 
+mod fields;
+mod reads;
+
 use http::{Response, StatusCode};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+pub(crate) use reads::OptionFault;
+
+use crate::access::Attributes;
 use crate::respond::{self, Body};
+use crate::review::Caller;
 use crate::route::Target;
 
 /// The error of a request.
@@ -14,6 +21,7 @@ pub(crate) struct Failure {
     reason: &'static str,
     message: String,
     details: Option<Box<Details>>,
+    continue_token: String,
 }
 
 /// A `Status`, with its fields in the order of real servers.
@@ -36,6 +44,7 @@ pub(crate) struct Status {
 
 /// The `details` of a `Status`.
 #[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Details {
     #[serde(skip_serializing_if = "String::is_empty")]
     name: String,
@@ -47,6 +56,8 @@ pub(crate) struct Details {
     uid: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     causes: Vec<Cause>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_seconds: Option<u32>,
 }
 
 /// An invalid field.
@@ -54,7 +65,8 @@ pub(crate) struct Details {
 struct Cause {
     reason: &'static str,
     message: String,
-    field: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    field: String,
 }
 
 impl Failure {
@@ -73,6 +85,21 @@ impl Failure {
         Failure { details, ..Failure::new(code, "MethodNotAllowed", message) }
     }
 
+    /// The resource exists, but this server cannot do what the verb means there.
+    pub(crate) fn not_supported(target: &Target<'_>) -> Failure {
+        let resource = match target.subresource {
+            Some(subresource) => format!("{}/{}", target.resource.plural, subresource.name),
+            None => target.resource.plural.clone(),
+        };
+        let verb = target.verb.as_str();
+        let message = format!("{verb} is not supported on resources of kind \"{resource}\"");
+        let details =
+            Details { group: target.group.name.clone(), kind: resource, ..Details::default() };
+        let code = StatusCode::METHOD_NOT_ALLOWED;
+        let failure = Failure::new(code, "MethodNotAllowed", message);
+        Failure { details: Some(Box::new(details)), ..failure }
+    }
+
     /// The object does not exist.
     pub(crate) fn not_found(target: &Target<'_>, name: &str) -> Failure {
         let message = format!("{} \"{name}\" not found", target.qualified_resource());
@@ -80,11 +107,83 @@ impl Failure {
         Failure { details, ..Failure::new(StatusCode::NOT_FOUND, "NotFound", message) }
     }
 
+    /// Nobody may do this to the object.
+    pub(crate) fn refused(target: &Target<'_>, name: &str, why: &str) -> Failure {
+        let message = format!("{} \"{name}\" is forbidden: {why}", target.qualified_resource());
+        let details = Some(Box::new(Details::of(target, name)));
+        Failure { details, ..Failure::new(StatusCode::FORBIDDEN, "Forbidden", message) }
+    }
+
     /// The object already exists.
     pub(crate) fn already_exists(target: &Target<'_>, name: &str) -> Failure {
         let message = format!("{} \"{name}\" already exists", target.qualified_resource());
         let details = Some(Box::new(Details::of(target, name)));
         Failure { details, ..Failure::new(StatusCode::CONFLICT, "AlreadyExists", message) }
+    }
+
+    /// The namespace of a new object does not exist.
+    pub(crate) fn no_namespace(name: &str) -> Failure {
+        let message = format!("namespaces \"{name}\" not found");
+        let details =
+            Details { name: name.to_owned(), kind: "namespaces".to_owned(), ..Details::default() };
+        let failure = Failure::new(StatusCode::NOT_FOUND, "NotFound", message);
+        Failure { details: Some(Box::new(details)), ..failure }
+    }
+
+    /// The namespace of a new object is being deleted.
+    pub(crate) fn namespace_terminating(target: &Target<'_>, name: &str) -> Failure {
+        let (resource, namespace) = (target.qualified_resource(), &target.namespace);
+        let cause = Cause {
+            reason: "NamespaceTerminating",
+            message: format!("namespace {namespace} is being terminated"),
+            field: "metadata.namespace".to_owned(),
+        };
+        let message = format!(
+            "{resource} \"{name}\" is forbidden: unable to create new content in namespace \
+             {namespace} because it is being terminated"
+        );
+        let details = Details { causes: vec![cause], ..Details::of(target, name) };
+        let failure = Failure::new(StatusCode::FORBIDDEN, "Forbidden", message);
+        Failure { details: Some(Box::new(details)), ..failure }
+    }
+
+    /// The caller may not do this.
+    pub(crate) fn forbidden(caller: &Caller, wanted: Attributes<'_>) -> Failure {
+        let user = &caller.name;
+        let (message, details) = match wanted {
+            Attributes::Resource { verb, group, resource, subresource, namespace, name } => {
+                let whole = match subresource {
+                    "" => resource.to_owned(),
+                    subresource => format!("{resource}/{subresource}"),
+                };
+                let qualified = match group {
+                    "" => resource.to_owned(),
+                    group => format!("{resource}.{group}"),
+                };
+                let named = if name.is_empty() { String::new() } else { format!(" \"{name}\"") };
+                let place = match namespace {
+                    "" => "at the cluster scope".to_owned(),
+                    namespace => format!("in the namespace \"{namespace}\""),
+                };
+                let message = format!(
+                    "{qualified}{named} is forbidden: User \"{user}\" cannot {verb} resource \
+                     \"{whole}\" in API group \"{group}\" {place}"
+                );
+                let details = Details {
+                    name: name.to_owned(),
+                    group: group.to_owned(),
+                    kind: resource.to_owned(),
+                    ..Details::default()
+                };
+                (message, details)
+            }
+            Attributes::Path { verb, path } => {
+                let message = format!("forbidden: User \"{user}\" cannot {verb} path \"{path}\"");
+                (message, Details::default())
+            }
+        };
+        let failure = Failure::new(StatusCode::FORBIDDEN, "Forbidden", message);
+        Failure { details: Some(Box::new(details)), ..failure }
     }
 
     /// The object has changed since the caller read it.
@@ -103,13 +202,15 @@ impl Failure {
         fault: Fault<'_>,
     ) -> Failure {
         let (reason, message) = match fault {
+            Fault::TooLong(why) => ("FieldValueTooLong", why.to_owned()),
+            Fault::Forbidden(why) => ("FieldValueForbidden", format!("Forbidden: {why}")),
             Fault::Required(why) => ("FieldValueRequired", format!("Required value: {why}")),
             Fault::Value(value, why) => {
                 ("FieldValueInvalid", format!("Invalid value: \"{value}\": {why}"))
             }
         };
         let kind = target.qualified_kind();
-        let cause = Cause { reason, message: message.clone(), field };
+        let cause = Cause { reason, message: message.clone(), field: field.to_owned() };
         let details = Details {
             name: name.to_owned(),
             group: target.group.name.clone(),
@@ -119,6 +220,19 @@ impl Failure {
         };
         let message = format!("{kind} \"{name}\" is invalid: {field}: {message}");
         let failure = Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
+        Failure { details: Some(Box::new(details)), ..failure }
+    }
+
+    /// The object that a patch makes cannot be decoded.
+    pub(crate) fn invalid_patch(patch: &str, why: &str) -> Failure {
+        let message = format!("Invalid value: {patch:?}: {why}");
+        let failure = Failure::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "Invalid",
+            format!(" \"\" is invalid: patch: {message}"),
+        );
+        let cause = Cause { reason: "FieldValueInvalid", message, field: "patch".to_owned() };
+        let details = Details { causes: vec![cause], ..Details::default() };
         Failure { details: Some(Box::new(details)), ..failure }
     }
 
@@ -147,15 +261,44 @@ impl Failure {
         Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
     }
 
-    /// The changes since that resource version have expired.
-    pub(crate) fn expired(asked: u64, oldest: u64) -> Failure {
-        let message = format!("too old resource version: {asked} ({oldest})");
-        Failure::new(StatusCode::GONE, "Expired", message)
+    /// The body is too large in another way than its bytes.
+    pub(crate) fn too_large_for(message: String) -> Failure {
+        let message = format!("Request entity is too large: {message}");
+        Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
+    }
+
+    /// The request does not fit the object. Real servers give no other reason.
+    pub(crate) fn unprocessable() -> Failure {
+        let message = "the server rejected our request due to an error in our request";
+        let details = Some(Box::default());
+        Failure { details, ..Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message) }
+    }
+
+    /// Others manage fields that were applied: for each of them the manager and the path.
+    pub(crate) fn apply_conflict(message: String, causes: Vec<(String, String)>) -> Failure {
+        let causes = causes.into_iter().map(|(manager, path)| Cause {
+            reason: "FieldManagerConflict",
+            message: format!("conflict with {manager}"),
+            field: path,
+        });
+        let details = Details { causes: causes.collect(), ..Details::default() };
+        let failure = Failure::new(StatusCode::CONFLICT, "Conflict", message);
+        Failure { details: Some(Box::new(details)), ..failure }
+    }
+
+    /// A malformed request that real servers answer with 500.
+    pub(crate) fn internal(message: String) -> Failure {
+        Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
 
     /// The error as a `Status` object.
     pub(crate) fn into_status(self) -> Status {
+        let mut metadata = Map::new();
+        if !self.continue_token.is_empty() {
+            metadata.insert("continue".to_owned(), self.continue_token.into());
+        }
         Status {
+            metadata,
             message: self.message,
             reason: self.reason,
             details: self.details,
@@ -170,12 +313,22 @@ impl Failure {
     }
 
     fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Failure {
-        Failure { code, reason, message: message.into(), details: None }
+        Failure {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+            continue_token: String::new(),
+        }
     }
 }
 
 /// The problem of a field.
 pub(crate) enum Fault<'a> {
+    /// The value is too long; the whole text.
+    TooLong(&'a str),
+    /// The value must not be there.
+    Forbidden(&'a str),
     /// A required value is missing.
     Required(&'a str),
     /// The value is invalid, and why.
@@ -187,6 +340,11 @@ impl Status {
     pub(crate) fn deleted(target: &Target<'_>, name: &str, uid: &str) -> Status {
         let details = Details { uid: uid.to_owned(), ..Details::of(target, name) };
         Status { details: Some(Box::new(details)), ..Status::new("Success") }
+    }
+
+    /// The success of something that has no other result.
+    pub(crate) fn success(code: StatusCode) -> Status {
+        Status { code: Some(code.as_u16()), ..Status::new("Success") }
     }
 
     fn new(status: &'static str) -> Status {

@@ -129,14 +129,18 @@ pub(crate) struct ForgetArgs {
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub(crate) struct DemoArgs {
     /// Check every promise, one line each; exit code 0 if all are kept.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "story")]
     pub check: bool,
+    /// Show a rolling upgrade under load, without mvp and with it; about 30 seconds.
+    #[arg(long)]
+    pub story: bool,
     /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Output,
-    /// First port to listen on; the other servers use the next ones. 0 takes free ports.
-    #[arg(long, value_name = "PORT", default_value = "7443", value_parser = values::port_base)]
-    pub port_base: u16,
+    /// First port to listen on; the other servers use the next ones. 0 takes free ports. Without
+    /// this flag it is 7443, or the next ports that are free.
+    #[arg(long, value_name = "PORT", value_parser = values::port_base)]
+    pub port_base: Option<u16>,
 }
 
 /// The output format of `mvp demo`.

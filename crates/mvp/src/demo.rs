@@ -1,96 +1,126 @@
-//! `mvp demo`: three small API servers of different versions in one process, each with the layer
-//! inside. With `--check`, it tests every promise. Entry: [`run`].
+//! `mvp demo`: three API servers of different versions in one process, each with the layer inside.
+//! With `--check`, it tests every promise; with `--story`, it shows an upgrade without and with the
+//! layer. Entry: [`run`].
 
+mod access;
 mod certificates;
 mod check;
 mod client;
 mod cluster;
+mod controllers;
+mod extension;
+mod files;
+mod flow;
+mod introduce;
+mod load;
+mod plan;
+mod server;
+mod story;
 
 use std::io::{self, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use serde_json::json;
+use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio_util::sync::CancellationToken;
+use tracing_subscriber::layer::SubscriberExt;
 
 use crate::cli::{DemoArgs, Output};
+use crate::logging::LogQueue;
 use crate::mistake::Mistake;
-use crate::signals::Signals;
+use crate::signals::{Asked, Signals};
 use certificates::Certificates;
 use check::Check;
-use cluster::Cluster;
+use cluster::{Cluster, Mode};
+use controllers::Address;
+use files::Files;
+use flow::FlowLayer;
 
-/// Runs the demo, or checks its promises.
+/// Runs the demo, its checks or its story.
 pub(crate) fn run(args: DemoArgs) -> anyhow::Result<()> {
     let runtime =
         Builder::new_current_thread().enable_all().build().context("cannot start a runtime")?;
     runtime.block_on(async {
+        // From here on a signal ends the demo step by step, so that nothing stays behind.
+        let mut signals = Signals::new()?;
         let stop = CancellationToken::new();
-        let certificates = Certificates::new()?;
-        // A check must not depend on free ports.
-        let port_base = if args.check { 0 } else { args.port_base };
-        let cluster = Cluster::start(&certificates, port_base, &stop).await?;
-        if args.check {
-            let checks = check::run(&cluster, &certificates).await;
-            return report(&checks, args.output);
-        }
-        let files = Files::write(&certificates, &cluster)?;
-        introduce(&cluster, &files, args.output)?;
-        Signals::new()?.next().await;
+        let done = tokio::select! {
+            done = perform(args, &stop) => done,
+            () = asked_to_stop(&mut signals) => Ok(()),
+        };
         stop.cancel();
-        Ok(())
+        done
     })
 }
 
-/// Prints the servers, and commands to try.
-fn introduce(cluster: &Cluster, files: &Files, output: Output) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    if output == Output::Json {
-        let servers: Vec<_> = cluster
-            .servers
-            .iter()
-            .map(|server| {
-                json!({"id": server.id, "version": server.version, "url": server.url(), "serves": server.own})
-            })
-            .collect();
-        let kubeconfig = files.folder.join("kubeconfig");
-        return writeln!(out, "{}", json!({"servers": servers, "kubeconfig": kubeconfig}));
+async fn perform(args: DemoArgs, stop: &CancellationToken) -> anyhow::Result<()> {
+    let certificates = Arc::new(Certificates::new()?);
+    if args.check {
+        let checks = check::run(&certificates, stop).await;
+        return report(&checks, args.output);
     }
-    let bold = |text: &str| {
-        if io::stdout().is_terminal() { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
-    };
-    writeln!(out, "Three API servers of one cluster. No server serves all APIs:\n")?;
-    for server in &cluster.servers {
-        let (id, own) = (bold(&server.id), server.own.join(", "));
-        writeln!(
-            out,
-            "  {id}  {}  {}\n      serves by itself: {own}",
-            server.version,
-            server.url()
-        )?;
+    if args.story {
+        return story::run(&certificates, args.output, stop).await;
     }
-    let folder = files.folder.display();
-    let curl =
-        format!("curl --cacert {folder}/ca.crt --cert {folder}/admin.crt --key {folder}/admin.key");
-    let Some(old) = cluster.servers.first() else { return Ok(()) };
-    let url = old.url();
-    let jobs = "apis/batch/v1/namespaces/default/jobs";
-    writeln!(out, "\nAsk {} for APIs that only other servers serve:\n", bold(&old.id))?;
-    writeln!(
-        out,
-        "  # list jobs, which only another server has; without mvp this would be a 404\n  {curl} {url}/{jobs}\n"
-    )?;
-    writeln!(
-        out,
-        "  # create a job through the server that does not have the API\n  {curl} {url}/{jobs} -H 'Content-Type: application/json' \\\n    -d '{{\"apiVersion\":\"batch/v1\",\"kind\":\"Job\",\"metadata\":{{\"name\":\"hello\"}}}}'\n"
-    )?;
-    writeln!(
-        out,
-        "  # all APIs of the cluster, through any server (needs kubectl)\n  kubectl --kubeconfig {folder}/kubeconfig api-resources\n"
-    )?;
-    writeln!(out, "The demo has no authorization: everyone who can connect may do everything.")?;
-    writeln!(out, "Press Ctrl-C to stop. Run `mvp demo --check` to test every promise.")
+    let (listeners, ports) = Ports::choose(args.port_base)?;
+    if args.output == Output::Text {
+        show_flow()?;
+    }
+    let plans = plan::mixed();
+    let cluster = Cluster::start_on(&certificates, plans, Mode::Proxied, listeners, stop).await?;
+    let files = Files::write(&certificates, &cluster)?;
+    let address = Address::new(&certificates, cluster.at(1)?.address)?;
+    tokio::spawn(stop.clone().run_until_cancelled_owned(controllers::run(address)));
+    introduce::introduce(&cluster, &files, &ports, args.output)?;
+    std::future::pending().await
+}
+
+/// Waits for a signal that ends the demo. There are no files to reload.
+async fn asked_to_stop(signals: &mut Signals) {
+    while let Asked::Reload = signals.next().await {}
+}
+
+/// The ports of the demo.
+enum Ports {
+    /// The usual ones, or those that were asked for.
+    Wanted,
+    /// Others, because the usual ones are taken.
+    Others { usual: u16 },
+}
+
+/// The first port, unless another one is asked for.
+const USUAL_PORT: u16 = 7443;
+/// The number of servers.
+const SERVERS: usize = 3;
+
+impl Ports {
+    /// Listens on the ports that were asked for, or on the usual ones, or on the next ones that are
+    /// free.
+    fn choose(wanted: Option<u16>) -> anyhow::Result<(Vec<TcpListener>, Ports)> {
+        if let Some(base) = wanted {
+            return Ok((cluster::listen(base, SERVERS)?, Ports::Wanted));
+        }
+        if let Ok(listeners) = cluster::listen(USUAL_PORT, SERVERS) {
+            return Ok((listeners, Ports::Wanted));
+        }
+        let others = (1..10).find_map(|step| cluster::listen(USUAL_PORT + 10 * step, SERVERS).ok());
+        let listeners = match others {
+            Some(listeners) => listeners,
+            None => cluster::listen(0, SERVERS)?,
+        };
+        Ok((listeners, Ports::Others { usual: USUAL_PORT }))
+    }
+}
+
+/// Prints a line for each proxied request from now on.
+fn show_flow() -> anyhow::Result<()> {
+    let out = LogQueue::start(io::stdout(), |_| {}).context("cannot start the output thread")?;
+    let flow = FlowLayer { out, colour: io::stdout().is_terminal() };
+    let subscriber = tracing_subscriber::registry().with(flow);
+    tracing::subscriber::set_global_default(subscriber)?;
+    Ok(())
 }
 
 /// Prints a line for each promise. An error if one was broken.
@@ -122,72 +152,4 @@ fn report(checks: &[Check], output: Output) -> anyhow::Result<()> {
         return Err(Mistake::trouble("mvp demo --check", sentence).into());
     }
     Ok(())
-}
-
-/// The files for clients, in a folder that is deleted when the demo ends.
-struct Files {
-    folder: PathBuf,
-}
-
-impl Files {
-    fn write(certificates: &Certificates, cluster: &Cluster) -> anyhow::Result<Files> {
-        let folder = std::env::temp_dir().join(format!("mvp-demo-{}", std::process::id()));
-        make_private_folder(&folder)
-            .with_context(|| format!("cannot make {}", folder.display()))?;
-        let files = Files { folder };
-        for (name, content) in [
-            ("ca.crt", &certificates.ca),
-            ("admin.crt", &certificates.admin.certificate),
-            ("admin.key", &certificates.admin.key),
-            ("kubeconfig", &kubeconfig(&files.folder, cluster)),
-        ] {
-            let path = files.folder.join(name);
-            std::fs::write(&path, content)
-                .with_context(|| format!("cannot write {}", path.display()))?;
-        }
-        Ok(files)
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        // The process ends: there is nobody to report an error to.
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-/// Creates a folder for the private key: only this user may read it, and it must not exist yet.
-fn make_private_folder(folder: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    std::fs::DirBuilder::new().mode(0o700).create(folder)
-}
-
-fn kubeconfig(folder: &Path, cluster: &Cluster) -> String {
-    let entries = |entry: &dyn Fn(&cluster::Server) -> serde_json::Value| -> Vec<_> {
-        cluster.servers.iter().map(entry).collect()
-    };
-    let config = json!({
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": cluster.servers.first().map(|server| server.id.as_str()),
-        "clusters": entries(&|server| json!({
-            "name": server.id,
-            "cluster": {
-                "server": server.url(),
-                "certificate-authority": folder.join("ca.crt"),
-            },
-        })),
-        "users": [{
-            "name": "admin",
-            "user": {
-                "client-certificate": folder.join("admin.crt"),
-                "client-key": folder.join("admin.key"),
-            },
-        }],
-        "contexts": entries(&|server| json!({
-            "name": server.id,
-            "context": {"cluster": server.id, "user": "admin", "namespace": "default"},
-        })),
-    });
-    format!("{config:#}\n")
 }

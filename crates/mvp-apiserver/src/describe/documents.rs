@@ -10,7 +10,7 @@ use mvp_core::discovery::{GroupList, Limits, Part, Source};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha512};
 
-use crate::spec::{GroupSpec, ResourceSpec, ServerSpec, VersionSpec};
+use crate::spec::{GroupSpec, ResourceSpec, ResponseKind, VersionSpec};
 
 /// The media type of the aggregated document.
 pub(super) const CONTENT_TYPE: &str =
@@ -24,15 +24,15 @@ pub(super) struct Aggregated {
 }
 
 /// The groups of one half of the API surface.
-pub(super) fn group_list(spec: &ServerSpec, part: Part) -> GroupList {
-    let groups = spec.groups.iter().filter(|group| Part::of_group(&group.name) == part);
+pub(super) fn group_list(id: &str, groups: &[GroupSpec], part: Part) -> GroupList {
+    let groups = groups.iter().filter(|group| Part::of_group(&group.name) == part);
     let document = json!({
         "kind": "APIGroupDiscoveryList",
         "apiVersion": "apidiscovery.k8s.io/v2",
         "metadata": {},
         "items": groups.map(group).collect::<Vec<_>>(),
     });
-    let source = Source { server: &spec.id, document: part.path() };
+    let source = Source { server: id, document: part.path() };
     let limits = Limits { max_bytes: usize::MAX, ..Limits::default() };
     // The document is valid; groups that the spec has twice are merged.
     GroupList::parse(source, part, document.to_string().into(), &limits)
@@ -86,7 +86,7 @@ fn resource(resource: &ResourceSpec) -> Value {
         .map(|subresource| {
             json!({
                 "subresource": subresource.name,
-                "responseKind": kind(resource),
+                "responseKind": subresource.kind.as_ref().map_or_else(|| kind(resource), response_kind),
                 "verbs": verbs(&subresource.verbs),
             })
         })
@@ -107,6 +107,10 @@ fn resource(resource: &ResourceSpec) -> Value {
 /// Real servers leave group and version empty if they are those of the list.
 fn kind(resource: &ResourceSpec) -> Value {
     json!({ "group": "", "version": "", "kind": resource.kind })
+}
+
+fn response_kind(kind: &ResponseKind) -> Value {
+    json!({ "group": kind.group, "version": kind.version, "kind": kind.kind })
 }
 
 fn verbs(verbs: &[Verb]) -> Vec<&'static str> {

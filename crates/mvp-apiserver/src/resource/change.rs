@@ -1,13 +1,14 @@
-//! Changes of objects: creation, replacement, merge, and preconditions. Entries: [`newborn`],
-//! [`replaced`].
+//! Changes of objects: creation, replacement, and preconditions. Entries: [`newborn`],
+//! [`updated`].
 
-use serde_json::Value;
-
+use super::delete::{finalizers_of, settled};
+use crate::namespace;
 use crate::object;
 use crate::route::Target;
 use crate::stamp;
-use crate::status::Failure;
-use crate::storage::{Fields, Object};
+use crate::status::{Failure, Fault};
+use crate::storage::{Change, Fields, Object};
+use crate::strategy;
 
 /// A new object with the metadata that a server sets.
 pub(super) fn newborn(
@@ -19,8 +20,12 @@ pub(super) fn newborn(
         let message = "resourceVersion should not be set on objects to be created";
         return Err(Failure::bad_request(message));
     }
-    for subresource in &target.resource.subresources {
-        fields.remove(&subresource.name);
+    let kept = fields.get("status").filter(|_| strategy::keeps_status(target)).cloned();
+    for field in separate_fields(target) {
+        fields.remove(field);
+    }
+    if let Some(status) = kept.or_else(|| strategy::initial_status(target)) {
+        fields.insert("status".to_owned(), status);
     }
     for key in ["deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink"] {
         object::put_metadata(&mut fields, key, None);
@@ -28,7 +33,9 @@ pub(super) fn newborn(
     object::set_metadata(&mut fields, "name", name);
     object::set_metadata(&mut fields, "uid", &stamp::unique_id());
     object::set_metadata(&mut fields, "creationTimestamp", &stamp::now());
-    object::put_metadata(&mut fields, "generation", Some(1.into()));
+    let generation = strategy::has_generation(target).then(|| 1.into());
+    object::put_metadata(&mut fields, "generation", generation);
+    namespace::born(target, &mut fields);
     Ok(fields)
 }
 
@@ -42,12 +49,22 @@ const SERVERS_OWN: [&str; 6] = [
     "deletionGracePeriodSeconds",
 ];
 
-/// An object after an update. A subresource replaces only its field, the resource all other fields.
-pub(super) fn replaced(
+/// The change of an update.
+pub(super) fn updated(
     target: &Target<'_>,
     current: &Object,
-    mut sent: Fields,
-) -> Result<Fields, Failure> {
+    sent: Fields,
+) -> Result<Change, Failure> {
+    let fields = replaced(target, current, sent)?;
+    check_finalizers(target, current, &fields)?;
+    if namespace::is_held(target, &fields) {
+        return Ok(Change::Put(fields));
+    }
+    Ok(settled(fields))
+}
+
+/// An object after an update. A subresource replaces only its field, the resource all other fields.
+fn replaced(target: &Target<'_>, current: &Object, mut sent: Fields) -> Result<Fields, Failure> {
     let uid = object::metadata_text(&sent, "uid");
     check_precondition(target, current, "UID", "uid", uid)?;
     let seen = object::metadata_text(&sent, "resourceVersion");
@@ -59,13 +76,14 @@ pub(super) fn replaced(
 
     if let Some(subresource) = target.subresource {
         let mut fields = current.fields.clone();
-        take_over(&mut fields, &mut sent, &subresource.name);
+        take_over(&mut fields, &mut sent, field_of(&subresource.name));
         return Ok(fields);
     }
     let mut current = current.fields.clone();
-    for subresource in &target.resource.subresources {
-        take_over(&mut sent, &mut current, &subresource.name);
+    for field in separate_fields(target) {
+        take_over(&mut sent, &mut current, field);
     }
+    namespace::keep_finalizers(target, &mut sent, &current);
     let metadata = object::metadata_of(&current);
     let value = |key: &str| metadata.and_then(|metadata| metadata.get(key)).cloned();
     for key in SERVERS_OWN {
@@ -75,15 +93,30 @@ pub(super) fn replaced(
     let contents = |fields: &Fields| {
         let mut fields = fields.clone();
         fields.remove("metadata");
-        for subresource in &target.resource.subresources {
-            fields.remove(&subresource.name);
+        for field in separate_fields(target) {
+            fields.remove(field);
         }
         fields
     };
-    if contents(&sent) != contents(&current) {
+    if strategy::has_generation(target) && contents(&sent) != contents(&current) {
         object::put_metadata(&mut sent, "generation", Some((generation + 1).into()));
     }
     Ok(sent)
+}
+
+/// The fields of an object that only their subresources change.
+pub(super) fn separate_fields<'a>(target: &Target<'a>) -> impl Iterator<Item = &'a str> + use<'a> {
+    let names = target.resource.subresources.iter().map(|subresource| subresource.name.as_str());
+    names.filter(|name| field_of(name) == *name)
+}
+
+/// The field that a subresource changes.
+pub(super) fn field_of(subresource: &str) -> &str {
+    match subresource {
+        "approval" => "status",
+        "ephemeralcontainers" | "resize" | "finalize" => "spec",
+        other => other,
+    }
 }
 
 /// Copies a field from another object.
@@ -95,7 +128,7 @@ fn take_over(fields: &mut Fields, other: &mut Fields, name: &str) {
 }
 
 /// Checks the UID and resource version of a precondition, if they are given.
-pub(super) fn check_precondition(
+fn check_precondition(
     target: &Target<'_>,
     current: &Object,
     what: &str,
@@ -110,6 +143,26 @@ pub(super) fn check_precondition(
         "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {actual}"
     );
     Err(Failure::conflict(target, &current.key.name, &why))
+}
+
+/// Checks that a deleted object gets no new finalizers.
+fn check_finalizers(target: &Target<'_>, current: &Object, next: &Fields) -> Result<(), Failure> {
+    if object::metadata_text(&current.fields, "deletionTimestamp").is_empty() {
+        return Ok(());
+    }
+    let old = finalizers_of(&current.fields);
+    let new: Vec<_> =
+        finalizers_of(next).into_iter().filter(|finalizer| !old.contains(finalizer)).collect();
+    if new.is_empty() {
+        return Ok(());
+    }
+    let why = format!(
+        "no new finalizers can be added if the object is being deleted, found new finalizers \
+         []string{{\"{}\"}}",
+        new.join("\", \"")
+    );
+    let fault = Fault::Forbidden(&why);
+    Err(Failure::invalid_field(target, &current.key.name, "metadata.finalizers", fault))
 }
 
 /// Checks the name in a patch: it may be absent, but not another one.
@@ -129,23 +182,4 @@ pub(super) fn check_same_name(target: &Target<'_>, name: &str) -> Result<(), Fai
         "the name of the object ({name}) does not match the name on the URL ({})",
         target.name
     )))
-}
-
-/// Merges a patch into a value by RFC 7396.
-pub(super) fn merge(target: &mut Value, patch: Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch;
-        return;
-    };
-    if !target.is_object() {
-        *target = Value::Object(Fields::new());
-    }
-    if let Value::Object(target) = target {
-        for (key, value) in patch {
-            match value {
-                Value::Null => drop(target.remove(&key)),
-                value => merge(target.entry(key).or_insert(Value::Null), value),
-            }
-        }
-    }
 }

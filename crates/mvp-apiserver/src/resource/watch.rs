@@ -14,7 +14,9 @@ use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
 use super::Call;
-use crate::object::{self, TypeMeta};
+use super::page::WatchOptions;
+use crate::object;
+use crate::render::Renderer;
 use crate::respond::{self, Body};
 use crate::selector::Selector;
 use crate::status::Failure;
@@ -22,27 +24,35 @@ use crate::storage::{Cursor, Event, Expired, Fields, Object, Start};
 
 impl Call<'_> {
     pub(super) fn watch(self) -> Result<Response<Body>, Failure> {
-        let from = self.query.number("resourceVersion")?.filter(|revision| *revision > 0);
-        let initial = self.query.flag("sendInitialEvents");
-        let start = match (initial, from) {
-            (Some(true), _) | (None, None) => Start::Objects,
+        let options = WatchOptions::parse(self.query)?;
+        let start = match (options.initial_events, options.from) {
+            (Some(true), wanted) => {
+                let (wanted, current) =
+                    (wanted.unwrap_or_default(), self.storage.resource_version());
+                if wanted > current {
+                    return Err(Failure::too_large_version(wanted, current));
+                }
+                Start::Objects
+            }
+            (None, None) => Start::Objects,
             (Some(false), None) => Start::Latest,
             (_, Some(revision)) => Start::After(revision),
         };
-        let seconds = self.query.number("timeoutSeconds")?.filter(|seconds| *seconds > 0);
-        let bookmarks = self.query.flag("allowWatchBookmarks") == Some(true);
         let selector = Selector::new(self.target, self.query)?;
         let (objects, cursor) = self.storage.follow(&self.target.collection(), start);
 
         let watch = Watch {
-            type_meta: self.target.type_meta(),
+            renderer: Renderer::new(self.target, self.form, self.custom),
+            headers: true,
             objects: objects.into_iter().filter(|object| selector.matches(object)).collect(),
             selector,
+            events: VecDeque::new(),
             cursor,
-            bookmarks,
-            announce_end_of_objects: bookmarks && initial == Some(true),
+            announce_end_of_objects: options.bookmarks && options.initial_events == Some(true),
+            next_bookmark: options.bookmarks.then(|| Instant::now() + BOOKMARK_PERIOD),
             // A timeout beyond the range of the clock is none.
-            deadline: seconds
+            deadline: options
+                .seconds
                 .and_then(|seconds| Instant::now().checked_add(Duration::from_secs(seconds))),
             ended: false,
         };
@@ -58,18 +68,26 @@ impl Call<'_> {
 /// An open watch. It holds only its position in the log: changes that are not read yet stay in the log,
 /// and expire with it.
 struct Watch {
-    type_meta: TypeMeta,
+    renderer: Renderer,
+    /// Whether the next table has columns: only the first one has.
+    headers: bool,
     selector: Selector,
     objects: VecDeque<Arc<Object>>,
+    events: VecDeque<Arc<Event>>,
     announce_end_of_objects: bool,
     cursor: Cursor,
-    bookmarks: bool,
+    /// The time of the next bookmark, if the client wants bookmarks.
+    next_bookmark: Option<Instant>,
     deadline: Option<Instant>,
     ended: bool,
 }
 
 /// The number of objects in one chunk.
 const BATCH: usize = 64;
+/// The bytes after which a chunk ends.
+const CHUNK_BYTES: usize = 1 << 20;
+/// The time between two bookmarks, as in real servers.
+const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 
 impl Watch {
     /// The next lines; `None` at the end.
@@ -78,58 +96,103 @@ impl Watch {
             return None;
         }
         if !self.objects.is_empty() {
-            let batch = self.objects.drain(..BATCH.min(self.objects.len()));
-            let lines = batch.map(|object| line(&self.type_meta, "ADDED", &object.fields));
-            return Some(lines.flatten().collect());
+            return Some(self.initial_events());
         }
         if std::mem::take(&mut self.announce_end_of_objects) {
             return Some(self.bookmark(true));
         }
         loop {
-            let events = match self.deadline {
+            if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 // Even if changes never stop.
-                Some(deadline) if deadline <= Instant::now() => None,
-                Some(deadline) => timeout_at(deadline, self.cursor.next()).await.ok(),
-                None => Some(self.cursor.next().await),
-            };
-            let lines: Vec<u8> = match events {
-                Some(Ok(events)) => events.iter().flat_map(|event| self.show(event)).collect(),
-                Some(Err(expired)) => {
+                self.ended = true;
+                return self.next_bookmark.map(|_| self.bookmark(false));
+            }
+            let lines = self.shown_events();
+            if !lines.is_empty() {
+                return Some(lines);
+            }
+            match self.more_events().await {
+                Ok(true) => {}
+                Ok(false) => return Some(self.bookmark(false)),
+                Err(expired) => {
                     self.ended = true;
                     return Some(error(expired));
                 }
-                None => {
-                    self.ended = true;
-                    return self.bookmarks.then(|| self.bookmark(false));
-                }
-            };
-            if !lines.is_empty() {
-                return Some(lines.into());
             }
         }
     }
 
+    /// The next of the objects that were there at the start.
+    fn initial_events(&mut self) -> Bytes {
+        let mut lines = Vec::new();
+        for _ in 0..BATCH {
+            match self.objects.pop_front() {
+                Some(object) if lines.len() < CHUNK_BYTES => {
+                    lines.extend(self.line("ADDED", &object.fields));
+                }
+                Some(object) => {
+                    self.objects.push_front(object);
+                    break;
+                }
+                None => break,
+            }
+        }
+        lines.into()
+    }
+
+    /// The changes that have been read and match the selector, as far as they fit a chunk.
+    fn shown_events(&mut self) -> Bytes {
+        let mut lines = Vec::new();
+        while lines.len() < CHUNK_BYTES
+            && let Some(event) = self.events.pop_front()
+        {
+            lines.extend(self.show(&event));
+        }
+        lines.into()
+    }
+
+    /// Waits for changes, or for the end of the watch. Returns false if it is time for a bookmark, and
+    /// no change came before.
+    async fn more_events(&mut self) -> Result<bool, Expired> {
+        let until = self.next_bookmark.into_iter().chain(self.deadline).min();
+        let events = match until {
+            Some(until) => timeout_at(until, self.cursor.next()).await,
+            None => Ok(self.cursor.next().await),
+        };
+        if let Ok(events) = events {
+            self.events.extend(events?);
+            return Ok(true);
+        }
+        if self.next_bookmark.is_none_or(|at| at > Instant::now()) {
+            return Ok(true);
+        }
+        self.next_bookmark = Some(Instant::now() + BOOKMARK_PERIOD);
+        // A bookmark says that all changes before it have been sent.
+        self.events.extend(self.cursor.read()?);
+        Ok(!self.events.is_empty())
+    }
+
     /// The event of a change for this watch: an object that begins to match the selector is ADDED, one
     /// that no longer matches is DELETED. Empty if it never matched.
-    fn show(&self, event: &Event) -> Bytes {
+    fn show(&mut self, event: &Event) -> Bytes {
         let before = event.previous.as_ref().filter(|object| self.selector.matches(object));
         let after =
             Some(&event.object).filter(|object| !event.deleted && self.selector.matches(object));
         match (before, after) {
             (None, None) => Bytes::new(),
-            (None, Some(object)) => line(&self.type_meta, "ADDED", &object.fields),
-            (Some(_), Some(object)) => line(&self.type_meta, "MODIFIED", &object.fields),
+            (None, Some(object)) => self.line("ADDED", &object.fields),
+            (Some(_), Some(object)) => self.line("MODIFIED", &object.fields),
             (Some(object), None) => {
                 let mut fields = object.fields.clone();
                 let revision = event.revision.to_string();
                 object::set_metadata(&mut fields, "resourceVersion", &revision);
-                line(&self.type_meta, "DELETED", &fields)
+                self.line("DELETED", &fields)
             }
         }
     }
 
     /// A bookmark with the position of this watch, from which another watch can continue.
-    fn bookmark(&self, end_of_objects: bool) -> Bytes {
+    fn bookmark(&mut self, end_of_objects: bool) -> Bytes {
         let mut fields = Fields::new();
         let revision = self.cursor.position().to_string();
         object::set_metadata(&mut fields, "resourceVersion", &revision);
@@ -137,7 +200,12 @@ impl Watch {
             let annotations = json!({ "k8s.io/initial-events-end": "true" });
             object::put_metadata(&mut fields, "annotations", Some(annotations));
         }
-        line(&self.type_meta, "BOOKMARK", &fields)
+        self.line("BOOKMARK", &fields)
+    }
+
+    fn line(&mut self, kind: &'static str, fields: &Fields) -> Bytes {
+        let headers = std::mem::take(&mut self.headers);
+        respond::line(&WatchEvent { kind, object: self.renderer.object(fields, headers) })
     }
 }
 
@@ -146,10 +214,6 @@ struct WatchEvent<O> {
     #[serde(rename = "type")]
     kind: &'static str,
     object: O,
-}
-
-fn line(type_meta: &TypeMeta, kind: &'static str, fields: &Fields) -> Bytes {
-    respond::line(&WatchEvent { kind, object: type_meta.render(fields) })
 }
 
 /// Real servers send this error as an event, not as the status of the response.

@@ -1,49 +1,72 @@
-//! Writes: create, update, patch and delete. Decisions that depend on the previous state of an object
+//! Writes: create, update and patch. Decisions that depend on the previous state of an object
 //! are made within a transaction of the storage.
 
 use http::{Response, StatusCode};
+use mvp_core::Verb;
 use serde_json::Value;
 
 use super::Call;
-use super::change::{
-    check_patched_name, check_precondition, check_same_name, merge, newborn, replaced,
-};
-use crate::body::{self, PatchKind};
+use super::change::{check_patched_name, check_same_name, newborn, updated};
+use super::ownership::managed;
+use crate::body;
+use crate::name;
+use crate::namespace;
 use crate::object;
-use crate::respond::{self, Body};
-use crate::selector::Selector;
+use crate::patch::{Misfit, Patch};
+use crate::respond::Body;
 use crate::stamp;
-use crate::status::{Failure, Fault, Status};
-use crate::storage::{Change, Fields, Object, ObjectKey};
+use crate::status::{Failure, Fault};
+use crate::storage::{Change, ObjectKey};
 
 impl Call<'_> {
     pub(super) fn create(self) -> Result<Response<Body>, Failure> {
         let dry_run = self.query.dry_run()?;
-        let sent = object::admit(self.target, body::object(self.headers, self.body)?)?;
+        // A resource that can only be created is a question, not an object.
+        if self.target.resource.verbs == [Verb::Create] {
+            return Err(Failure::not_supported(self.target));
+        }
+        let sent = self.admit(body::object(self.headers, self.body)?)?;
         let name = match object::metadata_text(&sent, "name") {
             "" => match object::metadata_text(&sent, "generateName") {
                 "" => {
                     let fault = Fault::Required("name or generateName is required");
                     return Err(Failure::invalid_field(self.target, "", "metadata.name", fault));
                 }
-                prefix => stamp::generated_name(prefix),
+                prefix => self.unused_name(prefix),
             },
             name => name.to_owned(),
         };
-        object::check_name(self.target, &name)?;
+        name::check(self.target, &name)?;
+        namespace::check_writable(self.groups, self.storage, self.target, &name)?;
         let key = ObjectKey { namespace: self.target.namespace.clone(), name };
         let collection = self.target.collection();
         let object =
             self.storage.transact(&collection, &key, !dry_run, |current| match current {
                 Some(_) => Err(Failure::already_exists(self.target, &key.name)),
-                None => newborn(self.target, sent, &key.name).map(Change::Put),
+                None => {
+                    let made = Change::Put(newborn(self.target, sent, &key.name)?);
+                    Ok(self.owned(None, self.accepted(made, None)?))
+                }
             })?;
         Ok(self.show(StatusCode::CREATED, &object))
     }
 
+    /// A generated name that no object has. Real servers try it as often.
+    fn unused_name(self, prefix: &str) -> String {
+        let collection = self.target.collection();
+        let mut name = stamp::generated_name(prefix);
+        for _ in 0..7 {
+            let namespace = self.target.namespace.clone();
+            let key = ObjectKey { namespace, name };
+            let taken = self.storage.get(&collection, &key).is_some();
+            name = if taken { stamp::generated_name(prefix) } else { return key.name };
+        }
+        name
+    }
+
     pub(super) fn update(self) -> Result<Response<Body>, Failure> {
         let dry_run = self.query.dry_run()?;
-        let sent = object::admit(self.target, body::object(self.headers, self.body)?)?;
+        let sent = self.admit(body::object(self.headers, self.body)?)?;
         match object::metadata_text(&sent, "name") {
             "" => {
                 return Err(Failure::bad_request(format!(
@@ -58,94 +81,56 @@ impl Call<'_> {
         let object = self.storage.transact(&collection, &key, !dry_run, |current| {
             let missing = || Failure::not_found(self.target, &key.name);
             let current = current.ok_or_else(missing)?;
-            replaced(self.target, current, sent).map(Change::Put)
+            let change = self.accepted(updated(self.target, current, sent)?, Some(current))?;
+            Ok(self.owned(Some(current), change))
         })?;
         Ok(self.show(StatusCode::OK, &object))
     }
 
     pub(super) fn patch(self) -> Result<Response<Body>, Failure> {
         let dry_run = self.query.dry_run()?;
-        let (kind, patch) = body::patch(self.headers, self.body)?;
-        if kind == PatchKind::Apply && self.query.get("fieldManager").is_empty() {
-            return Err(Failure::bad_request(
-                "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is \
-                 required for apply patch",
-            ));
-        }
+        let patch = Patch::decode(self.headers, self.body, self.is_strategic())?;
+        self.check_apply_options(&patch)?;
         let (collection, key) = (self.target.collection(), self.target.key());
         let mut code = StatusCode::OK;
         let object = self.storage.transact(&collection, &key, !dry_run, |current| {
-            let Some(current) = current else {
-                // Only the whole object can be created, not a subresource.
-                if kind == PatchKind::Merge || self.target.subresource.is_some() {
-                    return Err(Failure::not_found(self.target, &key.name));
-                }
-                code = StatusCode::CREATED;
-                let sent = object::admit(self.target, patch)?;
-                check_patched_name(self.target, &sent)?;
-                object::check_name(self.target, &key.name)?;
-                return newborn(self.target, sent, &key.name).map(Change::Put);
-            };
-            let mut merged = Value::Object(current.fields.clone());
-            // A patch may require a version of the object; the object's own version is no such
-            // requirement.
-            if let Value::Object(fields) = &mut merged {
-                object::set_metadata(fields, "resourceVersion", "");
+            // Only the whole object can be created, not a subresource.
+            let creates = patch.creates().is_some() && self.target.subresource.is_none();
+            if current.is_none() && !creates {
+                return Err(Failure::not_found(self.target, &key.name));
             }
-            merge(&mut merged, Value::Object(patch));
-            let Value::Object(merged) = merged else {
-                return Err(Failure::bad_request("the patch does not leave an object"));
+            let (patched, managers) = match (patch, current) {
+                (Patch::Apply(sent), current) => self.applied(current, &sent)?,
+                (patch, current) => {
+                    // Patches see the object as callers do.
+                    let fields = current.map(|current| current.fields.clone()).unwrap_or_default();
+                    let Value::Object(fields) = self.whole(fields) else {
+                        return Err(Failure::unprocessable());
+                    };
+                    (patch.apply(fields, self.schema).map_err(Misfit::into_failure)?, None)
+                }
             };
-            let merged = object::admit(self.target, merged)?;
-            check_patched_name(self.target, &merged)?;
-            replaced(self.target, current, merged).map(Change::Put)
+            let patched = self.admit(patched)?;
+            check_patched_name(self.target, &patched)?;
+            let change = match current {
+                Some(current) => updated(self.target, current, patched)?,
+                None => {
+                    code = StatusCode::CREATED;
+                    name::check(self.target, &key.name)?;
+                    newborn(self.target, patched, &key.name).map(Change::Put)?
+                }
+            };
+            let change = self.accepted(change, current)?;
+            Ok(match managers {
+                Some(managers) => managed(change, Some(managers)),
+                None => self.owned(current, change),
+            })
         })?;
         Ok(self.show(code, &object))
     }
 
-    pub(super) fn delete(self) -> Result<Response<Body>, Failure> {
-        let dry_run = self.query.dry_run()?;
-        let options = self.delete_options()?;
-        let (collection, key) = (self.target.collection(), self.target.key());
-        let object = self.storage.transact(&collection, &key, !dry_run, |current| {
-            let missing = || Failure::not_found(self.target, &key.name);
-            let current = current.ok_or_else(missing)?;
-            if let Some(Value::Object(wanted)) = options.get("preconditions") {
-                let wanted = |name| wanted.get(name).and_then(Value::as_str).unwrap_or_default();
-                let (uid, version) = (wanted("uid"), wanted("resourceVersion"));
-                check_precondition(self.target, current, "UID", "uid", uid)?;
-                let version_name = "ResourceVersion";
-                check_precondition(self.target, current, version_name, "resourceVersion", version)?;
-            }
-            Ok(Change::Delete)
-        })?;
-        let uid = object::metadata_text(&object.fields, "uid");
-        let status = Status::deleted(self.target, &key.name, uid);
-        Ok(respond::json(StatusCode::OK, &status))
-    }
-
-    /// Deletes a collection. It is not atomic, as in real servers: new objects may remain.
-    pub(super) fn delete_collection(self) -> Result<Response<Body>, Failure> {
-        let dry_run = self.query.dry_run()?;
-        self.delete_options()?;
-        let selector = Selector::new(self.target, self.query)?;
-        let collection = self.target.collection();
-        let (_, objects) = self.storage.list(&collection);
-        let mut deleted = Vec::new();
-        for object in objects.iter().filter(|object| selector.matches(object)) {
-            let remove = |current: Option<&Object>| match current {
-                Some(current) if selector.matches(current) => Ok(Change::Delete),
-                _ => Err(()),
-            };
-            deleted.extend(self.storage.transact(&collection, &object.key, !dry_run, remove));
-        }
-        Ok(self.show_list(self.storage.resource_version(), &deleted))
-    }
-
-    fn delete_options(self) -> Result<Fields, Failure> {
-        match self.body.is_empty() {
-            true => Ok(Fields::new()),
-            false => body::object(self.headers, self.body),
-        }
+    /// Whether the patch strategies of the resource are known. Custom resources have none.
+    pub(super) fn is_strategic(self) -> bool {
+        self.schema.is_some_and(|schema| schema.has_patch_strategies())
     }
 }

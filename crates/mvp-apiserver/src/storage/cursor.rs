@@ -12,6 +12,7 @@ pub(crate) struct Cursor {
     shared: Arc<Shared>,
     collection: CollectionKey,
     position: u64,
+    start: Result<(), Expired>,
     changed: watch::Receiver<()>,
 }
 
@@ -38,17 +39,19 @@ impl Storage {
     ) -> (Vec<Arc<Object>>, Cursor) {
         let mut state = self.0.lock();
         let latest = state.revision;
-        let held = state.collection(collection, self.0.log_capacity);
+        let held = state.collection(collection, self.0.limits);
         let (objects, position) = match start {
             Start::Objects => (held.objects.values().cloned().collect(), latest),
             Start::Latest => (Vec::new(), latest),
             Start::After(revision) => (Vec::new(), revision),
         };
+        let start = held.log.check_start(position);
         let changed = held.changed.subscribe();
         let cursor = Cursor {
             shared: Arc::clone(&self.0),
             collection: collection.clone(),
             position,
+            start,
             changed,
         };
         (objects, cursor)
@@ -75,7 +78,9 @@ impl Cursor {
         self.position
     }
 
-    fn read(&mut self) -> Result<Vec<Arc<Event>>, Expired> {
+    /// The next changes, if there are some now.
+    pub(crate) fn read(&mut self) -> Result<Vec<Arc<Event>>, Expired> {
+        self.start?;
         let state = self.shared.lock();
         let Some(held) = state.collections.get(&self.collection) else {
             return Ok(Vec::new());

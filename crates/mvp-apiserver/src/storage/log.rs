@@ -3,16 +3,19 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::Object;
+use serde_json::Value;
+
+use super::{Fields, Object};
 
 /// Changes in order. Old changes are dropped, but the log knows which ones.
 #[derive(Debug)]
 pub(super) struct Log {
     events: VecDeque<(usize, Arc<Event>)>,
-    bytes: usize,
     most_events: usize,
-    most_bytes: usize,
-    forgotten: u64,
+    /// The last change that was dropped.
+    dropped: u64,
+    /// The revision up to which new readers cannot start.
+    compacted: u64,
 }
 
 /// A change of an object.
@@ -29,7 +32,7 @@ pub(crate) struct Event {
 }
 
 /// The error of a reader whose changes were dropped before it read them.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Expired {
     /// The change after which the reader wanted to continue.
     pub(crate) asked: u64,
@@ -38,30 +41,76 @@ pub(crate) struct Expired {
 }
 
 impl Log {
-    pub(super) fn new(most_events: usize, most_bytes: usize) -> Log {
-        Log { events: VecDeque::new(), bytes: 0, most_events, most_bytes, forgotten: 0 }
+    /// An empty log. New readers cannot start before `compacted`.
+    pub(super) fn new(most_events: usize, compacted: u64) -> Log {
+        Log { events: VecDeque::new(), most_events, dropped: 0, compacted }
     }
 
-    pub(super) fn push(&mut self, event: Event) {
-        let bytes = serde_json::to_vec(&event.object.fields).map_or(0, |text| text.len());
-        self.bytes += bytes;
-        self.events.push_back((bytes, Arc::new(event)));
-        while self.events.len() > self.most_events || self.bytes > self.most_bytes {
-            let Some((bytes, event)) = self.events.pop_front() else {
-                return;
-            };
-            self.bytes -= bytes;
-            self.forgotten = event.revision;
+    /// Adds a change. Returns the bytes that it needs, and those of the changes that it displaces.
+    pub(super) fn push(&mut self, event: Event) -> (usize, usize) {
+        let added = size(&event);
+        self.events.push_back((added, Arc::new(event)));
+        let freed = match self.events.len() > self.most_events {
+            true => self.oldest().map_or(0, |revision| self.forget(revision)),
+            false => 0,
+        };
+        (added, freed)
+    }
+
+    /// Drops the changes up to and including a revision, and returns their bytes.
+    pub(super) fn forget(&mut self, revision: u64) -> usize {
+        self.compacted = self.compacted.max(revision);
+        let first = self.events.partition_point(|(_, event)| event.revision <= revision);
+        let mut bytes = 0;
+        for (size, event) in self.events.drain(..first) {
+            bytes += size;
+            self.dropped = event.revision;
+        }
+        bytes
+    }
+
+    /// The revision of the oldest change.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        self.events.front().map(|(_, event)| event.revision)
+    }
+
+    /// Whether a reader can start after this revision.
+    pub(super) fn check_start(&self, revision: u64) -> Result<(), Expired> {
+        match revision < self.compacted {
+            true => Err(Expired { asked: revision, oldest: self.compacted }),
+            false => Ok(()),
         }
     }
 
-    /// The first changes after a revision, up to a number.
+    /// The first changes after a revision, up to a number. The reader has read all changes up to that
+    /// revision: a compaction of changes that it knows does not concern it.
     pub(super) fn after(&self, revision: u64, most: usize) -> Result<Vec<Arc<Event>>, Expired> {
-        if revision < self.forgotten {
-            return Err(Expired { asked: revision, oldest: self.forgotten });
+        if revision < self.dropped {
+            return Err(Expired { asked: revision, oldest: self.dropped });
         }
         let first = self.events.partition_point(|(_, event)| event.revision <= revision);
         Ok(self.events.iter().skip(first).take(most).map(|(_, event)| Arc::clone(event)).collect())
+    }
+}
+
+/// The memory that a change keeps, about. The previous state counts too: it is kept even if the change
+/// that made it is forgotten.
+fn size(event: &Event) -> usize {
+    let previous = event.previous.as_ref().map_or(0, |object| size_of_fields(&object.fields));
+    size_of_fields(&event.object.fields) + previous
+}
+
+fn size_of_fields(fields: &Fields) -> usize {
+    fields.iter().map(|(key, value)| key.len() + 16 + size_of_value(value)).sum()
+}
+
+/// The depth of a value is limited where bodies are parsed.
+fn size_of_value(value: &Value) -> usize {
+    32 + match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(values) => values.iter().map(size_of_value).sum(),
+        Value::Object(fields) => size_of_fields(fields),
     }
 }
 
@@ -70,12 +119,12 @@ mod tests {
     use super::super::{Fields, ObjectKey};
     use super::*;
 
-    fn push(log: &mut Log, revision: u64, bytes: usize) {
+    fn push(log: &mut Log, revision: u64, bytes: usize) -> (usize, usize) {
         let key = ObjectKey { namespace: String::new(), name: "x".to_owned() };
         let mut fields = Fields::new();
         fields.insert("data".to_owned(), "x".repeat(bytes).into());
         let object = Arc::new(Object { key, fields });
-        log.push(Event { revision, deleted: false, object, previous: None });
+        log.push(Event { revision, deleted: false, object, previous: None })
     }
 
     fn revisions(log: &Log, after: u64) -> Vec<u64> {
@@ -84,7 +133,7 @@ mod tests {
 
     #[test]
     fn old_changes_expire_and_newer_ones_are_complete() {
-        let mut log = Log::new(2, 1000);
+        let mut log = Log::new(2, 0);
         for revision in [3, 5, 8] {
             push(&mut log, revision, 1);
         }
@@ -96,12 +145,23 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_limited_by_their_size() {
-        let mut log = Log::new(1000, 1000);
-        for revision in 1..=5 {
-            push(&mut log, revision, 1000 / 3);
-        }
-        assert_eq!(revisions(&log, 3), [4, 5]);
-        assert!(log.after(2, 100).is_err());
+    fn bytes_are_accounted_for() {
+        let mut log = Log::new(1, 0);
+        let (first, freed) = push(&mut log, 1, 1000);
+        assert!(first > 1000 && freed == 0);
+        let (second, freed) = push(&mut log, 2, 10);
+        assert_eq!(freed, first);
+        assert_eq!(log.forget(7), second);
+    }
+
+    #[test]
+    fn a_compaction_concerns_new_readers_and_those_who_have_not_read_it() {
+        let mut log = Log::new(10, 0);
+        push(&mut log, 4, 1);
+        log.forget(7);
+        assert_eq!(log.check_start(6), Err(Expired { asked: 6, oldest: 7 }));
+        assert_eq!(log.check_start(7), Ok(()));
+        assert_eq!(log.after(3, 1).unwrap_err(), Expired { asked: 3, oldest: 4 });
+        assert!(revisions(&log, 4).is_empty());
     }
 }

@@ -1,11 +1,16 @@
 //! The objects of a cluster, shared by its servers like one etcd. Entry: [`Storage`].
 //!
-//! [`Storage`] has one lock, one counter of changes, and for each resource its objects and a log of
-//! their latest changes ([`log`]). Watches read that log at their own pace ([`cursor`]): nothing is
-//! kept for a single watch, and a watch that falls behind the log gets an error.
+//! [`Storage`] has one lock, one counter of changes (the revision), and for each resource its objects
+//! and a log of their latest changes ([`log`]). The log is the history: a read at an older revision
+//! takes back the changes after it ([`range`]), and watches read it at their own pace ([`cursor`]).
+//! Nothing is kept for a single reader; a reader that falls behind the log gets an error.
 
 mod cursor;
+mod key;
 mod log;
+#[cfg(test)]
+mod properties;
+mod range;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,8 +19,10 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 pub(crate) use cursor::{Cursor, Start};
+pub(crate) use key::{CollectionKey, ObjectKey};
 use log::Log;
 pub(crate) use log::{Event, Expired};
+pub(crate) use range::{Range, Unreadable};
 
 use crate::object;
 
@@ -26,12 +33,23 @@ pub struct Storage(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    log_capacity: usize,
+    limits: Limits,
+}
+
+/// The limits of the history.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// The changes of one resource.
+    events: usize,
+    /// The size of all changes.
+    bytes: usize,
 }
 
 #[derive(Debug)]
 struct State {
     revision: u64,
+    compacted: u64,
+    history_bytes: usize,
     collections: HashMap<CollectionKey, Collection>,
 }
 
@@ -41,20 +59,6 @@ struct Collection {
     objects: BTreeMap<ObjectKey, Arc<Object>>,
     log: Log,
     changed: watch::Sender<()>,
-}
-
-/// The group and plural name of a resource.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct CollectionKey {
-    pub(crate) group: String,
-    pub(crate) resource: String,
-}
-
-/// The namespace and name of an object.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ObjectKey {
-    pub(crate) namespace: String,
-    pub(crate) name: String,
 }
 
 /// The fields of an object.
@@ -74,12 +78,14 @@ pub(crate) enum Change {
     Put(Fields),
     /// Remove it.
     Delete,
+    /// Remove it, and return these fields: an update that removed the last finalizer.
+    Finish(Fields),
 }
 
 /// The number of changes that the log of a resource keeps.
 const LOG_CAPACITY: usize = 4096;
-/// The bytes of changes that the log of a resource keeps.
-const LOG_BYTES: usize = 64 << 20;
+/// The size of the changes that all logs keep.
+const HISTORY_BYTES: usize = 64 << 20;
 
 impl Storage {
     /// An empty storage.
@@ -88,11 +94,17 @@ impl Storage {
     }
 
     /// An empty storage that keeps this many changes of each resource. A watch that falls further
-    /// behind ends with `410 Gone`.
+    /// behind ends with `410 Gone`, and so does a list at an older revision.
     pub fn with_log_capacity(events: usize) -> Storage {
+        Storage::with_limits(events, HISTORY_BYTES)
+    }
+
+    fn with_limits(events: usize, bytes: usize) -> Storage {
         // From 1: 0 has a special meaning for lists and watches.
-        let state = Mutex::new(State { revision: 1, collections: HashMap::new() });
-        Storage(Arc::new(Shared { state, log_capacity: events.max(1) }))
+        let state =
+            State { revision: 1, compacted: 0, history_bytes: 0, collections: HashMap::new() };
+        let limits = Limits { events: events.max(1), bytes };
+        Storage(Arc::new(Shared { state: Mutex::new(state), limits }))
     }
 
     /// The number of the latest change.
@@ -100,9 +112,20 @@ impl Storage {
         self.0.lock().revision
     }
 
-    /// Changes one object in a transaction. `decide` gets the current object and returns the change, or
-    /// an error. Without `commit` nothing is stored. Returns the new object, or the last state of a
-    /// removed one.
+    /// Forgets the changes up to and including this revision, like a compaction of etcd. Watches and
+    /// lists from earlier revisions get `410 Gone`. A revision in the future means the latest one.
+    pub fn compact(&self, revision: u64) {
+        let mut state = self.0.lock();
+        let revision = revision.min(state.revision);
+        state.compacted = state.compacted.max(revision);
+        let freed: usize =
+            state.collections.values_mut().map(|held| held.log.forget(revision)).sum();
+        state.history_bytes -= freed;
+    }
+
+    /// Changes one object in a transaction: a comparison and a put, as in etcd. `decide` gets the
+    /// current object and returns the change, or an error. Without `commit` nothing is stored. Returns
+    /// the new object, or the last state of a removed one.
     pub(crate) fn transact<E>(
         &self,
         collection: &CollectionKey,
@@ -112,12 +135,17 @@ impl Storage {
     ) -> Result<Arc<Object>, E> {
         let mut state = self.0.lock();
         let revision = state.revision + 1;
-        let held = state.collection(collection, self.0.log_capacity);
+        let held = state.collection(collection, self.0.limits);
         let previous = held.objects.get(key).cloned();
+        let mut returned = None;
         let (mut fields, deleted) = match (decide(previous.as_deref())?, &previous) {
             (Change::Put(fields), _) => (fields, false),
             (Change::Delete, Some(previous)) => (previous.fields.clone(), true),
-            (Change::Delete, None) => (Fields::new(), true),
+            (Change::Finish(last), Some(previous)) => {
+                returned = Some(last);
+                (previous.fields.clone(), true)
+            }
+            (Change::Delete | Change::Finish(_), None) => return Ok(Object::nothing(key)),
         };
         // An update without a difference is no change: it must not wake watches.
         if let Some(previous) = previous.as_ref().filter(|_| !deleted) {
@@ -128,6 +156,7 @@ impl Storage {
             }
         }
         if !commit {
+            let fields = returned.unwrap_or(fields);
             return Ok(Arc::new(Object { key: key.clone(), fields }));
         }
 
@@ -138,29 +167,34 @@ impl Storage {
         } else {
             held.objects.insert(key.clone(), Arc::clone(&object));
         }
-        held.log.push(Event { revision, deleted, object: Arc::clone(&object), previous });
+        let event = Event { revision, deleted, object: Arc::clone(&object), previous };
+        let (added, freed) = held.log.push(event);
         held.changed.send_replace(());
         state.revision = revision;
-        Ok(object)
+        state.history_bytes = state.history_bytes + added - freed;
+        state.trim(self.0.limits.bytes);
+        match returned {
+            None => Ok(object),
+            Some(fields) => Ok(Arc::new(Object { key: key.clone(), fields })),
+        }
     }
 
     /// One object.
     pub(crate) fn get(&self, collection: &CollectionKey, key: &ObjectKey) -> Option<Arc<Object>> {
         self.0.lock().collections.get(collection)?.objects.get(key).cloned()
     }
-
-    /// All objects of a resource, and the number of the latest change.
-    pub(crate) fn list(&self, collection: &CollectionKey) -> (u64, Vec<Arc<Object>>) {
-        let state = self.0.lock();
-        let objects = state.collections.get(collection);
-        let objects = objects.map(|held| held.objects.values().cloned().collect());
-        (state.revision, objects.unwrap_or_default())
-    }
 }
 
 impl Default for Storage {
     fn default() -> Self {
         Storage::new()
+    }
+}
+
+impl Object {
+    /// The last state of an object that does not exist.
+    fn nothing(key: &ObjectKey) -> Arc<Object> {
+        Arc::new(Object { key: key.clone(), fields: Fields::new() })
     }
 }
 
@@ -172,11 +206,25 @@ impl Shared {
 }
 
 impl State {
-    fn collection(&mut self, key: &CollectionKey, log_capacity: usize) -> &mut Collection {
+    fn collection(&mut self, key: &CollectionKey, limits: Limits) -> &mut Collection {
+        let compacted = self.compacted;
         self.collections.entry(key.clone()).or_insert_with(|| Collection {
             objects: BTreeMap::new(),
-            log: Log::new(log_capacity, LOG_BYTES),
+            log: Log::new(limits.events, compacted),
             changed: watch::Sender::new(()),
         })
+    }
+
+    /// Drops the oldest changes of all resources until the history fits its limit.
+    fn trim(&mut self, most_bytes: usize) {
+        while self.history_bytes > most_bytes {
+            let logs = self.collections.values_mut().map(|held| &mut held.log);
+            let oldest =
+                logs.filter_map(|log| Some((log.oldest()?, log))).min_by_key(|(at, _)| *at);
+            let Some((revision, log)) = oldest else {
+                return;
+            };
+            self.history_bytes -= log.forget(revision);
+        }
     }
 }

@@ -8,7 +8,7 @@ use futures_util::stream;
 use http::{Method, StatusCode};
 use http_body::Frame;
 use http_body_util::{Full, StreamBody};
-use mvp_apiserver::ApiServer;
+use mvp_apiserver::{ApiServer, GroupSpec, ResourceSpec, ServerSpec, Storage};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -55,7 +55,11 @@ async fn objects_of_another_kind_or_namespace_are_refused() {
         (json!({ "metadata": { "name": "x", "resourceVersion": "5" } }), 400, "resourceVersion"),
         (json!({}), 422, "metadata.name: Required value: name or generateName is required"),
         (json!({ "metadata": { "name": "Bad_Name" } }), 422, "a lowercase RFC 1123 subdomain"),
-        (json!({ "metadata": { "name": "a".repeat(254) } }), 422, "a lowercase RFC 1123"),
+        (
+            json!({ "metadata": { "name": "a".repeat(254) } }),
+            422,
+            "must be no more than 253 characters",
+        ),
         (json!({ "metadata": { "name": "a..b" } }), 422, "a lowercase RFC 1123"),
         (json!({ "metadata": { "generateName": "A-" } }), 422, "a lowercase RFC 1123"),
     ];
@@ -95,9 +99,7 @@ async fn an_update_must_name_the_object_in_the_path() {
 #[tokio::test]
 async fn the_media_type_of_a_body_is_checked() {
     let server = server();
-    for kind in
-        ["text/plain", "application/vnd.kubernetes.protobuf", "application/merge-patch+json"]
-    {
+    for kind in ["text/plain", "application/cbor", "application/merge-patch+json"] {
         let (code, status) = post(&server, kind, widget("x").to_string()).await;
         let expected = json!({
             "kind": "Status",
@@ -105,7 +107,8 @@ async fn the_media_type_of_a_body_is_checked() {
             "metadata": {},
             "status": "Failure",
             "message": "the body of the request was in an unknown format - accepted media types \
-                        include: application/json, application/yaml",
+                        include: application/json, application/yaml, \
+                        application/vnd.kubernetes.protobuf",
             "reason": "UnsupportedMediaType",
             "code": 415,
         });
@@ -160,4 +163,26 @@ async fn an_incomplete_body_changes_nothing() {
     assert_eq!((code.as_u16(), &status["reason"]), (400, &json!("BadRequest")));
     assert_eq!(server.processed(&Method::POST), 0);
     assert_eq!(server.storage().resource_version(), 1);
+}
+
+#[tokio::test]
+async fn protobuf_bodies_are_decoded() {
+    // `kubectl create configmap a --from-literal=k=v`: an envelope, then metadata and data.
+    let body = b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x0d\x0a\x03\x0a\x01a\x12\x06\x0a\x01k\x12\x01v";
+    let groups = vec![
+        GroupSpec::new("").version("v1", [ResourceSpec::namespaced("configmaps", "ConfigMap")]),
+    ];
+    let spec = ServerSpec { groups, ..ServerSpec::default() };
+    let server = ApiServer::new(spec, Storage::new());
+    let path = "/api/v1/namespaces/default/configmaps";
+    let post = |body: &'static [u8]| {
+        request(Method::POST, path)
+            .header("content-type", "application/vnd.kubernetes.protobuf")
+            .body(Full::from(body))
+            .unwrap()
+    };
+    let (code, object) = read(send(&server, post(body)).await).await;
+    assert_eq!((code.as_u16(), &object["data"]["k"]), (201, &json!("v")), "{object}");
+    let (code, status) = read(send(&server, post(b"k8s\0\xff")).await).await;
+    assert_eq!((code.as_u16(), &status["reason"]), (400, &json!("BadRequest")), "{status}");
 }

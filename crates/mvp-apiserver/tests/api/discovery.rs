@@ -9,7 +9,7 @@ use mvp_core::discovery::{GroupList, Limits, Part, Scope, Source, convert};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::support::{get, request, send, server};
+use crate::support::{Lines, WIDGETS, get, make, request, send, server};
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
@@ -208,4 +208,28 @@ async fn an_empty_server_has_discovery() {
     // Real servers always serve /api: a Status, not a page.
     assert_eq!(get(&server, "/api/v1").await.0, 404);
     assert_eq!(get(&server, "/api/v1/pods").await.1["reason"], "NotFound");
+}
+
+#[tokio::test]
+async fn the_groups_can_be_replaced_while_requests_are_served() {
+    let server = server();
+    make(&server, "one").await;
+    let mut watch = Lines::open(&server, &format!("{WIDGETS}?watch=true")).await;
+    assert_eq!(watch.event().await.1, "one");
+
+    let gadgets = ResourceSpec::namespaced("gadgets", "Gadget");
+    let mut groups = server.spec().groups.clone();
+    groups.retain(|group| group.name != "example.com");
+    groups.push(GroupSpec::new("new.example.com").version("v1", [gadgets]));
+    server.replace_groups(groups);
+
+    assert_eq!(get(&server, "/apis/new.example.com/v1/gadgets").await.0, 200);
+    assert_eq!(get(&server, "/apis/new.example.com/v1").await.0, 200);
+    let old = request(Method::GET, WIDGETS).body(Full::default()).unwrap();
+    assert_eq!(send(&server, old).await.status(), 404);
+
+    // A watch goes on with what it started with.
+    server.replace_groups(server.spec().groups.clone());
+    make(&server, "two").await;
+    assert_eq!(watch.event().await.1, "two");
 }

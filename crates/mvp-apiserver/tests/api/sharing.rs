@@ -20,6 +20,7 @@ fn newer(storage: Storage) -> ApiServer {
             GroupSpec::new("new.example.com")
                 .version("v1", [ResourceSpec::namespaced("widgets", "Widget")]),
         ],
+        ..ServerSpec::default()
     };
     ApiServer::new(spec, storage)
 }

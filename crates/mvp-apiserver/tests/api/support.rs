@@ -41,6 +41,7 @@ pub(crate) fn server_on(storage: Storage) -> ApiServer {
             GroupSpec::new("authentication.k8s.io")
                 .version("v1", [ResourceSpec::self_subject_reviews()]),
         ],
+        ..ServerSpec::default()
     };
     ApiServer::new(spec, storage)
 }
@@ -117,7 +118,12 @@ pub(crate) struct Lines {
 
 impl Lines {
     pub(crate) async fn open(server: &ApiServer, path: &str) -> Lines {
-        let request = request(Method::GET, path).body(Full::default()).unwrap();
+        Lines::open_as(server, path, "application/json").await
+    }
+
+    pub(crate) async fn open_as(server: &ApiServer, path: &str, accept: &str) -> Lines {
+        let request = request(Method::GET, path).header("accept", accept);
+        let request = request.body(Full::default()).unwrap();
         let response = send(server, request).await;
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "application/json");

@@ -228,7 +228,8 @@ async fn a_streamed_list_ends_with_a_bookmark() {
     assert_eq!(metadata["annotations"], json!({ "k8s.io/initial-events-end": "true" }));
     assert_eq!(version_of(&bookmark["object"]), server.storage().resource_version());
 
-    let path = format!("{WIDGETS}?watch=true&sendInitialEvents=false");
+    let path =
+        format!("{WIDGETS}?watch=true&sendInitialEvents=false&resourceVersionMatch=NotOlderThan");
     let mut watch = Lines::open(&server, &path).await;
     assert!(watch.is_idle());
     make(&server, "two").await;

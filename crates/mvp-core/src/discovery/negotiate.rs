@@ -96,6 +96,36 @@ pub fn asks_nopeer(accept: &str) -> bool {
     parse_accept(accept).iter().any(|clause| clause.profile.eq_ignore_ascii_case("nopeer"))
 }
 
+/// The type that a client wants an object to be converted to, such as `Table` of `meta.k8s.io/v1`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Conversion<'a> {
+    /// The group of the type.
+    pub group: &'a str,
+    /// The version of the type.
+    pub version: &'a str,
+    /// The kind of the type.
+    pub kind: &'a str,
+}
+
+/// The types that a client accepts an object as, in the order of preference; `None` is the object as
+/// it is. Empty if the client does not accept the encoding.
+pub fn conversions(accept: &str, encoding: Encoding) -> Vec<Option<Conversion<'_>>> {
+    if accept.is_empty() {
+        return vec![None];
+    }
+    let accepted = parse_accept(accept).into_iter().filter(|clause| clause.accepts(encoding));
+    accepted
+        .map(|clause| match (clause.group, clause.version, clause.conversion) {
+            (None, None, None) => None,
+            (group, version, kind) => Some(Conversion {
+                group: group.unwrap_or_default(),
+                version: version.unwrap_or_default(),
+                kind: kind.unwrap_or_default(),
+            }),
+        })
+        .collect()
+}
+
 impl Encoding {
     /// The media type.
     pub fn media_type(self) -> &'static str {
@@ -239,5 +269,19 @@ mod tests {
         let expected = "only the following media types are accepted: application/json, \
                         application/yaml, application/vnd.kubernetes.protobuf";
         assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn conversions_come_in_the_order_of_preference() {
+        let table = |version| Some(Conversion { group: "meta.k8s.io", version, kind: "Table" });
+        let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,\
+                       application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
+        assert_eq!(conversions(kubectl, Encoding::Json), [table("v1"), table("v1beta1"), None]);
+        let reordered =
+            "application/json;q=0.5, application/json;as=Table;v=v1;g=meta.k8s.io;q=0.9";
+        assert_eq!(conversions(reordered, Encoding::Json), [table("v1"), None]);
+        assert_eq!(conversions("", Encoding::Json), [None]);
+        assert_eq!(conversions("*/*", Encoding::Json), [None]);
+        assert_eq!(conversions("application/yaml", Encoding::Json), []);
     }
 }

@@ -32,7 +32,8 @@ impl Server {
         let leases = ResourceSpec::namespaced("leases", "Lease");
         let groups = vec![GroupSpec::new("coordination.k8s.io").version("v1", [leases])];
         let (id, git_version) = ("a".to_owned(), "v1.36.4".to_owned());
-        let api = ApiServer::new(ServerSpec { id, git_version, groups }, Storage::new());
+        let spec = ServerSpec { id, git_version, groups, ..ServerSpec::default() };
+        let api = ApiServer::new(spec, Storage::new());
         Server { api, cut: Arc::default(), forbids: Arc::default() }
     }
 

@@ -135,6 +135,7 @@ fn spec(id: &str, release: &str, groups: &[(&str, &str)]) -> ServerSpec {
             resource.subresources.extend(ways.iter().map(|name| SubresourceSpec {
                 name: (*name).to_owned(),
                 verbs: vec![Verb::Create, Verb::Get],
+                ..SubresourceSpec::default()
             }));
             resource
         };
@@ -144,6 +145,7 @@ fn spec(id: &str, release: &str, groups: &[(&str, &str)]) -> ServerSpec {
         id: id.to_owned(),
         git_version: release.to_owned(),
         groups: std::iter::once(core).chain(groups).collect(),
+        ..ServerSpec::default()
     }
 }
 

@@ -35,7 +35,12 @@ pub fn api_server(id: &str, group: &str) -> ApiServer {
         GroupSpec::new("").version("v1", [ResourceSpec::namespaced("configmaps", "ConfigMap")]),
         GroupSpec::new(group).version("v1", [things]),
     ];
-    let spec = ServerSpec { id: id.to_owned(), git_version: "v1.36.0".to_owned(), groups };
+    let spec = ServerSpec {
+        id: id.to_owned(),
+        git_version: "v1.36.0".to_owned(),
+        groups,
+        ..ServerSpec::default()
+    };
     ApiServer::new(spec, Storage::default())
 }
 

@@ -27,7 +27,9 @@ async fn watch_events_arrive_one_by_one() {
         for protocol in BOTH {
             let alice = Some(&pki().alice);
             let mut watcher = Client::connect(world.gateway.address, protocol, alice).await;
-            let watch = get(&format!("{path}?watch=true&sendInitialEvents=false"));
+            let watch = get(&format!(
+                "{path}?watch=true&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
+            ));
             let response = watcher.open(watch).await;
             assert_eq!(response.status(), StatusCode::OK);
             let mut events = response.into_body();
@@ -250,7 +252,9 @@ async fn watches_beyond_the_stream_limit_get_their_events() {
         if index % 200 == 0 {
             clients.push(Client::connect(world.gateway.address, Protocol::Http2, alice).await);
         }
-        let watch = get(&format!("{BARE}?watch=true&sendInitialEvents=false"));
+        let watch = get(&format!(
+            "{BARE}?watch=true&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
+        ));
         watches.push(clients.last_mut().unwrap().open(watch).await.into_body());
     }
     let created = post(BARE, thing("bare.example", "for-all"));

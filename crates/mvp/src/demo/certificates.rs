@@ -18,6 +18,8 @@ pub(super) struct Certificates {
     pub(super) proxy: Pair,
     /// The client certificate of a user.
     pub(super) admin: Pair,
+    /// The client certificate of controllers.
+    pub(super) controller: Pair,
 }
 
 /// A certificate and its key, as PEM.
@@ -40,12 +42,16 @@ impl Certificates {
         Ok(Certificates {
             server: leaf(&ca, "kube-apiserver", None, &server_names, server)?,
             proxy: leaf(&front_proxy_ca, "front-proxy-client", None, &[], client.clone())?,
-            admin: leaf(&ca, "demo-admin", Some("system:masters"), &[], client)?,
+            admin: leaf(&ca, "demo-admin", Some("system:masters"), &[], client.clone())?,
+            controller: leaf(&ca, CONTROLLER, Some("system:controllers"), &[], client)?,
             ca: ca.pem(),
             front_proxy_ca: front_proxy_ca.pem(),
         })
     }
 }
+
+/// The user of controllers, as in real clusters.
+const CONTROLLER: &str = "system:kube-controller-manager";
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 

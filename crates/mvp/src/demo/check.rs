@@ -1,19 +1,29 @@
-//! The promises of the demo, each tested on the running cluster as a client. Entry: [`run`].
+//! The promises of the Mixed Version Proxy, each tested on running clusters as a client. Entry:
+//! [`run`].
 
 #![allow(clippy::indexing_slicing, reason = "a JSON value has null for what it lacks")]
 
-use std::collections::BTreeSet;
+mod discovery;
+mod failures;
+mod flags;
+mod identity;
+mod routing;
+mod safety;
+
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::Context;
 use http::{Method, StatusCode};
-use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 
 use super::certificates::Certificates;
 use super::client::{Answer, Client};
-use super::cluster::{Cluster, Server};
+use super::cluster::{Cluster, Mode};
+use super::plan::{self, ServerPlan};
+use super::server::Server;
 
 /// The result of testing one promise.
 pub(super) struct Check {
@@ -22,225 +32,143 @@ pub(super) struct Check {
     pub(super) detail: String,
 }
 
+type Outcome = anyhow::Result<String>;
+
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+/// An API that the second server has switched off.
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
+/// An API that only the third server has: it is new.
+const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies";
+/// An API that the second server has switched off, and that shows the caller.
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+/// What the second server has switched off.
+const SWITCHED_OFF: &[&str] = &[plan::SWITCHED_OFF, "authentication.k8s.io/v1"];
+/// The time for a change to be seen by every server.
+const SETTLES: Duration = Duration::from_secs(10);
 
 /// Tests all promises.
-pub(super) async fn run(cluster: &Cluster, certificates: &Certificates) -> Vec<Check> {
-    let tried = match Trial::new(cluster, certificates) {
+pub(super) async fn run(certificates: &Arc<Certificates>, stop: &CancellationToken) -> Vec<Check> {
+    let trial = match Trial::start(certificates, stop).await {
         Ok(trial) => trial,
-        Err(error) => return vec![check("start", Err(error))],
+        Err(error) => return vec![check("the demo starts", Err(error))],
     };
-    vec![
-        check("discovery shows the cluster", tried.discovery().await),
-        check("nopeer shows one server", tried.nopeer().await),
-        check("an API of a peer works everywhere", tried.everywhere().await),
-        check("a watch works through a peer", tried.watch().await),
-        check("a missing object is 404", tried.missing_object().await),
-        check("an API that no server has is 404", tried.unserved().await),
-        check("one hop, never a false 404", tried.one_hop().await),
-        check("callers keep their identity", tried.identity().await),
-        check("callers cannot take another identity", tried.spoof().await),
-    ]
+    let mut checks = routing::all(&trial).await;
+    checks.extend(discovery::all(&trial).await);
+    checks.extend(identity::all(&trial).await);
+    checks.extend(flags::all(&trial).await);
+    checks.extend(failures::all(&trial).await);
+    checks.extend(safety::all(&trial).await);
+    checks
 }
 
-fn check(name: &'static str, outcome: anyhow::Result<String>) -> Check {
+fn check(name: &'static str, outcome: Outcome) -> Check {
     match outcome {
         Ok(detail) => Check { name, ok: true, detail },
         Err(error) => Check { name, ok: false, detail: format!("{error:#}") },
     }
 }
 
-struct Trial<'a> {
-    servers: &'a [Server],
-    /// A server that serves neither jobs nor reviews.
-    old: &'a Server,
-    admin: Client,
-    anonymous: Client,
+/// The servers of the checks: a 1.34, another that lacks old APIs, and a 1.36.
+fn plans() -> Vec<ServerPlan> {
+    let mut plans = plan::mixed();
+    for plan in plans.iter_mut().filter(|plan| !plan.off.is_empty()) {
+        plan.off = SWITCHED_OFF;
+    }
+    plans
 }
 
-impl<'a> Trial<'a> {
-    fn new(cluster: &'a Cluster, certificates: &Certificates) -> anyhow::Result<Trial<'a>> {
+/// A running cluster and its clients.
+struct Trial {
+    certificates: Arc<Certificates>,
+    stop: CancellationToken,
+    cluster: Cluster,
+    admin: Client,
+}
+
+impl Trial {
+    async fn start(
+        certificates: &Arc<Certificates>,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<Trial> {
         Ok(Trial {
-            servers: &cluster.servers,
-            old: cluster.servers.first().context("there is no server")?,
+            cluster: Cluster::start(certificates, plans(), Mode::Proxied, stop).await?,
+            certificates: Arc::clone(certificates),
+            stop: stop.clone(),
             admin: Client::admin(certificates)?,
-            anonymous: Client::anonymous(certificates)?,
         })
     }
 
-    async fn discovery(&self) -> anyhow::Result<String> {
-        let expected: BTreeSet<&String> =
-            self.servers.iter().flat_map(|server| &server.own).collect();
-        let mut tags = BTreeSet::new();
-        for server in self.servers {
-            let answer = self.aggregated(server, AGGREGATED).await?;
-            let mut listed = listed(&answer);
-            listed.extend(self::listed(&self.aggregated_core(server).await?));
-            ensure!(
-                listed.iter().collect::<BTreeSet<_>>() == expected,
-                "{} lists {listed:?}",
-                server.id
-            );
-            tags.insert(answer.headers.get("etag").cloned().context("no ETag")?);
-        }
-        ensure!(tags.len() == 1, "{} different ETags", tags.len());
-        Ok(format!(
-            "{} resources, the same bytes from {} servers",
-            expected.len(),
-            self.servers.len()
-        ))
+    /// Another cluster, for a check that ends servers.
+    async fn another(&self, plans: Vec<ServerPlan>, mode: Mode) -> anyhow::Result<Cluster> {
+        Cluster::start(&self.certificates, plans, mode, &self.stop.child_token()).await
     }
 
-    async fn nopeer(&self) -> anyhow::Result<String> {
-        let accept = format!("{AGGREGATED};profile=nopeer");
-        let mut counts = Vec::new();
-        for server in self.servers {
-            let listed = listed(&self.aggregated(server, &accept).await?);
-            let own: BTreeSet<String> =
-                server.own.iter().filter(|name| !name.ends_with(".v1")).cloned().collect();
-            ensure!(listed == own, "{} lists {listed:?}, serves {own:?}", server.id);
-            counts.push(listed.len().to_string());
-        }
-        Ok(format!("{} resources in named groups", counts.join(", ")))
+    fn servers(&self) -> &[Server] {
+        &self.cluster.servers
     }
 
-    async fn everywhere(&self) -> anyhow::Result<String> {
-        let mut statuses = Vec::new();
-        for server in self.servers {
-            let name = format!("by-{}", server.id);
-            let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}});
-            let created = self.admin.send(server, Method::POST, JOBS, &[], Some(job)).await?;
-            ensure!(
-                created.status == StatusCode::CREATED,
-                "create at {}: {}",
-                server.id,
-                created.status
-            );
-            for other in self.servers {
-                let got = self.admin.get(other, &format!("{JOBS}/{name}")).await?;
-                ensure!(got.status == StatusCode::OK, "get at {}: {}", other.id, got.status);
-            }
-            statuses.push(created.status);
-        }
-        let list = self.admin.get(self.old, JOBS).await?.json();
-        let count = list["items"].as_array().map_or(0, Vec::len);
-        ensure!(count == self.servers.len(), "{count} jobs listed");
-        for server in self.servers {
-            let path = format!("{JOBS}/by-{}", server.id);
-            let deleted = self.admin.send(self.old, Method::DELETE, &path, &[], None).await?;
-            ensure!(deleted.status == StatusCode::OK, "delete: {}", deleted.status);
-        }
-        Ok(format!(
-            "jobs created, read, listed and deleted through {} servers, one of which has them",
-            statuses.len()
-        ))
+    /// The server that has Jobs, but not what is new.
+    fn old(&self) -> anyhow::Result<&Server> {
+        self.cluster.at(0)
     }
 
-    async fn watch(&self) -> anyhow::Result<String> {
-        let path = format!("{JOBS}?watch=1");
-        let mut events = self.admin.open(self.old, Method::GET, &path, &[], None).await?;
-        ensure!(events.status() == StatusCode::OK, "watch: {}", events.status());
-        let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "watched"}});
-        let last = self.servers.last().context("there is no server")?;
-        self.admin.send(last, Method::POST, JOBS, &[], Some(job)).await?;
-        self.admin.send(last, Method::DELETE, &format!("{JOBS}/watched"), &[], None).await?;
-        let mut text = Vec::new();
-        let read = async {
-            while !text.ends_with(b"\n") || text.iter().filter(|byte| **byte == b'\n').count() < 2 {
-                let frame = events.body_mut().frame().await.context("the watch ended")??;
-                text.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
-            }
-            anyhow::Ok(())
-        };
-        timeout(Duration::from_secs(10), read).await.context("no events in time")??;
-        let kinds: Vec<String> = String::from_utf8_lossy(&text)
-            .lines()
-            .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-            .map(|event| event["type"].as_str().unwrap_or_default().to_owned())
-            .collect();
-        ensure!(kinds == ["ADDED", "DELETED"], "events {kinds:?}");
-        Ok("ADDED and DELETED, as they happened".to_owned())
+    /// The server that has neither Jobs nor what is new.
+    fn poor(&self) -> anyhow::Result<&Server> {
+        self.cluster.at(1)
     }
 
-    async fn missing_object(&self) -> anyhow::Result<String> {
-        let answer = self.admin.get(self.old, &format!("{JOBS}/nope")).await?;
-        let message = answer.json()["message"].as_str().unwrap_or_default().to_owned();
-        ensure!(answer.status == StatusCode::NOT_FOUND && message.contains("nope"), "{message:?}");
-        Ok(message)
+    /// The server that has everything.
+    fn new(&self) -> anyhow::Result<&Server> {
+        self.cluster.at(2)
     }
 
-    async fn unserved(&self) -> anyhow::Result<String> {
-        for server in self.servers {
-            let answer = self.admin.get(server, "/apis/example.com/v1/things").await?;
-            ensure!(answer.status == StatusCode::NOT_FOUND, "{}: {}", server.id, answer.status);
-        }
-        Ok("the server's own 404, after every member confirmed it".to_owned())
+    async fn create(&self, server: &Server, path: &str, object: Value) -> anyhow::Result<Answer> {
+        let made = self.admin.send(server, Method::POST, path, &[], Some(object)).await?;
+        let id = server.plan.id;
+        expect(&made, StatusCode::CREATED).with_context(|| format!("create through {id}"))?;
+        Ok(made)
     }
 
-    async fn one_hop(&self) -> anyhow::Result<String> {
-        let claim = [("x-kubernetes-peer-proxied", "true")];
-        let answer = self.admin.send(self.old, Method::GET, JOBS, &claim, None).await?;
-        let status = answer.json();
-        ensure!(answer.status == StatusCode::SERVICE_UNAVAILABLE, "{}", answer.status);
-        ensure!(
-            status["kind"] == "Status" && answer.headers.contains_key("retry-after"),
-            "{status}"
-        );
-        Ok("503 with Retry-After for a request that is marked as proxied before".to_owned())
-    }
-
-    async fn identity(&self) -> anyhow::Result<String> {
-        let user = self.whoami(&self.admin, &[]).await?;
-        ensure!(user == "demo-admin", "the server saw {user:?}");
-        Ok(format!("{user}, as the server behind the hop sees it"))
-    }
-
-    async fn spoof(&self) -> anyhow::Result<String> {
-        let pretence = [("x-remote-user", "root"), ("x_remote_user", "root")];
-        for (client, expected) in
-            [(&self.admin, "demo-admin"), (&self.anonymous, "system:anonymous")]
-        {
-            let user = self.whoami(client, &pretence).await?;
-            ensure!(user == expected, "{expected} became {user:?}");
-        }
-        Ok("X-Remote-User of a client is ignored".to_owned())
-    }
-
-    async fn whoami(&self, client: &Client, headers: &[(&str, &str)]) -> anyhow::Result<String> {
-        let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
-        let answer = client.send(self.old, Method::POST, REVIEWS, headers, Some(review)).await?;
-        match answer.json()["status"]["userInfo"]["username"].as_str() {
-            Some(user) => Ok(user.to_owned()),
-            None => bail!("no user in the answer: {}", answer.status),
-        }
-    }
-
-    async fn aggregated(&self, server: &Server, accept: &str) -> anyhow::Result<Answer> {
-        self.admin.send(server, Method::GET, "/apis", &[("accept", accept)], None).await
-    }
-
-    async fn aggregated_core(&self, server: &Server) -> anyhow::Result<Answer> {
-        self.admin.send(server, Method::GET, "/api", &[("accept", AGGREGATED)], None).await
+    async fn delete(&self, server: &Server, path: &str) -> anyhow::Result<Answer> {
+        let body = Some(json!({"propagationPolicy": "Background"}));
+        let deleted = self.admin.send(server, Method::DELETE, path, &[], body).await?;
+        expect(&deleted, StatusCode::OK)?;
+        Ok(deleted)
     }
 }
 
-/// The resources of an aggregated document, as `jobs.v1.batch`.
-fn listed(answer: &Answer) -> BTreeSet<String> {
-    let document = answer.json();
-    let each = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let mut names = BTreeSet::new();
-    for group in each(&document["items"]) {
-        let group_name = text(&group["metadata"]["name"]);
-        let suffix = if group_name.is_empty() { String::new() } else { format!(".{group_name}") };
-        for version in each(&group["versions"]) {
-            for resource in each(&version["resources"]) {
-                let (resource, version) = (text(&resource["resource"]), text(&version["version"]));
-                names.insert(format!("{resource}.{version}{suffix}"));
-            }
-        }
+/// An error unless the answer has this status.
+fn expect(answer: &Answer, status: StatusCode) -> anyhow::Result<()> {
+    anyhow::ensure!(answer.status == status, "{} {}", answer.status, answer.message());
+    Ok(())
+}
+
+/// Waits until something holds.
+async fn until(
+    what: &str,
+    mut holds: impl AsyncFnMut() -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
+    let deadline = Instant::now() + SETTLES;
+    while !holds().await? {
+        anyhow::ensure!(Instant::now() < deadline, "not within 10 s: {what}");
+        sleep(Duration::from_millis(50)).await;
     }
-    names
+    Ok(())
+}
+
+fn job(name: &str) -> Value {
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
+        "spec": {"suspend": true, "template": {"spec": {
+            "restartPolicy": "Never", "containers": [{"name": "one", "image": "busybox"}],
+        }}},
+    })
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn each(value: &Value) -> Vec<Value> {
+    value.as_array().cloned().unwrap_or_default()
 }

@@ -1,198 +1,172 @@
-//! The demo's cluster: three API servers with one storage, each with the layer inside. Entry:
+//! The demo's cluster: API servers with one storage, each on a port of its own. Entry:
 //! [`Cluster::start`].
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use http::Request;
-use mvp_apiserver::{ApiServer, Caller, GroupSpec, ResourceSpec, ServerSpec, Storage};
-use mvp_core::Snapshot;
-use mvp_core::discovery::Part;
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::Full;
+use mvp_apiserver::{ApiServer, Caller, Storage, TokenFile};
 use mvp_core::member::MemberKind;
-use mvp_net::{ClientTrust, Limits, ReloadableTls, ServerTls, bind};
-use mvp_proxy::control::{MemberRecord, SnapshotReader, StaticMembership};
-use mvp_proxy::{Body, Identity, Member, OutboundTls};
+use mvp_net::bind;
+use mvp_proxy::control::MemberRecord;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
-use tower_layer::Layer;
 
+use super::access::TOKENS;
 use super::certificates::Certificates;
+use super::extension;
+use super::plan::ServerPlan;
+use super::server::{Parts, Server};
 
-/// The servers, which all know each other.
+/// The servers of a cluster. Whatever happens to it, its servers end with `stop`.
 pub(super) struct Cluster {
     pub(super) servers: Vec<Server>,
+    parts: Parts,
 }
 
-/// A server of the demo.
-pub(super) struct Server {
-    pub(super) id: String,
-    pub(super) version: &'static str,
-    pub(super) address: SocketAddr,
-    /// The resources that it serves itself.
-    pub(super) own: Vec<String>,
-    reader: SnapshotReader,
+/// How the servers work together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// With the layer, and with peers.
+    Proxied,
+    /// With the layer, but without a CA of peers.
+    NoPeerCa,
+    /// Without the layer.
+    Alone,
 }
 
-impl Server {
-    pub(super) fn url(&self) -> String {
-        format!("https://{}", self.address)
-    }
-}
+/// The namespaces of a new cluster.
+const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+/// The time for a restarted server to get its port back.
+const REBIND: Duration = Duration::from_secs(5);
 
 impl Cluster {
-    /// Starts the servers, and waits until each has fetched the discovery of the others.
+    /// Starts the servers on free ports.
     pub(super) async fn start(
-        certificates: &Certificates,
-        port_base: u16,
+        certificates: &Arc<Certificates>,
+        plans: Vec<ServerPlan>,
+        mode: Mode,
         stop: &CancellationToken,
     ) -> anyhow::Result<Cluster> {
-        let specs = specs();
-        let mut listeners = Vec::new();
-        for place in 0..specs.len() {
-            let place = u16::try_from(place).unwrap_or(u16::MAX);
-            let port = if port_base == 0 { 0 } else { port_base.saturating_add(place) };
-            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-            let listener = bind(address, false).with_context(|| {
-                format!("cannot listen on {address}; choose other ports with --port-base")
-            })?;
-            listeners.push(TcpListener::from_std(listener)?);
-        }
-        let members: Vec<MemberRecord> = specs
-            .iter()
-            .zip(&listeners)
-            .map(|(spec, listener)| {
-                Ok(MemberRecord {
-                    name: spec.id.as_str().into(),
-                    address: Some(listener.local_addr()?.to_string().into()),
-                    kind: MemberKind::Mvp,
-                    heard: None,
-                })
+        let listeners = listen(0, plans.len())?;
+        Cluster::start_on(certificates, plans, mode, listeners, stop).await
+    }
+
+    /// Starts the servers, and waits until each has fetched the discovery of the others.
+    pub(super) async fn start_on(
+        certificates: &Arc<Certificates>,
+        plans: Vec<ServerPlan>,
+        mode: Mode,
+        listeners: Vec<TcpListener>,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<Cluster> {
+        let member = |(plan, listener): (&ServerPlan, &TcpListener)| {
+            Ok(MemberRecord {
+                name: plan.id.into(),
+                address: Some(listener.local_addr()?.to_string().into()),
+                kind: MemberKind::Mvp,
+                heard: None,
             })
-            .collect::<std::io::Result<_>>()?;
-        let storage = Storage::new();
-        let mut servers = Vec::new();
-        for ((spec, version), listener) in specs.into_iter().zip(VERSIONS).zip(listeners) {
-            let server =
-                start_server(certificates, spec, version, &storage, &members, listener, stop);
-            servers.push(server?);
+        };
+        let members: std::io::Result<_> = plans.iter().zip(&listeners).map(member).collect();
+        let parts = Parts {
+            certificates: Arc::clone(certificates),
+            storage: Storage::new(),
+            tokens: Arc::new(TokenFile::parse(TOKENS)?),
+            members: members?,
+            mode,
+            stop: stop.clone(),
+        };
+        let mut cluster = Cluster { servers: Vec::new(), parts };
+        for (place, (plan, listener)) in plans.into_iter().zip(listeners).enumerate() {
+            let server = Server::start(&cluster.parts, plan, listener)?;
+            if place == 0 {
+                furnish(&server.api).await?;
+            }
+            server.announce().await;
+            cluster.servers.push(server);
         }
-        for server in &servers {
-            let everyone = |snapshot: &Snapshot| {
-                let seen = |part| snapshot.members().all(|m| m.view.part(part).is_some());
-                snapshot.members().count() == members.len() && Part::ALL.into_iter().all(seen)
-            };
-            timeout(Duration::from_secs(20), server.reader.wait_for(everyone)).await.with_context(
-                || format!("{} did not fetch the discovery of the others within 20 s", server.id),
-            )?;
+        for server in &cluster.servers {
+            server.is_ready(cluster.servers.len()).await?;
         }
-        Ok(Cluster { servers })
+        Ok(cluster)
+    }
+
+    /// Ends one server. Its requests in flight end first.
+    pub(super) async fn end(&mut self, place: usize) -> anyhow::Result<()> {
+        self.at_mut(place)?.end().await;
+        Ok(())
+    }
+
+    /// Starts a server again at the address of one that has ended.
+    pub(super) async fn restart(&mut self, place: usize, plan: ServerPlan) -> anyhow::Result<()> {
+        let address = self.at_mut(place)?.address;
+        let deadline = Instant::now() + REBIND;
+        let listener = loop {
+            match bind(address, false) {
+                Ok(listener) => break TcpListener::from_std(listener)?,
+                Err(_) if Instant::now() < deadline => sleep(Duration::from_millis(10)).await,
+                Err(error) => {
+                    return Err(error).with_context(|| format!("cannot listen on {address} again"));
+                }
+            }
+        };
+        let server = Server::start(&self.parts, plan, listener)?;
+        server.announce().await;
+        server.is_ready(self.servers.len()).await?;
+        *self.at_mut(place)? = server;
+        Ok(())
+    }
+
+    /// The server at a place.
+    pub(super) fn at(&self, place: usize) -> anyhow::Result<&Server> {
+        self.servers.get(place).context("there is no such server")
+    }
+
+    fn at_mut(&mut self, place: usize) -> anyhow::Result<&mut Server> {
+        self.servers.get_mut(place).context("there is no such server")
     }
 }
 
-fn start_server(
-    certificates: &Certificates,
-    spec: ServerSpec,
-    version: &'static str,
-    storage: &Storage,
-    members: &[MemberRecord],
-    listener: TcpListener,
-    stop: &CancellationToken,
-) -> anyhow::Result<Server> {
-    let (id, own) = (spec.id.clone(), own(&spec));
-    let others = members.iter().filter(|member| *member.name.label() != *id).cloned().collect();
-    let proxy = (certificates.proxy.certificate.as_bytes(), certificates.proxy.key.as_bytes());
-    let outbound = OutboundTls::new(certificates.ca.as_bytes(), Some(proxy))?;
-    let member = Member::builder(&id, outbound).build();
-    let layer = member.start(StaticMembership::new(others), stop.clone()).layer();
-
-    // Outermost first: authenticate the caller, then the layer, then the API server.
-    let api_server = ApiServer::new(spec, storage.clone()).map_request(with_caller);
-    let service = member.authenticate().layer(layer.layer(api_server));
-
-    let trust = ClientTrust::new(
-        Some(certificates.ca.as_bytes()),
-        Some(certificates.front_proxy_ca.as_bytes()),
-        vec!["front-proxy-client".to_owned()],
-    )?;
-    let pair = &certificates.server;
-    let tls = ServerTls::new(pair.certificate.as_bytes(), pair.key.as_bytes(), trust)?;
-    let server = Server {
-        id,
-        version,
-        address: listener.local_addr()?,
-        own,
-        reader: member.reader().clone(),
-    };
-    let tls = ReloadableTls::new(tls);
-    tokio::spawn(mvp_net::serve(listener, tls, Limits::default(), service, stop.clone()));
-    Ok(server)
-}
-
-/// Puts the caller into the request, for the API server.
-fn with_caller(mut request: Request<Body>) -> Request<Body> {
-    let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
-    let caller = match request.extensions().get::<Identity>() {
-        Some(Identity::User(user)) => Caller {
-            name: user.name.as_ref().map(text).unwrap_or_default(),
-            groups: user.groups.iter().map(text).collect(),
-        },
-        Some(Identity::System) => {
-            Caller { name: "system:apiserver".to_owned(), groups: Vec::new() }
-        }
-        Some(Identity::Token | Identity::Anonymous) | None => Caller::anonymous(),
-    };
-    request.extensions_mut().insert(caller);
-    request
-}
-
-const VERSIONS: [&str; 3] = ["v1.34.0", "v1.35.0", "v1.36.0"];
-
-/// An old, a middle and a new server: each lacks an API that another has.
-fn specs() -> Vec<ServerSpec> {
-    let core = || {
-        GroupSpec::new("").version(
-            "v1",
-            [
-                ResourceSpec::cluster("namespaces", "Namespace").with_short_name("ns"),
-                ResourceSpec::namespaced("configmaps", "ConfigMap").with_short_name("cm"),
-            ],
-        )
-    };
-    let apps = || {
-        let deployments = ResourceSpec::namespaced("deployments", "Deployment").with_status();
-        GroupSpec::new("apps").version("v1", [deployments.with_short_name("deploy")])
-    };
-    let batch = GroupSpec::new("batch")
-        .version("v1", [ResourceSpec::namespaced("jobs", "Job").with_status()]);
-    let scheduling = GroupSpec::new("scheduling.k8s.io")
-        .version("v1alpha2", [ResourceSpec::namespaced("podgroups", "PodGroup")]);
-    let who = GroupSpec::new("authentication.k8s.io")
-        .version("v1", [ResourceSpec::self_subject_reviews()]);
-    let groups = [vec![core(), apps()], vec![core(), apps(), batch], vec![core(), who, scheduling]];
-    let spec = |(groups, version): (Vec<GroupSpec>, &str)| ServerSpec {
-        id: format!(
-            "server-{}",
-            version.trim_start_matches('v').trim_end_matches(".0").replace('.', "-")
-        ),
-        git_version: version.to_owned(),
-        groups,
-    };
-    groups.into_iter().zip(VERSIONS).map(spec).collect()
-}
-
-fn own(spec: &ServerSpec) -> Vec<String> {
-    let mut own = Vec::new();
-    for group in &spec.groups {
-        for version in &group.versions {
-            own.extend(version.resources.iter().map(|resource| {
-                let group =
-                    if group.name.is_empty() { String::new() } else { format!(".{}", group.name) };
-                format!("{}.{}{group}", resource.plural, version.version)
-            }));
-        }
+/// Listens on ports in a row from `base`, or on free ones if it is 0.
+pub(super) fn listen(base: u16, count: usize) -> anyhow::Result<Vec<TcpListener>> {
+    let mut listeners = Vec::new();
+    for place in 0..count {
+        let place = u16::try_from(place).unwrap_or(u16::MAX);
+        let port = if base == 0 { 0 } else { base.saturating_add(place) };
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let listener = bind(address, false).with_context(|| {
+            format!("cannot listen on {address}; choose other ports with --port-base")
+        })?;
+        listeners.push(TcpListener::from_std(listener)?);
     }
-    own
+    Ok(listeners)
+}
+
+/// Creates what every cluster has.
+async fn furnish(server: &ApiServer) -> anyhow::Result<()> {
+    for name in NAMESPACES {
+        create(server, "/api/v1/namespaces", &json!({"metadata": {"name": name}})).await?;
+    }
+    create(server, extension::API_SERVICES, &extension::api_service()).await
+}
+
+/// Creates an object in the name of the cluster.
+async fn create(server: &ApiServer, path: &str, object: &Value) -> anyhow::Result<()> {
+    let body: Full<Bytes> = Full::from(object.to_string());
+    let mut request = Request::builder().method(Method::POST).uri(path).body(body)?;
+    request.extensions_mut().insert(Caller {
+        name: "system:apiserver".to_owned(),
+        groups: vec!["system:masters".to_owned()],
+    });
+    let response = server.clone().oneshot(request).await?;
+    anyhow::ensure!(response.status().is_success(), "cannot create {path}: {}", response.status());
+    Ok(())
 }

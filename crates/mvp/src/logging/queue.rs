@@ -55,7 +55,7 @@ impl Counts {
 impl LogQueue {
     /// Starts the writer thread. `report` logs the number of dropped lines. It runs on that thread, so
     /// it must write to `out` directly.
-    pub(super) fn start(
+    pub(crate) fn start(
         out: impl Write + Send + 'static,
         report: impl Fn(u64) + Send + 'static,
     ) -> io::Result<LogQueue> {

@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 mod config_file;
+mod demo;
 mod folder;
 mod help;
 mod mistakes;

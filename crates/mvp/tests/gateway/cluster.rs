@@ -123,7 +123,9 @@ pub(crate) fn api_server(id: &str, storage: Storage) -> ApiServer {
             .version("v1", [ResourceSpec::cluster("gears", "Gear")]),
     };
     let git_version = "v1.36.4".to_owned();
-    ApiServer::new(ServerSpec { id: id.to_owned(), git_version, groups: vec![core, own] }, storage)
+    let groups = vec![core, own];
+    let spec = ServerSpec { id: id.to_owned(), git_version, groups, ..ServerSpec::default() };
+    ApiServer::new(spec, storage)
 }
 
 /// Runs an API server that authenticates front proxies and the token `good`.

@@ -24,7 +24,8 @@ async fn a_bad_token_does_not_disturb_the_watches_of_others_at_a_bare_peer() {
 
 async fn undisturbed(address: std::net::SocketAddr, server: &Double) {
     let good = Client::token(address, "good").await;
-    let path = format!("{WIDGETS}?watch=true&sendInitialEvents=false");
+    let path =
+        format!("{WIDGETS}?watch=true&sendInitialEvents=false&resourceVersionMatch=NotOlderThan");
     let mut watches = Vec::new();
 
     for round in 0..ROUNDS {

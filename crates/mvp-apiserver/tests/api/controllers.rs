@@ -1,0 +1,188 @@
+//! The namespace controller and the garbage collector: what they delete, and the harm that they do at
+//! a server that lacks an API.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Full};
+use mvp_apiserver::controllers::{Client, GarbageCollector, NamespaceController};
+use mvp_apiserver::{
+    ApiServer, GroupSpec, ResourceSpec, ServerSpec, Storage, SubresourceSpec, Verb,
+};
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use crate::support::{call, get, names};
+
+const JOBS: &str = "/apis/batch/v1/namespaces/work/jobs";
+const CONFIG_MAPS: &str = "/api/v1/namespaces/work/configmaps";
+
+/// An address that leads to one server, until it is moved to another.
+#[derive(Clone)]
+struct Address {
+    servers: Arc<[ApiServer]>,
+    place: Arc<AtomicUsize>,
+}
+
+impl Address {
+    fn new(servers: &[ApiServer]) -> Address {
+        Address { servers: servers.into(), place: Arc::default() }
+    }
+
+    fn move_to(&self, place: usize) {
+        self.place.store(place, Ordering::SeqCst);
+    }
+}
+
+impl Client for Address {
+    async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, String> {
+        let server = self.servers[self.place.load(Ordering::SeqCst)].clone();
+        let response = server.oneshot(request.map(Full::new)).await.unwrap();
+        let (head, body) = response.into_parts();
+        Ok(Response::from_parts(head, body.collect().await.unwrap().to_bytes()))
+    }
+}
+
+/// Two servers of one cluster. Only the first has Jobs.
+fn servers() -> [ApiServer; 2] {
+    let storage = Storage::new();
+    let server = |with_jobs: bool| {
+        let mut namespaces = ResourceSpec::cluster("namespaces", "Namespace").with_status();
+        let verbs = vec![Verb::Update];
+        let name = "finalize".to_owned();
+        let finalize = SubresourceSpec { name, verbs, ..SubresourceSpec::default() };
+        namespaces.subresources.push(finalize);
+        let config_maps = ResourceSpec::namespaced("configmaps", "ConfigMap");
+        let mut groups = vec![GroupSpec::new("").version("v1", [namespaces, config_maps])];
+        if with_jobs {
+            let jobs = ResourceSpec::namespaced("jobs", "Job").with_status();
+            groups.push(GroupSpec::new("batch").version("v1", [jobs]));
+        }
+        let git_version = "v1.36.4".to_owned();
+        let spec = ServerSpec { id: "a".to_owned(), git_version, groups, ..ServerSpec::default() };
+        ApiServer::new(spec, storage.clone())
+    };
+    [server(true), server(false)]
+}
+
+async fn create(server: &ApiServer, path: &str, object: Value) -> Value {
+    let (code, object) = call(server, Method::POST, path, object).await;
+    assert_eq!(code, 201, "{object}");
+    object
+}
+
+/// A namespace with a Job and a ConfigMap. Returns the UID of the Job.
+async fn fill(server: &ApiServer) -> String {
+    create(server, "/api/v1/namespaces", json!({"metadata": {"name": "work"}})).await;
+    let job = create(server, JOBS, json!({"metadata": {"name": "run"}})).await;
+    create(server, CONFIG_MAPS, json!({"metadata": {"name": "one"}})).await;
+    job["metadata"]["uid"].as_str().unwrap().to_owned()
+}
+
+/// A ConfigMap that a Job owns.
+async fn own(server: &ApiServer, name: &str, uid: &str) {
+    let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "run", "uid": uid});
+    let object = json!({"metadata": {"name": name, "ownerReferences": [owner]}});
+    create(server, CONFIG_MAPS, object).await;
+}
+
+async fn left(server: &ApiServer, path: &str) -> usize {
+    names(&get(server, path).await.1).len()
+}
+
+#[tokio::test]
+async fn a_deleted_namespace_ends_when_its_contents_are_gone() {
+    let servers = servers();
+    fill(&servers[0]).await;
+    let (code, _) = call(&servers[0], Method::DELETE, "/api/v1/namespaces/work", Value::Null).await;
+    assert_eq!(code, 200);
+    let (code, namespace) = get(&servers[1], "/api/v1/namespaces/work").await;
+    assert_eq!(code, 200);
+    assert_eq!(namespace["status"]["phase"], "Terminating");
+    let (code, refusal) =
+        call(&servers[0], Method::POST, JOBS, json!({"metadata": {"name": "late"}})).await;
+    assert_eq!((code.as_u16(), &refusal["reason"]), (403, &json!("Forbidden")));
+    assert_eq!(refusal["details"]["causes"][0]["reason"], "NamespaceTerminating");
+
+    let controller = NamespaceController::new(Address::new(&servers));
+    assert_eq!(controller.sync().await.unwrap(), ["work"]);
+    assert_eq!(get(&servers[0], "/api/v1/namespaces/work").await.0, 404);
+    assert_eq!((left(&servers[0], JOBS).await, left(&servers[0], CONFIG_MAPS).await), (0, 0));
+}
+
+#[tokio::test]
+async fn a_namespace_without_deletion_keeps_its_contents() {
+    let servers = servers();
+    fill(&servers[0]).await;
+    let controller = NamespaceController::new(Address::new(&servers));
+    assert!(controller.sync().await.unwrap().is_empty());
+    assert_eq!((left(&servers[0], JOBS).await, left(&servers[0], CONFIG_MAPS).await), (1, 1));
+}
+
+#[tokio::test]
+async fn a_server_without_jobs_lets_the_controller_leave_one_behind() {
+    let servers = servers();
+    fill(&servers[0]).await;
+    call(&servers[0], Method::DELETE, "/api/v1/namespaces/work", Value::Null).await;
+    let controller = NamespaceController::new(Address::new(&servers[1..]));
+    assert_eq!(controller.sync().await.unwrap(), ["work"]);
+    assert_eq!(get(&servers[0], "/api/v1/namespaces/work").await.0, 404);
+    assert_eq!((left(&servers[0], JOBS).await, left(&servers[0], CONFIG_MAPS).await), (1, 0));
+}
+
+#[tokio::test]
+async fn nothing_is_created_in_a_namespace_that_does_not_exist() {
+    let servers = servers();
+    let (code, refusal) =
+        call(&servers[0], Method::POST, JOBS, json!({"metadata": {"name": "early"}})).await;
+    assert_eq!(code, 404);
+    assert_eq!(refusal["message"], "namespaces \"work\" not found");
+    assert_eq!(refusal["details"], json!({"name": "work", "kind": "namespaces"}));
+}
+
+#[tokio::test]
+async fn dependents_go_with_their_owner_and_not_before() {
+    let servers = servers();
+    let uid = fill(&servers[0]).await;
+    own(&servers[0], "owned", &uid).await;
+    own(&servers[0], "of-another-job", "00000000-0000-4000-8000-000000000000").await;
+    let mut collector = GarbageCollector::new(Address::new(&servers));
+    collector.refresh().await.unwrap();
+    let collected = collector.sweep().await;
+    assert!(collected.problems.is_empty(), "{:?}", collected.problems);
+    assert_eq!(collected.deleted, [format!("{CONFIG_MAPS}/of-another-job")]);
+    assert!(collector.sweep().await.deleted.is_empty());
+
+    let background = json!({"propagationPolicy": "Background"});
+    let (code, _) = call(&servers[0], Method::DELETE, &format!("{JOBS}/run"), background).await;
+    assert_eq!(code, 200);
+    assert_eq!(collector.sweep().await.deleted, [format!("{CONFIG_MAPS}/owned")]);
+    assert_eq!(left(&servers[0], CONFIG_MAPS).await, 1, "the one without an owner");
+}
+
+#[tokio::test]
+async fn a_false_404_deletes_the_dependent_of_a_live_owner() {
+    let servers = servers();
+    let uid = fill(&servers[0]).await;
+    own(&servers[0], "owned", &uid).await;
+    let address = Address::new(&servers);
+    let mut collector = GarbageCollector::new(address.clone());
+    collector.refresh().await.unwrap();
+    address.move_to(1);
+    assert_eq!(collector.sweep().await.deleted, [format!("{CONFIG_MAPS}/owned")]);
+    assert_eq!(get(&servers[0], &format!("{JOBS}/run")).await.0, 200);
+}
+
+#[tokio::test]
+async fn an_owner_of_an_unknown_kind_keeps_its_dependents() {
+    let servers = servers();
+    let uid = fill(&servers[0]).await;
+    own(&servers[0], "owned", &uid).await;
+    let mut collector = GarbageCollector::new(Address::new(&servers[1..]));
+    collector.refresh().await.unwrap();
+    let collected = collector.sweep().await;
+    assert!(collected.deleted.is_empty());
+    assert_eq!(collected.problems.len(), 1);
+}
