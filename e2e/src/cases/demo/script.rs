@@ -105,7 +105,7 @@ pub(super) const STEPS: &[Step] = &[
     ends("-n script get all"),
     same("-n script get events"),
     with("create -f -", NODE),
-    same("get node script-node -o 'jsonpath={.metadata.name} {.spec}'"),
+    same("get node script-node -o 'jsonpath={.metadata.name}'"),
     same("cordon script-node"),
     same("get node script-node -o 'jsonpath={.spec.unschedulable}'"),
     same("taint node script-node dedicated=test:NoSchedule"),
