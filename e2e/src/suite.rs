@@ -173,15 +173,17 @@ impl Setting {
                 ClusterSpec { name: "emulated", servers, native_proxy: false, cable: false }
             }
             Setting::Versions => versions(),
-            Setting::Cbor => {
-                let a = ServerSpec::new("a", Minor::V1_37, "policy/v1=false")
-                    .with_flag("--feature-gates=CBORServingAndStorage=true");
-                let b = ServerSpec::new("b", Minor::V1_34, "batch/v1=false");
-                let servers = vec![a, b];
-                ClusterSpec { name: "cbor", servers, native_proxy: false, cable: false }
-            }
+            Setting::Cbor => cbor(),
         }
     }
+}
+
+/// A server that serves CBOR, and an older one.
+fn cbor() -> ClusterSpec {
+    let a = ServerSpec::new("a", Minor::V1_37, "policy/v1=false")
+        .with_flag("--feature-gates=CBORServingAndStorage=true");
+    let b = ServerSpec::new("b", Minor::V1_34, "batch/v1=false");
+    ClusterSpec { name: "cbor", servers: vec![a, b], native_proxy: false, cable: false }
 }
 
 /// Servers of four versions.

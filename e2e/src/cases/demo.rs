@@ -97,11 +97,14 @@ impl Demo {
             Ok(line.map(serde_json::from_str::<Value>).transpose()?)
         });
         let introduction = introduction.await?;
-        let servers = introduction["servers"].as_array().context("no servers")?;
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let newest = servers.iter().find(|server| text(&server["version"]).starts_with("v1.36"));
-        let context = text(&newest.context("no server of 1.36")?["id"]);
-        let kubeconfig = PathBuf::from(text(&introduction["kubeconfig"]));
+        let servers =
+            introduction.get("servers").and_then(Value::as_array).context("no servers")?;
+        let text = |value: &Value, key: &str| {
+            value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        let newest = servers.iter().find(|server| text(server, "version").starts_with("v1.36"));
+        let context = text(newest.context("no server of 1.36")?, "id");
+        let kubeconfig = PathBuf::from(text(&introduction, "kubeconfig"));
         Ok(Demo { process, kubeconfig, context })
     }
 

@@ -228,7 +228,8 @@ impl Http2Pool {
             })
         }));
         let streams = Arc::new(AtomicUsize::new(0));
-        end_if_hung(spawn, self.endpoint.beat.clone(), Arc::downgrade(&streams));
+        let Endpoint { address, beat, .. } = &self.endpoint;
+        end_if_hung(spawn, Arc::clone(address), beat.clone(), Arc::downgrade(&streams));
         Ok(Http2Connection {
             sender,
             streams,
