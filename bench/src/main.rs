@@ -41,8 +41,8 @@ Examples:
   cargo run --release -p bench -- --full                   everything; writes docs/performance.md
   cargo run --release -p bench -- --quick --only requests  one scenario
 
-Scenarios: requests, latency, handshakes, watches, discovery, members, kube. kube needs the programs
-that `cargo run -p e2e -- programs` builds.
+Scenarios: requests, latency, handshakes, watches, discovery, members, embedded, kube. kube needs the
+programs that `cargo run -p e2e -- programs` builds.
 MVP_TEST_BINARY=PATH measures that mvp instead of building one from this tree."
 )]
 struct Arguments {

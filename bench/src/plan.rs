@@ -17,6 +17,8 @@ pub(crate) struct Plan {
     /// The rounds of the members scenario: it takes long and varies little.
     pub(crate) members_seconds: f64,
     pub(crate) members_rounds: usize,
+    pub(crate) embedded_seconds: f64,
+    pub(crate) embedded_rounds: usize,
 }
 
 /// A case of requests.
@@ -98,6 +100,8 @@ impl Plan {
             kube_seconds: 2.0,
             members_seconds: 20.0,
             members_rounds: 1,
+            embedded_seconds: 5.0,
+            embedded_rounds: 1,
         }
     }
 
@@ -126,6 +130,8 @@ impl Plan {
             kube_seconds: 4.0,
             members_seconds: 60.0,
             members_rounds: 3,
+            embedded_seconds: 20.0,
+            embedded_rounds: 3,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::ensure;
 
 use crate::machine::{find, first_line};
-use crate::scenarios::{KUBE, KubePrograms};
+use crate::scenarios::{EMBEDDED, KUBE, KubePrograms};
 use crate::targets::Programs;
 
 /// The programs that were found.
@@ -24,7 +24,8 @@ pub(crate) fn get(wanted: &[String]) -> anyhow::Result<Found> {
     ensure!(find("taskset").is_some(), "taskset is missing: install util-linux");
     // The profile of released images: the fastest code.
     let mvp = testkit::programs::mvp("dist")?;
-    if find("haproxy").is_none() || find("nginx").is_none() {
+    let compares = wanted.iter().any(|name| name != EMBEDDED) || wanted.is_empty();
+    if compares && (find("haproxy").is_none() || find("nginx").is_none()) {
         install(&["haproxy", "nginx-light"]);
     }
     let (haproxy, nginx) = (find("haproxy"), find("nginx"));
@@ -35,6 +36,7 @@ pub(crate) fn get(wanted: &[String]) -> anyhow::Result<Found> {
     for (program, name, flag) in [(&haproxy, "haproxy", "-v"), (&nginx, "nginx", "-v")] {
         match program {
             Some(program) => versions.push(version(program, flag)),
+            None if !compares => {}
             None => missing.push(format!("{name}: apt-get install {name}, as root")),
         }
     }

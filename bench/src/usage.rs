@@ -28,10 +28,15 @@ impl Usage {
                     sum.main_seconds += ran;
                 }
             }
-            sum.resident_bytes += resident_bytes(&read(&format!("{folder}/status")));
+            sum.resident_bytes += bytes_of("VmRSS:", &read(&format!("{folder}/status")));
         }
         sum
     }
+}
+
+/// The memory of a process, with its share of what it has in common with others.
+pub(crate) fn proportional_bytes(process: u32) -> f64 {
+    bytes_of("Pss:", &read(&format!("/proc/{process}/smaps_rollup")))
 }
 
 /// The time of a thread on a core and waiting for one, in nanoseconds: `stat` is limited to
@@ -42,8 +47,9 @@ fn seconds(thread: &Path) -> [f64; 2] {
     [fields.next(), fields.next()].map(|nanoseconds| nanoseconds.unwrap_or_default() / 1e9)
 }
 
-fn resident_bytes(status: &str) -> f64 {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+/// The figure of a line of `/proc`.
+fn bytes_of(name: &str, text: &str) -> f64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
     kib.unwrap_or_default() * 1024.0
 }
@@ -57,9 +63,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resident_memory_is_read_in_bytes() {
-        assert_eq!(resident_bytes("Name:\tx\nVmRSS:\t    12 kB\nThreads:\t1\n"), 12288.0);
-        assert_eq!(resident_bytes("Name:\tx\n"), 0.0);
+    fn memory_is_read_in_bytes() {
+        assert_eq!(bytes_of("VmRSS:", "Name:\tx\nVmRSS:\t    12 kB\nThreads:\t1\n"), 12288.0);
+        assert_eq!(bytes_of("VmRSS:", "Name:\tx\n"), 0.0);
     }
 
     #[test]
@@ -73,6 +79,6 @@ mod tests {
             assert!(started.elapsed().as_secs() < 60, "{before:?} {after:?}");
             after = Usage::of(&this);
         }
-        assert!(after.resident_bytes > 0.0);
+        assert!(after.resident_bytes > 0.0 && proportional_bytes(std::process::id()) > 0.0);
     }
 }

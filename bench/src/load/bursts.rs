@@ -9,18 +9,14 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use http::Request;
-use http_body_util::{BodyExt, Full};
-use hyper::client::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-use super::connect::{Connection, connect};
+use super::connect::Connection;
+use super::sender::Sender;
 use super::watches::{Counts, OPENED_AT_ONCE, watch};
-use super::{Figures, Order, figure, pki};
-use crate::pki::client_config;
+use super::{Figures, Order, figure};
 use crate::usage::Usage;
 
 /// The objects that change.
@@ -38,7 +34,7 @@ pub(super) async fn run(
     server: SocketAddr,
     at_once: usize,
 ) -> anyhow::Result<Figures> {
-    let writer = Writer::connect(order, server).await?;
+    let writer = Writer(Sender::connect(order, server).await?);
     writer.change(at_once, 0).await?;
     let counts = Arc::new(Counts::default());
     let turns = Arc::new(Semaphore::new(OPENED_AT_ONCE));
@@ -86,20 +82,9 @@ async fn settled(counts: &Counts) -> anyhow::Result<usize> {
 }
 
 /// Writes objects over one connection.
-struct Writer {
-    sender: http2::SendRequest<Full<Bytes>>,
-    server: SocketAddr,
-}
+struct Writer(Sender);
 
 impl Writer {
-    async fn connect(order: &Order, server: SocketAddr) -> anyhow::Result<Writer> {
-        let stream = connect(server, &client_config(&pki(order), b"h2", false)?).await?;
-        let (sender, connection) =
-            http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
-        tokio::spawn(connection);
-        Ok(Writer { sender, server })
-    }
-
     async fn change(&self, at_once: usize, round: usize) -> anyhow::Result<()> {
         try_join_all((0..at_once).map(|index| self.put(index, round))).await.map(drop)
     }
@@ -112,22 +97,11 @@ impl Writer {
         });
         let body = Bytes::from(object.to_string());
         let one = format!("{COLLECTION}/{name}");
-        let (mut status, mut said) = self.send("PUT", &one, &body).await?;
+        let (mut status, mut said) = self.0.send("PUT", &one, &body).await?;
         if status == 404 {
-            (status, said) = self.send("POST", COLLECTION, &body).await?;
+            (status, said) = self.0.send("POST", COLLECTION, &body).await?;
         }
         ensure!(matches!(status, 200 | 201), "{status}: {}", String::from_utf8_lossy(&said));
         Ok(())
-    }
-
-    async fn send(&self, method: &str, path: &str, body: &Bytes) -> anyhow::Result<(u16, Bytes)> {
-        let request = Request::builder()
-            .method(method)
-            .uri(format!("https://{}{path}", self.server))
-            .header(http::header::CONTENT_TYPE, "application/json")
-            .body(Full::new(body.clone()))?;
-        let response = self.sender.clone().send_request(request).await?;
-        let status = response.status().as_u16();
-        Ok((status, response.into_body().collect().await?.to_bytes()))
     }
 }

@@ -3,10 +3,13 @@
 
 mod bursts;
 mod connect;
+mod deliveries;
 mod handshakes;
 mod http1;
 mod http2;
+mod objects;
 mod requests;
+mod sender;
 mod watches;
 mod wire;
 
@@ -60,6 +63,10 @@ pub(crate) enum Kind {
     Watches { server: SocketAddr, events_per_second: f64 },
     /// Watches of a kube-apiserver at which this many objects change at once.
     Bursts { server: SocketAddr, at_once: usize },
+    /// This many objects, created and listed in pages of that size.
+    Objects { count: usize, page: usize },
+    /// Watches of an object that is written at this server.
+    Deliveries { server: SocketAddr, writes_per_second: f64 },
 }
 
 impl Order {
@@ -88,6 +95,10 @@ pub(crate) async fn run(order: &str) -> anyhow::Result<()> {
             watches::run(&order, server, events_per_second).await
         }
         Kind::Bursts { server, at_once } => bursts::run(&order, server, at_once).await,
+        Kind::Objects { count, page } => objects::run(&order, count, page).await,
+        Kind::Deliveries { server, writes_per_second } => {
+            deliveries::run(&order, server, writes_per_second).await
+        }
     };
     println!("{}", serde_json::to_string(&figures?)?);
     Ok(())

@@ -121,7 +121,7 @@ async fn read(connection: &mut Connection, counts: &Counts) -> anyhow::Result<us
     let mut latencies = Vec::new();
     let mut reader = |bytes: &[u8]| {
         events += bytes.iter().filter(|byte| **byte == b'\n').count();
-        latencies.extend(sent(bytes).and_then(since));
+        latencies.extend(number(bytes, SENT).and_then(since));
     };
     let mut seen = Seen { reader: Some(&mut reader), ..Seen::default() };
     connection.read(&mut seen).await?;
@@ -136,14 +136,16 @@ async fn read(connection: &mut Connection, counts: &Counts) -> anyhow::Result<us
     Ok(heads)
 }
 
-/// The time in an event. Events are small; the rare one that is split is counted but not timed.
-fn sent(bytes: &[u8]) -> Option<u64> {
-    let at = bytes.windows(SENT.len()).position(|window| window == SENT.as_bytes())?;
-    let digits = bytes.get(at + SENT.len()..)?.split(|byte| *byte == b'"').next()?;
+/// The number in an event after a marker, up to a quote, such as the time when it was sent. Events
+/// are small; the rare one that is split is counted but not timed.
+pub(super) fn number(bytes: &[u8], marker: &str) -> Option<u64> {
+    let at = bytes.windows(marker.len()).position(|window| window == marker.as_bytes())?;
+    let digits = bytes.get(at + marker.len()..)?.split(|byte| *byte == b'"').next()?;
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-fn since(sent_nanoseconds: u64) -> Option<f32> {
+/// The seconds since a time in nanoseconds.
+pub(super) fn since(sent_nanoseconds: u64) -> Option<f32> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     Some(now.saturating_sub(Duration::from_nanos(sent_nanoseconds)).as_secs_f32())
 }
@@ -172,7 +174,7 @@ mod tests {
     #[test]
     fn an_event_says_when_it_was_sent() {
         let event = format!("{{\"x\":1,{SENT}12345\"}}\n");
-        assert_eq!(sent(event.as_bytes()), Some(12345));
-        assert_eq!(sent(b"{}\n"), None);
+        assert_eq!(number(event.as_bytes(), SENT), Some(12345));
+        assert_eq!(number(b"{}\n", SENT), None);
     }
 }

@@ -4,8 +4,8 @@ use crate::load::Protocol;
 use crate::plan::{WatchCase, large_case, main_case};
 use crate::results::{Ratio, Results, median};
 use crate::scenarios::{
-    CHANGING, DISCOVERY, FULL, HANDSHAKES, KNOWN, KUBE, LATENCY, MEMBERS, MEMBERS_CASE, MERGED,
-    NATIVE, PASSED_ON, REQUESTS, RESUMED, WATCHES,
+    AT_REST, CHANGING, DISCOVERY, EMBEDDED, EMBEDDED_CASE, FULL, HANDSHAKES, KNOWN, KUBE, LATENCY,
+    MEMBERS, MEMBERS_CASE, MERGED, NATIVE, PASSED_ON, REQUESTS, RESUMED, WATCHES,
 };
 
 /// One goal.
@@ -109,6 +109,11 @@ pub(crate) fn goals(results: &Results) -> Vec<Goal> {
     if control.is_some() {
         let what = format!("% of a core for the control loop, {CHANGING}");
         add(what, "mvp", Bound::AtMost(5.0), control);
+    }
+    let memory = results.spread(EMBEDDED, EMBEDDED_CASE, AT_REST, "rss_mib");
+    if memory.is_some() {
+        let what = format!("MiB of memory, {EMBEDDED_CASE}, {AT_REST}");
+        add(what, "mvp demo", Bound::AtMost(40.0), memory);
     }
     goals
 }

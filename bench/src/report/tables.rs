@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use crate::results::Results;
 use crate::scenarios::{
-    CALM, DISCOVERY, HANDSHAKES, KUBE, LATENCY, MEMBERS, NATIVE, PASSED_ON, REQUESTS, WATCHES,
+    AT_REST, CALM, DISCOVERY, EMBEDDED, HANDSHAKES, KUBE, LATENCY, MEMBERS, NATIVE, PASSED_ON,
+    REQUESTS, WATCHES,
 };
 
 /// A column: its heading, the figure, what to multiply it with, and its decimals.
@@ -20,7 +21,7 @@ struct Table {
     columns: &'static [Column],
 }
 
-const TABLES: [Table; 7] = [
+const TABLES: [Table; 8] = [
     Table {
         scenario: REQUESTS,
         title: "As many requests as each can answer",
@@ -111,6 +112,27 @@ const TABLES: [Table; 7] = [
             ("failed", "failures", 1.0, 0),
             ("late by over 1 s", "unanswered", 1.0, 0),
             ("RSS, MiB", "rss_mib", 1.0, 1),
+        ],
+    },
+    Table {
+        scenario: EMBEDDED,
+        title: "The embedded control plane",
+        base: AT_REST,
+        ratios: &[("RSS", "rss_mib")],
+        columns: &[
+            ("RSS, MiB", "rss_mib", 1.0, 1),
+            ("PSS, MiB", "pss_mib", 1.0, 1),
+            ("% of a core at rest", "idle_cpu_percent", 1.0, 2),
+            ("created/s", "created_per_second", 1.0, 0),
+            ("CPU a write, µs", "cpu_us_per_write", 1.0, 0),
+            ("whole list, ms", "list_seconds", 1e3, 0),
+            ("in pages, ms", "pages_seconds", 1e3, 0),
+            ("kB a watch", "idle_bytes_per_watch", 1e-3, 1),
+            ("writes/s", "writes_per_second", 1.0, 1),
+            ("events delivered", "events", 1.0, 0),
+            ("CPU an event, µs", "cpu_us_per_event", 1.0, 1),
+            ("delivery p50, µs", "p50_us", 1.0, 0),
+            ("delivery p99, µs", "p99_us", 1.0, 0),
         ],
     },
     Table {

@@ -2,6 +2,7 @@
 //! machine affects all of them alike. Entry item: [`run`].
 
 mod discovery;
+mod embedded;
 mod handshakes;
 mod kube;
 mod latency;
@@ -18,6 +19,7 @@ use crate::results::Sample;
 use crate::targets::{Bench, Programs, Target};
 
 pub(crate) use discovery::{KNOWN, MERGED, PASSED_ON};
+pub(crate) use embedded::{AT_REST, CASE as EMBEDDED_CASE};
 pub(crate) use handshakes::{FULL, RESUMED};
 pub(crate) use kube::{KubePrograms, NATIVE};
 pub(crate) use members::{CALM, CASE as MEMBERS_CASE, CHANGING};
@@ -29,9 +31,10 @@ pub(crate) const HANDSHAKES: &str = "handshakes";
 pub(crate) const WATCHES: &str = "watches";
 pub(crate) const DISCOVERY: &str = "discovery";
 pub(crate) const MEMBERS: &str = "members";
+pub(crate) const EMBEDDED: &str = "embedded";
 pub(crate) const KUBE: &str = "kube";
-pub(crate) const ALL: [&str; 7] =
-    [REQUESTS, LATENCY, HANDSHAKES, WATCHES, DISCOVERY, MEMBERS, KUBE];
+pub(crate) const ALL: [&str; 8] =
+    [REQUESTS, LATENCY, HANDSHAKES, WATCHES, DISCOVERY, MEMBERS, EMBEDDED, KUBE];
 
 /// Runs the wanted scenarios. Failures are reported and left out.
 pub(crate) async fn run(
@@ -68,6 +71,10 @@ pub(crate) async fn run(
     if is_wanted(MEMBERS) {
         let outcome = members::run(&mut run, plan, programs, folder).await;
         run.ended(MEMBERS, outcome);
+    }
+    if is_wanted(EMBEDDED) {
+        let outcome = embedded::run(&mut run, plan, programs, folder).await;
+        run.ended(EMBEDDED, outcome);
     }
     if let Some(kube) = kube.filter(|_| is_wanted(KUBE) || is_wanted(WATCHES)) {
         let wanted = kube::Wanted { requests: is_wanted(KUBE), watches: is_wanted(WATCHES) };
@@ -137,6 +144,9 @@ fn shown(figures: &Figures) -> String {
         ("cpu_us_per_connection", "µs CPU a connection"),
         ("cpu_us_per_event", "µs CPU an event"),
         ("idle_bytes_per_watch", "bytes a watch"),
+        ("pss_mib", "MiB PSS"),
+        ("created_per_second", "created/s"),
+        ("list_seconds", "s a whole list"),
         ("p99_us", "µs p99"),
         ("watches_ended", "watches ended"),
         ("failures", "failures"),
