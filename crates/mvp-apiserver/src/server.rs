@@ -192,6 +192,8 @@ impl Inner {
         let call = resource::Call {
             groups: &surface.groups,
             target: &target,
+            access,
+            caller: head.extensions.get::<Caller>(),
             schema: known.as_ref().and_then(|known| known.schema()).or_else(of_custom),
             custom: custom.as_ref(),
             warnings: &warnings,
