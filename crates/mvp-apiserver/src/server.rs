@@ -186,7 +186,7 @@ impl Inner {
             }
             _ => None,
         };
-        let custom = surface.definitions.find(&target);
+        let custom = surface.custom(&target);
         let of_custom = || Schema::plain(&custom.as_ref()?.version.schema);
         let warnings = Warnings::default();
         let call = resource::Call {
