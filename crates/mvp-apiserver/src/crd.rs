@@ -36,6 +36,7 @@ pub(crate) use prepare::{checked, is_definition, marked_for_deletion, prepared, 
 use crate::route::Target;
 use crate::spec::GroupSpec;
 use crate::storage::{CollectionKey, Fields};
+use crate::surface::serve;
 
 /// The custom resources that a server serves.
 #[derive(Debug, Default)]
@@ -78,9 +79,12 @@ impl Definitions {
         self.schemas.get(&(group.to_owned(), version.to_owned()))
     }
 
-    /// Adds the custom resources to groups. A resource that a group has already stays as it is.
+    /// Adds the custom resources to groups. A resource that a group has already stays as it is, and
+    /// gets no more versions.
     pub(crate) fn add_to(&self, groups: &mut Vec<GroupSpec>) {
-        for resource in &self.resources {
+        let is_new =
+            |resource: &&Arc<CustomResource>| !serve(groups, &resource.group, &resource.plural);
+        for resource in self.resources.iter().filter(is_new).collect::<Vec<_>>() {
             if !groups.iter().any(|group| group.name == resource.group) {
                 groups.push(GroupSpec::new(&resource.group));
             }

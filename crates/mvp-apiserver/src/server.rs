@@ -186,12 +186,14 @@ impl Inner {
             }
             _ => None,
         };
-        let custom = surface.definitions.find(&target);
+        let custom = surface.custom(&target);
         let of_custom = || Schema::plain(&custom.as_ref()?.version.schema);
         let warnings = Warnings::default();
         let call = resource::Call {
             groups: &surface.groups,
             target: &target,
+            access,
+            caller: head.extensions.get::<Caller>(),
             schema: known.as_ref().and_then(|known| known.schema()).or_else(of_custom),
             custom: custom.as_ref(),
             warnings: &warnings,

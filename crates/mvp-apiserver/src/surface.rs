@@ -11,9 +11,10 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
-use crate::crd::Definitions;
+use crate::crd::{Custom, Definitions};
 use crate::describe::Description;
 use crate::release::{Release, SchemaOf};
+use crate::route::Target;
 use crate::spec::{GroupSpec, ServerSpec};
 
 /// The current surface of a server.
@@ -131,11 +132,20 @@ impl Surface {
 
     /// Whether a resource is served in any version.
     pub(crate) fn serves(&self, group: &str, resource: &str) -> bool {
-        let mut groups = self.groups.iter().filter(|entry| entry.name == group);
-        groups.any(|group| {
-            let mut resources = group.versions.iter().flat_map(|version| &version.resources);
-            resources.any(|entry| entry.plural == resource)
-        })
+        serve(&self.groups, group, resource)
+    }
+
+    /// Whether a resource is served in any version without a definition.
+    pub(crate) fn is_built_in(&self, group: &str, resource: &str) -> bool {
+        serve(&self.built_in, group, resource)
+    }
+
+    /// The custom resource of a target. A definition does not change a built-in resource.
+    pub(crate) fn custom(&self, target: &Target<'_>) -> Option<Custom> {
+        if self.is_built_in(&target.group.name, &target.resource.plural) {
+            return None;
+        }
+        self.definitions.find(target)
     }
 
     /// The schema of a built-in kind. `None` if it is not known: such objects have any fields.
@@ -148,4 +158,12 @@ impl Surface {
     pub(crate) fn custom_schemas(&self, group: &str, version: &str) -> Option<&Map<String, Value>> {
         self.definitions.schemas(group, version)
     }
+}
+
+/// Whether groups have a resource in any version.
+pub(crate) fn serve(groups: &[GroupSpec], group: &str, resource: &str) -> bool {
+    groups.iter().filter(|entry| entry.name == group).any(|group| {
+        let mut resources = group.versions.iter().flat_map(|version| &version.resources);
+        resources.any(|entry| entry.plural == resource)
+    })
 }

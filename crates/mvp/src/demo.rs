@@ -30,7 +30,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use crate::cli::{DemoArgs, Output};
 use crate::logging::LogQueue;
 use crate::mistake::Mistake;
-use crate::signals::{Asked, Signals};
+use crate::signals::Signals;
 use certificates::Certificates;
 use check::Check;
 use cluster::{Cluster, Mode};
@@ -46,9 +46,20 @@ pub(crate) fn run(args: DemoArgs) -> anyhow::Result<()> {
         // From here on a signal ends the demo step by step, so that nothing stays behind.
         let mut signals = Signals::new()?;
         let stop = CancellationToken::new();
+        let unfinished = match (args.check, args.story) {
+            (true, _) => Some("mvp demo --check"),
+            (_, true) => Some("mvp demo --story"),
+            _ => None,
+        };
         let done = tokio::select! {
             done = perform(args, &stop) => done,
-            () = asked_to_stop(&mut signals) => Ok(()),
+            // There are no files to reload: every signal ends the demo.
+            _ = signals.next() => match unfinished {
+                Some(command) => {
+                    Err(Mistake::trouble(command, "a signal ended it before its end").into())
+                }
+                None => Ok(()),
+            },
         };
         stop.cancel();
         done
@@ -75,11 +86,6 @@ async fn perform(args: DemoArgs, stop: &CancellationToken) -> anyhow::Result<()>
     tokio::spawn(stop.clone().run_until_cancelled_owned(controllers::run(address)));
     introduce::introduce(&cluster, &files, &ports, args.output)?;
     std::future::pending().await
-}
-
-/// Waits for a signal that ends the demo. There are no files to reload.
-async fn asked_to_stop(signals: &mut Signals) {
-    while let Asked::Reload = signals.next().await {}
 }
 
 /// The ports of the demo.

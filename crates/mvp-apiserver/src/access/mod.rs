@@ -8,6 +8,7 @@ use mvp_core::{RequestInfo, Verb};
 pub use tokens::{BadTokenFile, TokenFile};
 
 use crate::review::Caller;
+use crate::route::Target;
 use crate::status::Failure;
 
 /// Who may do what.
@@ -117,6 +118,27 @@ impl Access {
             },
             _ => Attributes::Path { verb: &method, path: head.uri.path() },
         };
-        if self.allows(&caller, wanted) { Ok(()) } else { Err(Failure::forbidden(&caller, wanted)) }
+        self.decide(&caller, wanted)
+    }
+
+    /// Checks whether a patch may create its object.
+    pub(crate) fn check_creation(
+        self,
+        caller: Option<&Caller>,
+        target: &Target<'_>,
+    ) -> Result<(), Failure> {
+        let wanted = Attributes::Resource {
+            verb: Verb::Create.as_str(),
+            group: &target.group.name,
+            resource: &target.resource.plural,
+            subresource: "",
+            namespace: &target.namespace,
+            name: &target.name,
+        };
+        self.decide(&caller.cloned().unwrap_or_else(Caller::anonymous), wanted)
+    }
+
+    fn decide(self, caller: &Caller, wanted: Attributes<'_>) -> Result<(), Failure> {
+        if self.allows(caller, wanted) { Ok(()) } else { Err(Failure::forbidden(caller, wanted)) }
     }
 }

@@ -83,9 +83,11 @@ impl<C: Client> Api<C> {
                 token => format!("{path}?limit={PAGE}&continue={}", escaped(token)),
             };
             let mut list = self.send(Method::GET, &page, METADATA_LIST, None).await?;
-            if let Some(Value::Array(items)) = list.get_mut("items").map(Value::take) {
-                objects.extend(items);
-            }
+            // An answer without items says nothing about what exists.
+            let Some(Value::Array(items)) = list.get_mut("items").map(Value::take) else {
+                return Err(Problem::new(format!("GET {page}: the answer is no list")));
+            };
+            objects.extend(items);
             let next = list.pointer("/metadata/continue").and_then(Value::as_str);
             match next.unwrap_or_default() {
                 "" => return Ok(objects),
@@ -134,10 +136,11 @@ impl<C: Client> Api<C> {
         let response = self.0.send(request).await;
         let response = response.map_err(|error| Problem::new(format!("{what}: {error}")))?;
         let status = response.status();
-        let value: Value = serde_json::from_slice(response.body()).unwrap_or_default();
+        let value = serde_json::from_slice::<Value>(response.body());
         if status.is_success() {
-            return Ok(value);
+            return value.map_err(|error| Problem::new(format!("{what}: {status}, but {error}")));
         }
+        let value = value.unwrap_or_default();
         let told = value.get("message").and_then(Value::as_str).unwrap_or_default();
         Err(Problem { status: Some(status), message: format!("{what}: {status} {told}") })
     }

@@ -67,8 +67,13 @@ impl<C: Client> GarbageCollector<C> {
                 Err(problem) => collected.problems.push(problem),
             }
         }
+        // Dependents may be missing in the graph: their owners have to wait for the next sweep.
+        let is_complete = collected.problems.is_empty();
         for node in graph.nodes() {
             let outcome = if node.being_deleted {
+                if !is_complete {
+                    continue;
+                }
                 self.finish(&graph, node, &mut collected).await
             } else {
                 self.judge(&graph, node, &mut collected).await
@@ -167,8 +172,12 @@ impl<C: Client> GarbageCollector<C> {
             found => found?,
         };
         let text = |path: &str| found.pointer(path).and_then(Value::as_str);
-        if text("/metadata/uid") != Some(&owner.uid) {
-            return Ok(Standing::Absent);
+        match text("/metadata/uid") {
+            Some(uid) if uid == owner.uid => {}
+            Some(_) => return Ok(Standing::Absent),
+            None => {
+                return Err(Problem::new(format!("the owner of {} has no UID", node.path())));
+            }
         }
         let finalizers = found.pointer("/metadata/finalizers").and_then(Value::as_array);
         let in_foreground = finalizers.into_iter().flatten().any(|held| held == FOREGROUND);

@@ -142,18 +142,23 @@ impl Follower {
     fn reconcile(&mut self) -> Instant {
         let now = Instant::now();
         let mut wake = now + IDLE;
-        let all = self.definitions();
+        let surface = self.served.upgrade().map(|served| served.current());
+        let is_built_in = |group: &str, plural: &str| {
+            surface.as_ref().is_some_and(|surface| surface.is_built_in(group, plural))
+        };
         for seen in self.seen.values_mut().filter(|seen| seen.fresh) {
             seen.fresh = false;
             let key = &seen.object.key;
             if !object::metadata_text(&seen.object.fields, "deletionTimestamp").is_empty() {
-                if !clean_up(&self.storage, key) {
+                if !clean_up(&self.storage, key, is_built_in) {
                     seen.fresh = true;
                     wake = wake.min(now + CLEANUP_PERIOD);
                 }
                 continue;
             }
-            change(&self.storage, key, |fields| Some(named(fields, &all)));
+            // Read again for each of them: the one before may have taken its names.
+            let all = definitions(&self.storage);
+            change(&self.storage, key, |fields| Some(named(fields, &all, is_built_in)));
         }
         let accepted = self.seen.values().filter(|seen| seen.due.is_some());
         let (due, later): (Vec<&Seen>, Vec<&Seen>) =
@@ -181,11 +186,11 @@ impl Follower {
         }
         self.published = due.to_vec();
     }
+}
 
-    fn definitions(&self) -> Vec<Arc<Object>> {
-        let read = self.storage.range(&collection(), &Range::default());
-        read.map(|(_, objects)| objects).unwrap_or_default()
-    }
+fn definitions(storage: &Storage) -> Vec<Arc<Object>> {
+    let read = storage.range(&collection(), &Range::default());
+    read.map(|(_, objects)| objects).unwrap_or_default()
 }
 
 /// What a server serves of a definition.
@@ -216,8 +221,8 @@ fn change(storage: &Storage, key: &ObjectKey, next: impl FnOnce(&Fields) -> Opti
 }
 
 /// Deletes the objects of a deleted definition, and then lets the definition go. Returns false if
-/// objects with finalizers remain.
-fn clean_up(storage: &Storage, key: &ObjectKey) -> bool {
+/// objects with finalizers remain. Objects of a built-in resource are not those of the definition.
+fn clean_up(storage: &Storage, key: &ObjectKey, is_built_in: impl Fn(&str, &str) -> bool) -> bool {
     let Some(definition) = storage.get(&collection(), key) else {
         return true;
     };
@@ -231,7 +236,10 @@ fn clean_up(storage: &Storage, key: &ObjectKey) -> bool {
         group: super::validate::text(spec, "group").to_owned(),
         resource: super::validate::text(names, "plural").to_owned(),
     };
-    if condition_is_true(&definition.fields, "Established") && !delete_all(storage, &instances) {
+    if condition_is_true(&definition.fields, "Established")
+        && !is_built_in(&instances.group, &instances.resource)
+        && !delete_all(storage, &instances)
+    {
         return false;
     }
     let _ = storage.transact(&collection(), key, true, |current| {

@@ -10,15 +10,23 @@ use super::{condition_is_true, set_condition};
 use crate::object;
 use crate::storage::{Fields, Object};
 
-/// A definition with its accepted names and conditions. `all` are the definitions of the cluster.
-pub(super) fn named(fields: &Fields, all: &[Arc<Object>]) -> Fields {
+/// A definition with its accepted names and conditions. `all` are the definitions of the cluster. The
+/// plural name of a built-in resource of the group is taken, too.
+pub(super) fn named(
+    fields: &Fields,
+    all: &[Arc<Object>],
+    is_built_in: impl Fn(&str, &str) -> bool,
+) -> Fields {
     let spec = fields.get("spec").and_then(Value::as_object);
     let names = spec.and_then(|spec| spec.get("names")?.as_object());
     let accepted = accepted_names(fields);
     if names.is_some() && names == accepted && has_condition(fields, "NamesAccepted") {
         return fields.clone();
     }
-    let (resources, kinds) = taken(fields, text(spec, "group"), all);
+    let (mut resources, kinds) = taken(fields, text(spec, "group"), all);
+    if is_built_in(text(spec, "group"), text(names, "plural")) {
+        resources.insert(text(names, "plural"));
+    }
     let mut conflict = None;
     let mut next = accepted.cloned().unwrap_or_default();
     let rules = [

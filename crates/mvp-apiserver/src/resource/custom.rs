@@ -19,13 +19,21 @@ impl Call<'_> {
         let Some(custom) = self.custom else {
             return Ok(fields);
         };
-        if self.target.verb == Verb::Create && custom.resource.terminating {
-            return Err(Failure::terminating(self.target));
+        if self.target.verb == Verb::Create {
+            self.check_not_terminating()?;
         }
         let unknown = custom.version.shape(&mut fields);
         let unknown = unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect();
         self.report_unknown(unknown)?;
         Ok(fields)
+    }
+
+    /// Checks that the definition of a custom resource does not end.
+    pub(super) fn check_not_terminating(self) -> Result<(), Failure> {
+        match self.custom {
+            Some(custom) if custom.resource.terminating => Err(Failure::terminating(self.target)),
+            _ => Ok(()),
+        }
     }
 
     /// A change, if the object after it is valid.

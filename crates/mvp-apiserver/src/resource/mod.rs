@@ -18,10 +18,12 @@ use bytes::Bytes;
 use http::{HeaderMap, Response};
 use mvp_core::Verb;
 
+use crate::access::Access;
 use crate::crd::Custom;
 use crate::form::Form;
 use crate::query::Query;
 use crate::respond::Body;
+use crate::review::Caller;
 use crate::route::Target;
 use crate::schema::Schema;
 use crate::spec::GroupSpec;
@@ -35,6 +37,9 @@ pub(crate) struct Call<'a> {
     /// The groups that the server serves.
     pub(crate) groups: &'a [GroupSpec],
     pub(crate) target: &'a Target<'a>,
+    pub(crate) access: Access,
+    /// Who asks; `None` if nobody authenticates callers.
+    pub(crate) caller: Option<&'a Caller>,
     /// The schema of the resource's objects, if it is known.
     pub(crate) schema: Option<Schema<'a>>,
     /// The custom resource, if it is one.

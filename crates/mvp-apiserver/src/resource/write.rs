@@ -93,11 +93,16 @@ impl Call<'_> {
         self.check_apply_options(&patch)?;
         let (collection, key) = (self.target.collection(), self.target.key());
         let mut code = StatusCode::OK;
+        // Only the whole object can be created, not a subresource.
+        let creates = patch.creates().is_some() && self.target.subresource.is_none();
+        let may_create = match creates {
+            // Not within the transaction, which cannot read other objects.
+            true => self.check_creation(&key.name),
+            false => Err(Failure::not_found(self.target, &key.name)),
+        };
         let object = self.storage.transact(&collection, &key, !dry_run, |current| {
-            // Only the whole object can be created, not a subresource.
-            let creates = patch.creates().is_some() && self.target.subresource.is_none();
-            if current.is_none() && !creates {
-                return Err(Failure::not_found(self.target, &key.name));
+            if current.is_none() {
+                may_create?;
             }
             let (patched, managers) = match (patch, current) {
                 (Patch::Apply(sent), current) => self.applied(current, &sent)?,
@@ -127,6 +132,13 @@ impl Call<'_> {
             })
         })?;
         Ok(self.show(code, &object))
+    }
+
+    /// Whether an apply may create its object, by the rules for a create.
+    fn check_creation(self, name: &str) -> Result<(), Failure> {
+        self.access.check_creation(self.caller, self.target)?;
+        namespace::check_writable(self.groups, self.storage, self.target, name)?;
+        self.check_not_terminating()
     }
 
     /// Whether the patch strategies of the resource are known. Custom resources have none.

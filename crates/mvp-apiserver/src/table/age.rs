@@ -21,7 +21,7 @@ pub(crate) fn parse(text: &str) -> Option<i64> {
     let mut parts = clock.splitn(3, ':').map(|part| number(part, 2));
     let (hour, minute, second) = (parts.next()??, parts.next()??, parts.next()??);
     let in_range = (1..=12).contains(&month)
-        && (1..=31).contains(&day)
+        && (1..=month_length(year, month)).contains(&day)
         && hour < 24
         && minute < 60
         && second <= 60;
@@ -69,6 +69,14 @@ fn number(text: &str, digits: usize) -> Option<i64> {
     plain.then(|| text.parse().ok())?
 }
 
+/// The days of a month.
+fn month_length(year: i64, month: i64) -> i64 {
+    match month {
+        12 => 31,
+        _ => days(year, month + 1, 1) - days(year, month, 1),
+    }
+}
+
 /// Days from 1970-01-01 to a date.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     // Years start in March, so that leap days come last.
@@ -93,6 +101,12 @@ mod tests {
             ("1970-01-01T00:00:00-00:30", Some(1_800)),
             ("0001-01-01T00:00:00Z", Some(-62_135_596_800)),
             ("1970-13-01T00:00:00Z", None),
+            ("1970-12-31T00:00:00Z", Some(31_449_600)),
+            ("1970-12-32T00:00:00Z", None),
+            ("1970-04-31T00:00:00Z", None),
+            ("2023-02-29T00:00:00Z", None),
+            ("2100-02-29T00:00:00Z", None),
+            ("1970-01-00T00:00:00Z", None),
             ("1970-01-01", None),
             ("70-01-01T00:00:00Z", None),
             ("T", None),

@@ -63,3 +63,29 @@ async fn controllers_delete_and_do_not_create() {
     let master = caller("admin", &["system:masters"]);
     assert_eq!(ask(master, Method::POST, WIDGETS, widget("one")).await.0, 201);
 }
+
+#[tokio::test]
+async fn an_apply_that_creates_needs_the_verb_create() {
+    let controller = caller("kcm", &["system:controllers", "system:authenticated"]);
+    let server = server().with_access(Access::FixedGroups);
+    let apply = |caller: Caller| {
+        let object = "apiVersion: example.com/v1\nkind: Widget\nmetadata:\n  name: one\n";
+        let mut request = Request::builder()
+            .method(Method::PATCH)
+            .uri(format!("{WIDGETS}/one?fieldManager=test"))
+            .header("content-type", "application/apply-patch+yaml")
+            .body(Full::from(object))
+            .unwrap();
+        request.extensions_mut().insert(caller);
+        send(&server, request)
+    };
+    let (code, refusal) = read(apply(controller.clone()).await).await;
+    assert_eq!(code, 403);
+    assert_eq!(
+        refusal["message"],
+        "widgets.example.com \"one\" is forbidden: User \"kcm\" cannot create resource \"widgets\" \
+         in API group \"example.com\" in the namespace \"default\""
+    );
+    assert_eq!(apply(caller("admin", &["system:masters"])).await.status(), 201);
+    assert_eq!(apply(controller).await.status(), 200);
+}

@@ -14,6 +14,7 @@ use mvp_apiserver::{
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
+use crate::patches::patch;
 use crate::support::{call, get, names};
 
 const JOBS: &str = "/apis/batch/v1/namespaces/work/jobs";
@@ -42,6 +43,25 @@ impl Client for Address {
         let response = server.oneshot(request.map(Full::new)).await.unwrap();
         let (head, body) = response.into_parts();
         Ok(Response::from_parts(head, body.collect().await.unwrap().to_bytes()))
+    }
+}
+
+/// An address whose answers to GET requests for one path are replaced.
+#[derive(Clone)]
+struct Spoiled {
+    address: Address,
+    path: String,
+    code: u16,
+    body: &'static str,
+}
+
+impl Client for Spoiled {
+    async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, String> {
+        if request.method() == Method::GET && request.uri().path() == self.path {
+            let response = Response::builder().status(self.code).body(Bytes::from(self.body));
+            return Ok(response.unwrap());
+        }
+        self.address.send(request).await
     }
 }
 
@@ -185,4 +205,80 @@ async fn an_owner_of_an_unknown_kind_keeps_its_dependents() {
     let collected = collector.sweep().await;
     assert!(collected.deleted.is_empty());
     assert_eq!(collected.problems.len(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_deletes_nothing() {
+    for body in ["", "<html>", "null", "{}", r#"{"items": {}}"#] {
+        let servers = servers();
+        let uid = fill(&servers[0]).await;
+        own(&servers[0], "owned", &uid).await;
+        let spoiled = |path: &str| {
+            let (address, path) = (Address::new(&servers), path.to_owned());
+            Spoiled { address, path, code: 200, body }
+        };
+        let mut collector = GarbageCollector::new(spoiled(&format!("{JOBS}/run")));
+        collector.refresh().await.unwrap();
+        let collected = collector.sweep().await;
+        assert!(collected.deleted.is_empty(), "{body}: {:?}", collected.deleted);
+        assert_eq!(collected.problems.len(), 1, "{body}");
+
+        call(&servers[0], Method::DELETE, "/api/v1/namespaces/work", Value::Null).await;
+        let controller = NamespaceController::new(spoiled(JOBS));
+        controller.sync().await.unwrap_err();
+        assert_eq!(get(&servers[0], "/api/v1/namespaces/work").await.0, 200, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn an_owner_waits_while_a_kind_cannot_be_listed() {
+    for policy in ["Orphan", "Foreground"] {
+        let servers = servers();
+        let uid = fill(&servers[0]).await;
+        own(&servers[0], "owned", &uid).await;
+        let path = format!("{JOBS}/run");
+        call(&servers[0], Method::DELETE, &path, json!({"propagationPolicy": policy})).await;
+        assert_eq!(get(&servers[0], &path).await.0, 200, "it has a finalizer");
+        let mut collector = GarbageCollector::new(Spoiled {
+            address: Address::new(&servers),
+            path: "/api/v1/configmaps".to_owned(),
+            code: 503,
+            body: "{}",
+        });
+        collector.refresh().await.unwrap();
+        assert_eq!(collector.sweep().await.problems.len(), 1, "{policy}");
+        assert_eq!(get(&servers[0], &path).await.0, 200, "{policy}");
+
+        collector = GarbageCollector::new(Spoiled {
+            address: Address::new(&servers),
+            path: String::new(),
+            code: 200,
+            body: "",
+        });
+        collector.refresh().await.unwrap();
+        collector.sweep().await;
+        collector.sweep().await;
+        assert_eq!(get(&servers[0], &path).await.0, 404, "{policy}");
+        let kept = usize::from(policy == "Orphan");
+        assert_eq!(left(&servers[0], CONFIG_MAPS).await, 1 + kept, "{policy}");
+    }
+}
+
+#[tokio::test]
+async fn an_apply_creates_only_where_a_create_may() {
+    let servers = servers();
+    let path = format!("{CONFIG_MAPS}/applied?fieldManager=test");
+    let apply = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: applied\n";
+    let (code, refusal) = patch(&servers[0], &path, "application/apply-patch+yaml", apply).await;
+    assert_eq!(code, 404);
+    assert_eq!(refusal["message"], "namespaces \"work\" not found");
+    fill(&servers[0]).await;
+    call(&servers[0], Method::DELETE, "/api/v1/namespaces/work", Value::Null).await;
+    let (code, refusal) = patch(&servers[0], &path, "application/apply-patch+yaml", apply).await;
+    assert_eq!(code, 403);
+    assert_eq!(refusal["details"]["causes"][0]["reason"], "NamespaceTerminating");
+    let existing = format!("{CONFIG_MAPS}/one?fieldManager=test");
+    let apply = apply.replace("applied", "one");
+    let (code, _) = patch(&servers[0], &existing, "application/apply-patch+yaml", &apply).await;
+    assert_eq!(code, 200, "an object that exists can still be changed");
 }

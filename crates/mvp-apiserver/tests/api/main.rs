@@ -24,5 +24,6 @@ mod reviews;
 mod sharing;
 mod support;
 mod tables;
+mod taken_names;
 mod watches;
 mod writes;

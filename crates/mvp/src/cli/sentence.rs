@@ -52,7 +52,15 @@ pub(super) fn from_clap(error: &clap::Error, origins: &Origins) -> Mistake {
             let missing = context(error, ContextKind::InvalidArg);
             Mistake::usage(missing, "is missing; see --help")
         }
-        ErrorKind::ArgumentConflict => Mistake::usage(name, "given twice; remove one of them"),
+        ErrorKind::ArgumentConflict => {
+            let prior = context(error, ContextKind::PriorArg);
+            match prior.split(['=', ' ', '[']).next() {
+                Some(other) if !other.is_empty() && other != flag => {
+                    Mistake::usage(name, format!("cannot be used with {other}; remove one of them"))
+                }
+                _ => Mistake::usage(name, "given twice; remove one of them"),
+            }
+        }
         ErrorKind::InvalidUtf8 => {
             Mistake::Usage("an argument is not UTF-8; only paths may be".to_owned())
         }

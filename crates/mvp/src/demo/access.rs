@@ -21,7 +21,11 @@ demo-viewer,viewer,1001,\"viewers\"
 demo-operator,operator,1002,\"system:masters\"
 ";
 
-/// Puts the caller into each request for the API server. An unknown token gets 401.
+/// How the names of the headers of impersonation start.
+const IMPERSONATE: &str = "impersonate-";
+
+/// Puts the caller into each request for the API server. An unknown token gets 401. Nobody acts as
+/// somebody else: a request that wants to must not be executed as its real caller.
 pub(super) fn known(
     server: ApiServer,
     tokens: Arc<TokenFile>,
@@ -37,6 +41,9 @@ pub(super) fn known(
         let (server, tokens) = (server.clone(), Arc::clone(&tokens));
         async move {
             let Some(caller) = caller(&request, &tokens) else { return Ok(unauthorized()) };
+            if request.headers().keys().any(|name| name.as_str().starts_with(IMPERSONATE)) {
+                return Ok(no_impersonation());
+            }
             // Extension servers authorize by themselves. This one is for every user.
             if caller != Caller::anonymous()
                 && let Some(response) = extension::answer(request.uri().path())
@@ -85,14 +92,55 @@ fn caller(request: &Request<Body>, tokens: &TokenFile) -> Option<Caller> {
 }
 
 fn unauthorized() -> Response<mvp_apiserver::Body> {
+    refusal(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+}
+
+fn no_impersonation() -> Response<mvp_apiserver::Body> {
+    let message = "forbidden: the demo does not impersonate: send the request without Impersonate-* \
+                   headers, or with the credentials of the user";
+    refusal(StatusCode::FORBIDDEN, "Forbidden", message)
+}
+
+fn refusal(code: StatusCode, reason: &str, message: &str) -> Response<mvp_apiserver::Body> {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": "Unauthorized", "reason": "Unauthorized", "code": 401,
+        "message": message, "reason": reason, "code": code.as_u16(),
     });
     let body: Full<Bytes> = Full::from(format!("{status}\n"));
     let mut response = Response::new(body.boxed_unsync());
-    *response.status_mut() = StatusCode::UNAUTHORIZED;
+    *response.status_mut() = code;
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, json);
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use mvp_apiserver::{Release, RuntimeConfig, Storage};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn nobody_acts_as_somebody_else() {
+        let spec = Release::V1_36.spec("a", &RuntimeConfig::default()).unwrap();
+        let tokens = Arc::new(TokenFile::parse(TOKENS).unwrap());
+        let service = known(ApiServer::new(spec, Storage::new()), tokens);
+        for (name, code) in [
+            ("Impersonate-User", 403),
+            ("Impersonate-Group", 403),
+            ("Impersonate-Extra-Scopes", 403),
+            ("X-Impersonate", 200),
+        ] {
+            let request = Request::builder().uri("/api/v1/namespaces").header(name, "jane");
+            let request = request.body(Body::new(Full::<Bytes>::default())).unwrap();
+            let response = service.clone().oneshot(request).await.unwrap();
+            assert_eq!(response.status(), code, "{name}");
+            if code == 403 {
+                let body = response.into_body().collect().await.unwrap().to_bytes();
+                let status: serde_json::Value = serde_json::from_slice(&body).unwrap();
+                assert_eq!(status["reason"], "Forbidden");
+                assert!(status["message"].as_str().unwrap().contains("does not impersonate"));
+            }
+        }
+    }
 }

@@ -118,7 +118,7 @@ impl Trial {
     }
 
     /// The server that has everything.
-    fn new(&self) -> anyhow::Result<&Server> {
+    fn newest(&self) -> anyhow::Result<&Server> {
         self.cluster.at(2)
     }
 

@@ -134,7 +134,8 @@ impl Client {
         headers: &[(&str, &str)],
         body: Option<Value>,
     ) -> anyhow::Result<Response<Incoming>> {
-        self.open_to(server.address, method, path, headers, body).await
+        let opened = self.open_to(server.address, method, path, headers, body);
+        timeout(DEADLINE, opened).await.context("no response within 10 s")?
     }
 
     async fn open_to(

@@ -105,8 +105,14 @@ impl Cluster {
         Ok(())
     }
 
-    /// Starts a server again at the address of one that has ended.
-    pub(super) async fn restart(&mut self, place: usize, plan: ServerPlan) -> anyhow::Result<()> {
+    /// Starts a server again at the address of one that has ended. `started` is called when it
+    /// listens, before it knows the others.
+    pub(super) async fn restart(
+        &mut self,
+        place: usize,
+        plan: ServerPlan,
+        started: impl FnOnce(&Server),
+    ) -> anyhow::Result<()> {
         let address = self.at_mut(place)?.address;
         let deadline = Instant::now() + REBIND;
         let listener = loop {
@@ -119,6 +125,7 @@ impl Cluster {
             }
         };
         let server = Server::start(&self.parts, plan, listener)?;
+        started(&server);
         server.announce().await;
         server.is_ready(self.servers.len()).await?;
         *self.at_mut(place)? = server;

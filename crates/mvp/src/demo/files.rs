@@ -16,6 +16,9 @@ pub(super) struct Files {
     pub(super) folder: PathBuf,
 }
 
+/// The most folders of killed demos with one process ID.
+const MAX_FOLDERS: u32 = 1000;
+
 impl Files {
     /// Writes the files into a new folder that only this user can read.
     pub(super) fn write(certificates: &Certificates, cluster: &Cluster) -> anyhow::Result<Files> {
@@ -45,9 +48,18 @@ impl Files {
     }
 
     fn new() -> anyhow::Result<Files> {
-        let folder = std::env::temp_dir().join(format!("mvp-demo-{}", std::process::id()));
-        make_private_folder(&folder)
-            .with_context(|| format!("cannot make {}", folder.display()))?;
+        let name = format!("mvp-demo-{}", std::process::id());
+        let mut folder = std::env::temp_dir().join(&name);
+        let mut made = make_private_folder(&folder);
+        // A killed demo leaves its folder. In a container, the next one has the same process ID.
+        for number in 2..MAX_FOLDERS {
+            if !made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists) {
+                break;
+            }
+            folder.set_file_name(format!("{name}-{number}"));
+            made = make_private_folder(&folder);
+        }
+        made.with_context(|| format!("cannot make {}", folder.display()))?;
         Ok(Files { folder })
     }
 

@@ -16,6 +16,7 @@ use super::certificates::Certificates;
 use super::cluster::{Cluster, Mode};
 use super::load::{self, Load, Tally};
 use super::plan;
+use super::server::Server;
 use crate::cli::Output;
 pub(super) use harm::Harm;
 
@@ -83,8 +84,8 @@ pub(super) async fn upgrade(
         ))?;
         load.is_ending(place);
         cluster.end(place).await?;
-        cluster.restart(place, plan).await?;
-        load.is_serving(place, cluster.at(place)?.own());
+        let runs = |server: &Server| load.is_serving(place, server.own());
+        cluster.restart(place, plan, runs).await?;
         sleep(phase).await;
         if harm.is_none() {
             let done = Harm::tempt(certificates, &cluster).await?;

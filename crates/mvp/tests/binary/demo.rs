@@ -31,6 +31,13 @@ impl Demo {
         Demo { process: Process::new("mvp", child, Path::new("/dev/null")), out }
     }
 
+    /// Sends it a signal. Returns its exit code.
+    fn end(&mut self, signal: Signal) -> Option<i32> {
+        self.process.signal(signal).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(self.process.exited(Duration::from_secs(10))).unwrap().code()
+    }
+
     /// The next line of its output.
     fn line(&mut self) -> String {
         let mut line = String::new();
@@ -131,16 +138,26 @@ fn two_demos_run_at_once_and_leave_nothing() {
     assert!(ports.len() >= 6, "{ports:?}");
     assert_eq!(files_below(&folder), 2);
 
-    one.process.signal(Signal::INT).unwrap();
-    other.process.signal(Signal::TERM).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        for demo in [&mut one, &mut other] {
-            let status = demo.process.exited(Duration::from_secs(10)).await.unwrap();
-            assert_eq!(status.code(), Some(0));
-        }
-    });
+    assert_eq!(one.end(Signal::INT), Some(0));
+    assert_eq!(other.end(Signal::TERM), Some(0));
     assert_eq!(files_below(&folder), 0, "files are left");
+}
+
+#[test]
+fn the_end_of_its_terminal_ends_the_demo() {
+    let folder = Folder::new();
+    let mut demo = Demo::start(&folder, &["-o", "json", "--port-base", "0"]);
+    demo.line();
+    assert_eq!(demo.end(Signal::HUP), Some(0));
+    assert_eq!(files_below(&folder), 0, "files are left");
+}
+
+#[test]
+fn an_interrupted_story_is_no_success() {
+    let folder = Folder::new();
+    let mut story = Demo::start(&folder, &["--story"]);
+    story.until("Without mvp");
+    assert_eq!(story.end(Signal::INT), Some(1));
 }
 
 #[test]

@@ -120,6 +120,9 @@ fn wrong_flags_and_values_are_reported() {
     place
         .mvp(&["demo", "-o", "yaml"])
         .is_mistake(2, "--output: \"yaml\" is not a valid value; use text or json");
+    place
+        .mvp(&["demo", "--check", "--story"])
+        .is_mistake(2, "--check: cannot be used with --story; remove one of them");
 }
 
 #[test]

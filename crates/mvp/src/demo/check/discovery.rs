@@ -129,7 +129,7 @@ async fn recipe(trial: &Trial) -> Outcome {
 
 async fn storage_versions(trial: &Trial) -> Outcome {
     let path = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions";
-    let mut expected: Vec<&str> = vec![trial.old()?.identity(), trial.new()?.identity()];
+    let mut expected: Vec<&str> = vec![trial.old()?.identity(), trial.newest()?.identity()];
     expected.sort_unstable();
     for server in trial.servers() {
         let answer = fetch(trial, server, path, "application/json").await?.json();

@@ -27,7 +27,7 @@ async fn peer_down(trial: &Trial) -> Outcome {
     let answer = trial.admin.get(cluster.at(0)?, POLICIES).await?;
     expect(&answer, StatusCode::SERVICE_UNAVAILABLE)?;
     ensure!(answer.headers.contains_key("retry-after"), "no Retry-After");
-    cluster.restart(2, plan).await?;
+    cluster.restart(2, plan, |_| ()).await?;
     let server = cluster.at(0)?;
     until("the peer is used again", async || {
         Ok(trial.admin.get(server, POLICIES).await?.status == StatusCode::OK)
@@ -49,7 +49,7 @@ async fn failover(trial: &Trial) -> Outcome {
             expect(&answer, StatusCode::OK).with_context(|| format!("without {}", plan.id))?;
             answers += 1;
         }
-        cluster.restart(place, plan).await?;
+        cluster.restart(place, plan, |_| ()).await?;
     }
     end(cluster).await?;
     Ok(format!("{answers} of {answers} reads, with either of two peers down"))

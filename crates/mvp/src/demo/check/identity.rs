@@ -68,7 +68,7 @@ async fn authorization(trial: &Trial) -> Outcome {
     let body = Some(job("by-viewer"));
     let answer = viewer.send(trial.poor()?, Method::POST, JOBS, &[], body).await?;
     expect(&answer, StatusCode::FORBIDDEN)?;
-    let there = trial.admin.get(trial.new()?, &format!("{JOBS}/by-viewer")).await?;
+    let there = trial.admin.get(trial.newest()?, &format!("{JOBS}/by-viewer")).await?;
     expect(&there, StatusCode::NOT_FOUND)?;
     Ok(answer.message())
 }

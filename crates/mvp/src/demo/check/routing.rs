@@ -75,7 +75,7 @@ async fn watch(trial: &Trial) -> Outcome {
     let poor = trial.poor()?;
     let mut events = trial.admin.open(poor, Method::GET, &path, &[], None).await?;
     ensure!(events.status() == StatusCode::OK, "watch: {}", events.status());
-    trial.create(trial.new()?, JOBS, job("watched")).await?;
+    trial.create(trial.newest()?, JOBS, job("watched")).await?;
     trial.delete(trial.old()?, &format!("{JOBS}/watched")).await?;
     let mut text = Vec::new();
     let mut kinds = Vec::new();
@@ -122,7 +122,7 @@ async fn unserved(trial: &Trial) -> Outcome {
 async fn loop_header(trial: &Trial) -> Outcome {
     let path = format!("{POLICIES}/seen-by-a-peer");
     trial.admin.get(trial.old()?, &path).await?;
-    let new = trial.new()?.arrivals(&path);
+    let new = trial.newest()?.arrivals(&path);
     ensure!(new == [true], "arrivals at the peer, and whether they were marked: {new:?}");
     Ok("the peer received x-kubernetes-peer-proxied".to_owned())
 }
@@ -134,7 +134,7 @@ async fn one_hop(trial: &Trial) -> Outcome {
     expect(&answer, StatusCode::SERVICE_UNAVAILABLE)?;
     let status = answer.json();
     ensure!(status["kind"] == "Status" && answer.headers.contains_key("retry-after"), "{status}");
-    for other in [trial.old()?, trial.new()?] {
+    for other in [trial.old()?, trial.newest()?] {
         ensure!(other.arrivals(&path).is_empty(), "{} was asked", other.plan.id);
     }
     Ok("a request that was proxied before: 503 with Retry-After, and no peer is asked".to_owned())

@@ -29,7 +29,7 @@ const JOBS: &str = "/apis/batch/v1/namespaces/shop/jobs";
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies";
 /// The time for the namespace to be gone.
-const DEADLINE: Duration = Duration::from_secs(5);
+const DEADLINE: Duration = Duration::from_secs(20);
 
 impl Harm {
     /// Lets the controllers work through the second server, which has neither Jobs nor the new kind.
