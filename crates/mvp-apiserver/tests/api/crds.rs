@@ -177,7 +177,7 @@ async fn each_server_establishes_in_its_own_time() {
     define(&quick, crontabs()).await;
     assert_eq!(code_of(&quick, CRONTABS).await, 200);
     assert_eq!(code_of(&slow, CRONTABS).await, 404);
-    // The condition is in the shared storage, whoever set it.
+    // The condition is in the shared storage: any server may have set it.
     wait_for(&slow, DEFINITION, "Established").await;
     assert_eq!(code_of(&slow, CRONTABS).await, 404);
     assert_eq!(call(&quick, Method::POST, CRONTABS, crontab("one")).await.0, 201);

@@ -116,7 +116,7 @@ fn the_story_counts_false_404s_without_the_layer_and_none_with_it() {
 #[test]
 fn two_demos_run_at_once_and_leave_nothing() {
     let folder = Folder::new();
-    // Whoever else has the usual ports, the second demo must take others.
+    // The usual ports may be taken already; the second demo must take others in any case.
     let usual = TcpListener::bind("127.0.0.1:7443");
     let (mut one, mut other) = (Demo::start(&folder, &[]), Demo::start(&folder, &[]));
     let mut ports = Vec::new();
