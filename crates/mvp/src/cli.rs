@@ -6,6 +6,7 @@
 
 mod duration;
 mod file;
+mod operator_args;
 mod sentence;
 mod serve_args;
 mod url;
@@ -18,6 +19,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub(crate) use file::Origins;
+pub(crate) use operator_args::{CallersArgs, DoctorArgs, SkewArgs, StatusArgs};
 pub(crate) use serve_args::ServeArgs;
 pub(crate) use url::{Peer, ServerUrl, server_url};
 pub(crate) use values::{FeatureGate, MAX_WORKERS, MembershipSource, server_id, server_id_at};
@@ -52,6 +54,10 @@ pub(crate) fn parse(argv: Vec<OsString>) -> Result<Invocation, Stop> {
         Command::Serve(args) => Invocation::Serve(args, origins),
         Command::Demo(args) => Invocation::Demo(args),
         Command::Forget(args) => Invocation::Forget(args),
+        Command::Status(args) => Invocation::Status(args),
+        Command::Skew(args) => Invocation::Skew(args),
+        Command::Callers(args) => Invocation::Callers(args),
+        Command::Doctor(args) => Invocation::Doctor(args),
         Command::Version => Invocation::Version,
     })
 }
@@ -65,6 +71,14 @@ pub(crate) enum Invocation {
     Demo(DemoArgs),
     /// `mvp forget`.
     Forget(ForgetArgs),
+    /// `mvp status`.
+    Status(StatusArgs),
+    /// `mvp skew`.
+    Skew(SkewArgs),
+    /// `mvp callers`.
+    Callers(CallersArgs),
+    /// `mvp doctor`.
+    Doctor(DoctorArgs),
     /// `mvp version`.
     Version,
 }
@@ -107,6 +121,14 @@ enum Command {
     /// Make the gateway on this host forget a member that left: requests for APIs that only it
     /// served get 404 instead of 503.
     Forget(ForgetArgs),
+    /// Show the state of a gateway, or of all.
+    Status(StatusArgs),
+    /// Show which APIs differ between the servers of a cluster.
+    Skew(SkewArgs),
+    /// Show who called which API through a gateway in the last hour.
+    Callers(CallersArgs),
+    /// Check a configuration and the cluster that it names, with a fix for each finding.
+    Doctor(DoctorArgs),
     /// Print the version.
     Version,
 }

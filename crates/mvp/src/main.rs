@@ -18,6 +18,7 @@ mod inside;
 mod logging;
 mod members;
 mod mistake;
+mod operator;
 mod process_metrics;
 mod reload;
 mod serve;
@@ -55,12 +56,16 @@ fn main() -> ExitCode {
                 Err(mistake) => return fail(&mistake, mistake.exit_code()),
             }
         }
-        Invocation::Demo(args) => forgive_broken_pipe(demo::run(args)),
-        Invocation::Forget(args) => forgive_broken_pipe(forget::run(&args)),
-        Invocation::Version => forgive_broken_pipe(version()),
+        Invocation::Demo(args) => success(demo::run(args)),
+        Invocation::Forget(args) => success(forget::run(&args)),
+        Invocation::Status(args) => operator::status::run(args),
+        Invocation::Skew(args) => operator::skew::run(args),
+        Invocation::Callers(args) => operator::callers::run(args),
+        Invocation::Doctor(args) => operator::doctor::run(args),
+        Invocation::Version => success(version()),
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+    match forgive_broken_pipe(outcome) {
+        Ok(code) => code,
         Err(error) => {
             let (sentence, code) = described(&error);
             fail(sentence, code)
@@ -104,10 +109,14 @@ fn print_page(page: &clap::Error) -> ExitCode {
     if page.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }
 }
 
+fn success(outcome: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
 /// Ignores a broken pipe on standard output: the reader has read enough.
-fn forgive_broken_pipe(outcome: anyhow::Result<()>) -> anyhow::Result<()> {
+fn forgive_broken_pipe(outcome: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
     outcome.or_else(|error| match error.downcast_ref::<io::Error>() {
-        Some(reason) if reason.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Some(reason) if reason.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
         _ => Err(error),
     })
 }

@@ -1,0 +1,11 @@
+//! The flags of the commands that operators ask a cluster with.
+
+mod callers;
+mod doctor;
+mod skew;
+mod status;
+
+pub(crate) use callers::CallersArgs;
+pub(crate) use doctor::DoctorArgs;
+pub(crate) use skew::SkewArgs;
+pub(crate) use status::StatusArgs;

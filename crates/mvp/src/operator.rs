@@ -1,0 +1,14 @@
+//! The commands that operators ask a cluster with: `mvp status`, `skew`, `callers` and `doctor`. None of
+//! them changes anything.
+//!
+//! - [`gateway`]: the admin endpoint of a running gateway
+//! - [`https`]: one request to an API server
+//! - [`terminal`]: tables, colours and progress
+
+pub(crate) mod callers;
+pub(crate) mod doctor;
+pub(crate) mod gateway;
+pub(crate) mod https;
+pub(crate) mod skew;
+pub(crate) mod status;
+pub(crate) mod terminal;

@@ -1,0 +1,93 @@
+//! A running gateway, asked over its admin endpoint: its Unix socket, or its address on loopback.
+//! Entry: [`GatewayArgs::get`].
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+/// The longest time without a byte.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The largest response that is read.
+const MAX_RESPONSE: u64 = 64 << 20;
+
+/// Where the admin endpoint of a gateway is.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub(crate) struct GatewayArgs {
+    /// The --admin-socket of the gateway.
+    #[arg(long, value_name = "PATH", default_value = crate::admin::socket::DEFAULT)]
+    pub admin_socket: PathBuf,
+    /// The --admin-bind-address of the gateway, in place of its socket.
+    #[arg(long, value_name = "IP:PORT", conflicts_with = "admin_socket")]
+    pub admin_address: Option<SocketAddr>,
+}
+
+/// A response of the admin endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: String,
+}
+
+impl GatewayArgs {
+    /// Sends a GET request.
+    pub(crate) fn get(&self, path: &str) -> anyhow::Result<Answer> {
+        self.send("GET", path)
+    }
+
+    /// Sends a request without a body.
+    pub(crate) fn send(&self, method: &str, path: &str) -> anyhow::Result<Answer> {
+        let answer = self.exchange(method, path).map_err(|error| {
+            let hint = match error.kind() {
+                io::ErrorKind::PermissionDenied => {
+                    "run it as the user that runs mvp serve, or as root"
+                }
+                _ => "give the --admin-socket of a gateway on this host (its log names it)",
+            };
+            anyhow::anyhow!("no gateway answers at {self}: {error}; {hint}")
+        })?;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+        let status = head.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5));
+        let status = status.and_then(|status| status.parse().ok());
+        let Some(status) = status.filter(|_| !body.trim().is_empty()) else {
+            anyhow::bail!("{self} is not the admin endpoint of mvp; give its --admin-socket");
+        };
+        Ok(Answer { status, body: body.to_owned() })
+    }
+
+    fn exchange(&self, method: &str, path: &str) -> io::Result<String> {
+        match &self.admin_address {
+            Some(address) => {
+                let stream = TcpStream::connect_timeout(address, TIMEOUT)?;
+                stream.set_read_timeout(Some(TIMEOUT))?;
+                exchange(stream, method, path)
+            }
+            None => {
+                let stream = UnixStream::connect(&self.admin_socket)?;
+                stream.set_read_timeout(Some(TIMEOUT))?;
+                exchange(stream, method, path)
+            }
+        }
+    }
+}
+
+impl fmt::Display for GatewayArgs {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.admin_address {
+            Some(address) => write!(out, "{address}"),
+            None => write!(out, "{}", self.admin_socket.display()),
+        }
+    }
+}
+
+fn exchange(mut stream: impl Read + Write, method: &str, path: &str) -> io::Result<String> {
+    // HTTP/1.0: the response has no chunks, and the server closes the connection after it.
+    write!(stream, "{method} {path} HTTP/1.0\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.take(MAX_RESPONSE).read_to_string(&mut answer)?;
+    Ok(answer)
+}

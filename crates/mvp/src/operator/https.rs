@@ -1,0 +1,83 @@
+//! One request to an API server, over a connection of its own. Entry: [`Https::get`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, HOST};
+use http::{HeaderMap, HeaderValue, Request, StatusCode};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use mvp_net::ClientTls;
+use rustls_pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use crate::cli::ServerUrl;
+
+/// The time limit of a request, connection included.
+const TIMEOUT: Duration = Duration::from_secs(15);
+/// The largest body that is read.
+const MAX_BODY: usize = 64 << 20;
+
+/// A way to one API server: its address, the name to verify, and the credentials.
+#[derive(Debug, Clone)]
+pub(crate) struct Https {
+    pub(crate) url: ServerUrl,
+    pub(crate) tls: ClientTls,
+    /// The name in the server's certificate.
+    pub(crate) name: ServerName<'static>,
+    pub(crate) token: Option<String>,
+}
+
+/// A complete response.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Https {
+    /// Sends a GET request with these headers, and reads the whole response.
+    pub(crate) async fn get(&self, path: &str, headers: &[(&str, &str)]) -> anyhow::Result<Answer> {
+        let mut request = Request::get(path).header(HOST, self.url.authority());
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if let Some(token) = &self.token {
+            let mut value = HeaderValue::try_from(format!("Bearer {token}"))
+                .context("the token has characters that a header cannot have")?;
+            value.set_sensitive(true);
+            request = request.header(AUTHORIZATION, value);
+        }
+        let exchange = self.exchange(request.body(Empty::new())?);
+        timeout(TIMEOUT, exchange)
+            .await
+            .with_context(|| format!("{} sent no response within {TIMEOUT:?}", self.url))?
+    }
+
+    async fn exchange(&self, request: Request<Empty<Bytes>>) -> anyhow::Result<Answer> {
+        let stream = TcpStream::connect((self.url.host.as_str(), self.url.port))
+            .await
+            .with_context(|| format!("{} cannot be reached", self.url))?;
+        let tls = TlsConnector::from(Arc::clone(&self.tls.config(&[b"http/1.1"])));
+        let stream = tls
+            .connect(self.name.clone(), stream)
+            .await
+            .with_context(|| format!("TLS with {} failed", self.url))?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        let driver = tokio::spawn(connection);
+        let response = sender.send_request(request).await;
+        let response = response.with_context(|| format!("{} sent no response", self.url))?;
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, MAX_BODY).collect().await;
+        let body =
+            body.map_err(|error| anyhow::anyhow!("the response of {}: {error}", self.url))?;
+        driver.abort();
+        Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes() })
+    }
+}
