@@ -22,6 +22,7 @@ macro_rules! case {
 }
 
 mod aggregated;
+mod ask;
 mod attacks;
 mod before;
 mod callers;
@@ -80,6 +81,7 @@ pub(crate) fn all() -> Vec<Case> {
         rotation::cases(),
         rolling::cases(),
         aggregated::cases(),
+        ask::cases(),
         clients::cases(),
         kube_rs::cases(),
         demo::cases(),

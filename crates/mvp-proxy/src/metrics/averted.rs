@@ -43,10 +43,8 @@ fn judge(ended: Ended) -> bool {
     let Ended { from_peer, by, reason, status, local_denied, local_lacks } = ended;
     // A 404 was true. Servers authenticate and authorize before they route: the local server would
     // have sent the same 401 or 403.
-    let same_anyway = matches!(
-        status,
-        StatusCode::NOT_FOUND | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
-    );
+    let same_anyway =
+        matches!(status, StatusCode::NOT_FOUND | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     if from_peer || same_anyway {
         return false;
     }
@@ -129,8 +127,7 @@ mod tests {
             (AnyMember, Unlisted, 200, false, false, false),
         ] {
             let status = StatusCode::from_u16(status).unwrap();
-            let ended =
-                Ended { from_peer: false, by, reason, status, local_denied, local_lacks };
+            let ended = Ended { from_peer: false, by, reason, status, local_denied, local_lacks };
             assert_eq!(judge(ended), averted, "{ended:?}");
             assert!(!judge(Ended { from_peer: true, ..ended }), "another gateway counts it");
         }

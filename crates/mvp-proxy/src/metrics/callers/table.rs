@@ -110,9 +110,8 @@ impl Table {
         described: Described,
         call: Call,
     ) {
-        let is_it = |r: &Resource| {
-            *r.resource == *resource && *r.group == *group && *r.version == *version
-        };
+        let is_it =
+            |r: &Resource| *r.resource == *resource && *r.group == *group && *r.version == *version;
         let place = match self.resources.iter().position(is_it) {
             Some(place) => place,
             None if !is_listed => return,
@@ -153,6 +152,11 @@ impl Table {
             resource.callers.retain(|caller| caller.is_recent(now));
         }
         self.resources.retain(|r| !r.callers.is_empty() || r.more.sum(now) > 0);
+    }
+
+    #[cfg(test)]
+    pub(super) fn keys(&self) -> usize {
+        self.keys.len()
     }
 
     pub(super) fn report(&self, now: Timestamp, addresses: bool, report: &mut CallersReport) {

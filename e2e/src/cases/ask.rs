@@ -1,0 +1,15 @@
+//! What operators ask a cluster.
+
+mod callers;
+
+use crate::suite::Case;
+
+/// The cases of this group, in the order in which they run.
+pub(super) fn cases() -> Vec<Case> {
+    vec![case!(
+        Mixed,
+        "ask/callers",
+        callers::of_a_removed_api,
+        "mvp callers names who calls an API that the next releases remove; averted 404s are counted"
+    )]
+}
