@@ -153,9 +153,9 @@ async fn answers_of_peers_for_what_the_local_server_lacks_are_counted() {
     // A true 404 is none that was averted, and a 403 would have come from the local server, too.
     for status in [404, 403] {
         let body = r#"{"kind":"Status","details":{"name":"x"}}"#;
-        world.bare.says(&format!("{BARE}/x"), status, "application/json", body);
-        let path = format!("{BARE}/x");
-        let answer = ask(gateway.address, BOTH[1], Some(&pki().alice), get(&path)).await;
+        let path = "/apis/bare.example/v1/namespaces/default/things/x";
+        world.bare.says(path, status, "application/json", body);
+        let answer = ask(gateway.address, BOTH[1], Some(&pki().alice), get(path)).await;
         assert_eq!(answer.status.as_u16(), status);
     }
     assert_eq!(averted(gateway, "bare.example"), 1);
