@@ -11,6 +11,7 @@ pub(crate) mod socket;
 mod tests;
 
 use std::fmt::Write as _;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
@@ -26,6 +27,7 @@ use self::host::AllowedHosts;
 use self::socket::AdminSocket;
 use crate::descriptors::AdminListener;
 use crate::mistake::Problem;
+use crate::report::Gateways;
 
 /// Serves on both listeners until `shutdown` resolves, then finishes requests in flight.
 pub(crate) async fn serve(
@@ -74,6 +76,7 @@ fn routes(forget: MethodRouter<Admin>) -> Router<Admin> {
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .route("/debug/snapshot", get(snapshot))
+        .route("/debug/status", get(status))
         .route("/forget", forget)
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
@@ -90,12 +93,18 @@ pub(crate) struct Admin {
     pub metrics: Arc<dyn Fn(&mut String) + Send + Sync>,
     /// The current snapshot as JSON.
     pub snapshot: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
+    /// The state of this gateway or, if true, of all members.
+    pub status: Arc<Report>,
     /// Forgets a member that left.
     pub forget: Arc<Forget>,
 }
 
 /// Forgets the member with that ID, or returns why that is refused.
 pub(crate) type Forget = dyn Fn(&str) -> Result<(), Problem> + Send + Sync;
+
+/// Returns the state of gateways.
+pub(crate) type Report =
+    dyn Fn(bool) -> Pin<Box<dyn Future<Output = Gateways> + Send>> + Send + Sync;
 
 /// One check of readiness or liveness.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,6 +123,7 @@ const INDEX: &str = "mvp, the Mixed Version Proxy for Kubernetes
 /readyz            ok when mvp can receive traffic; ?verbose lists every check
 /metrics           for Prometheus, as OpenMetrics if that is accepted
 /debug/snapshot    members, what each serves, and conflicting IDs, as JSON
+/debug/status      what mvp status shows, as JSON; ?all asks all members
 
 mvp forget ID      forgets a member that left, over the Unix socket of --admin-socket
 ";
@@ -133,7 +143,7 @@ async fn readyz(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Respon
 /// Lists all checks if one fails, even without `?verbose`, as kube-apiserver does.
 fn health(name: &str, checks: &[Check], query: Option<&str>) -> Response {
     let ready = checks.iter().all(|check| check.problem.is_none());
-    if ready && !asks_verbose(query) {
+    if ready && !has("verbose", query) {
         return text(StatusCode::OK, "ok");
     }
     let mut body = String::new();
@@ -153,9 +163,10 @@ fn health(name: &str, checks: &[Check], query: Option<&str>) -> Response {
     text(status, body)
 }
 
-fn asks_verbose(query: Option<&str>) -> bool {
-    query
-        .is_some_and(|query| query.split('&').any(|pair| pair.split('=').next() == Some("verbose")))
+/// Whether the query has this parameter.
+fn has(parameter: &str, query: Option<&str>) -> bool {
+    let mut pairs = query.unwrap_or_default().split('&');
+    pairs.any(|pair| pair.split('=').next() == Some(parameter))
 }
 
 async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
@@ -171,6 +182,10 @@ async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
 async fn snapshot(State(admin): State<Admin>) -> Response {
     let body = format!("{:#}\n", (admin.snapshot)());
     ([(CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+async fn status(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    axum::Json((admin.status)(has("all", query.as_deref())).await).into_response()
 }
 
 async fn forget(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {

@@ -5,6 +5,7 @@
 //! served: exit code 2 for usage, 1 for the rest.
 
 mod admin;
+mod build_info;
 mod cli;
 mod config;
 mod connections;
@@ -16,11 +17,13 @@ mod health;
 mod heartbeat;
 mod inside;
 mod logging;
+mod manual;
 mod members;
 mod mistake;
 mod operator;
 mod process_metrics;
 mod reload;
+mod report;
 mod serve;
 mod shutdown;
 mod signals;
@@ -62,7 +65,9 @@ fn main() -> ExitCode {
         Invocation::Skew(args) => operator::skew::run(args),
         Invocation::Callers(args) => operator::callers::run(args),
         Invocation::Doctor(args) => operator::doctor::run(args),
-        Invocation::Version => success(version()),
+        Invocation::Version(args) => success(build_info::run(&args)),
+        Invocation::Completions(args) => success(manual::completions(&args)),
+        Invocation::Man(args) => success(manual::pages(&args)),
     };
     match forgive_broken_pipe(outcome) {
         Ok(code) => code,
@@ -95,11 +100,6 @@ fn described(error: &anyhow::Error) -> (String, ExitCode) {
         Some(mistake) => (mistake.to_string(), mistake.exit_code()),
         None => (format!("{error:#}"), ExitCode::from(1)),
     }
-}
-
-fn version() -> anyhow::Result<()> {
-    writeln!(io::stdout(), "mvp {}", env!("CARGO_PKG_VERSION"))?;
-    Ok(())
 }
 
 /// Prints help or the version to standard output; help for a missing command to standard error.

@@ -8,6 +8,7 @@ use tower::ServiceExt;
 
 use super::host::AllowedHosts;
 use super::*;
+use crate::report::Answered;
 
 fn router(admin: Admin) -> Router {
     over_tcp(admin, AllowedHosts::new(&["gateway.example".to_owned()]), None)
@@ -38,6 +39,10 @@ fn admin(problem: Option<&'static str>) -> Admin {
         }),
         metrics: Arc::new(|out| out.push_str("# EOF\n")),
         snapshot: Arc::new(|| json!({"members": ["a"]})),
+        status: Arc::new(|all| {
+            let gateways = vec![Answered::default(); if all { 2 } else { 1 }];
+            Box::pin(async { Gateways { gateways } })
+        }),
         forget: Arc::new(|id| match id {
             "gone" => Ok(()),
             other => Err(format!("there is no member {other}").into()),
