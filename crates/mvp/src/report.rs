@@ -171,6 +171,8 @@ pub(crate) struct Answered<T> {
     pub(crate) id: Option<String>,
     pub(crate) kind: Kind,
     pub(crate) release: Option<String>,
+    /// Whether it left the cluster, and is only remembered.
+    pub(crate) left: bool,
     pub(crate) status: Option<T>,
     pub(crate) no_answer: Option<String>,
 }
@@ -194,6 +196,6 @@ impl Answered<Status> {
     /// The gateway's own report.
     pub(crate) fn own(status: Status) -> Answered<Status> {
         let (id, release) = (status.id.clone(), status.release.clone());
-        Answered { id, kind: Kind::Mvp, release, status: Some(status), no_answer: None }
+        Answered { id, release, status: Some(status), ..Answered::default() }
     }
 }

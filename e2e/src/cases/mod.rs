@@ -22,6 +22,7 @@ macro_rules! case {
 }
 
 mod aggregated;
+mod ask;
 mod attacks;
 mod before;
 mod callers;
@@ -68,6 +69,7 @@ pub(crate) fn all() -> Vec<Case> {
         discovery::cases(),
         surface::cases(),
         crd::cases(),
+        ask::cases(),
         killed::cases(),
         stopped::cases(),
         restart::cases(),

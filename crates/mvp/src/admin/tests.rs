@@ -78,7 +78,16 @@ async fn forget_needs_the_unix_socket() {
 /// A web page that resolves its own name to our address (DNS rebinding) sends that name.
 #[tokio::test]
 async fn every_path_over_tcp_checks_the_host() {
-    let paths = ["/", "/livez", "/readyz", "/metrics", "/debug/snapshot", "/forget", "/none"];
+    let paths = [
+        "/",
+        "/livez",
+        "/readyz",
+        "/metrics",
+        "/debug/snapshot",
+        "/debug/status",
+        "/forget",
+        "/none",
+    ];
     for path in paths {
         for (host, passes) in
             [("127.0.0.1:6480", true), ("gateway.example:80", true), ("evil.example:6480", false)]
@@ -162,7 +171,7 @@ async fn the_index_lists_all_paths() {
     for path in named.filter(|word| word.starts_with('/')) {
         assert_eq!(ask(admin(None), Method::GET, path).await.0, StatusCode::OK, "{path}");
     }
-    assert_eq!(text.matches("\n/").count(), 4);
+    assert_eq!(text.matches("\n/").count(), 5);
 }
 
 #[tokio::test]

@@ -96,10 +96,12 @@ impl Reporter {
             .into_iter()
             .map(|part| member.view.part(part).map(|seen| now.since(seen.confirmed).as_secs_f64()));
         let ejected = found.named("mvp_ejected").filter(|sample| sample.value > 0.0);
+        let local = snapshot.local().is_some_and(|local| local.id == member.id);
         MemberState {
             id: clipped(&member.id),
-            local: snapshot.local().is_some_and(|local| local.id == member.id),
-            kind: member.kind.into(),
+            local,
+            // To the others, this gateway and its server are one member.
+            kind: if local { Kind::Mvp } else { member.kind.into() },
             address: member.address.as_deref().map(clipped),
             present: member.presence == Presence::Present,
             release: member.view.release.map(|release| release.to_string()),

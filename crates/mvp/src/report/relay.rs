@@ -74,6 +74,7 @@ impl Relay {
             id: Some(clipped(&member.id)),
             kind: member.kind.into(),
             release: member.view.release.map(|release| release.to_string()),
+            left: member.presence == Presence::Left,
             status,
             no_answer,
         }
