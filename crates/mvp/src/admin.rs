@@ -12,6 +12,7 @@ pub(crate) mod socket;
 mod tests;
 
 use std::fmt::Write as _;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
@@ -28,6 +29,7 @@ use self::host::AllowedHosts;
 use self::socket::AdminSocket;
 use crate::descriptors::AdminListener;
 use crate::mistake::Problem;
+use crate::report::Gateways;
 
 /// Serves on both listeners until `shutdown` resolves, then finishes requests in flight.
 pub(crate) async fn serve(
@@ -80,6 +82,7 @@ fn routes(forget: MethodRouter<Admin>, callers: MethodRouter<Admin>) -> Router<A
         .route("/metrics", get(metrics))
         .route("/debug/snapshot", get(snapshot))
         .route("/debug/callers", callers)
+        .route("/debug/status", get(status))
         .route("/forget", forget)
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
@@ -99,12 +102,18 @@ pub(crate) struct Admin {
     /// The callers of the last hour, with client addresses if asked for; `None` if they are not
     /// recorded.
     pub callers: Arc<dyn Fn(bool) -> Option<CallersReport> + Send + Sync>,
+    /// The state of this gateway or, if true, of all members.
+    pub status: Arc<Report>,
     /// Forgets a member that left.
     pub forget: Arc<Forget>,
 }
 
 /// Forgets the member with that ID, or returns why that is refused.
 pub(crate) type Forget = dyn Fn(&str) -> Result<(), Problem> + Send + Sync;
+
+/// Returns the state of gateways.
+pub(crate) type Report =
+    dyn Fn(bool) -> Pin<Box<dyn Future<Output = Gateways> + Send>> + Send + Sync;
 
 /// One check of readiness or liveness.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,6 +132,7 @@ const INDEX: &str = "mvp, the Mixed Version Proxy for Kubernetes
 /readyz            ok when mvp can receive traffic; ?verbose lists every check
 /metrics           for Prometheus, as OpenMetrics if that is accepted
 /debug/snapshot    members, what each serves, and conflicting IDs, as JSON
+/debug/status      what mvp status shows, as JSON; ?all asks all members
 
 mvp callers        shows who called which API, over the Unix socket of --admin-socket
 mvp forget ID      forgets a member that left, over the Unix socket of --admin-socket
@@ -143,7 +153,7 @@ async fn readyz(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Respon
 /// Lists all checks if one fails, even without `?verbose`, as kube-apiserver does.
 fn health(name: &str, checks: &[Check], query: Option<&str>) -> Response {
     let ready = checks.iter().all(|check| check.problem.is_none());
-    if ready && !asks(query, "verbose") {
+    if ready && !has("verbose", query) {
         return text(StatusCode::OK, "ok");
     }
     let mut body = String::new();
@@ -163,8 +173,10 @@ fn health(name: &str, checks: &[Check], query: Option<&str>) -> Response {
     text(status, body)
 }
 
-fn asks(query: Option<&str>, word: &str) -> bool {
-    query.is_some_and(|query| query.split('&').any(|pair| pair.split('=').next() == Some(word)))
+/// Whether the query has this parameter.
+fn has(parameter: &str, query: Option<&str>) -> bool {
+    let mut pairs = query.unwrap_or_default().split('&');
+    pairs.any(|pair| pair.split('=').next() == Some(parameter))
 }
 
 async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
@@ -183,13 +195,17 @@ async fn snapshot(State(admin): State<Admin>) -> Response {
 }
 
 async fn callers(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
-    let Some(report) = (admin.callers)(asks(query.as_deref(), "addresses")) else {
+    let Some(report) = (admin.callers)(has("addresses", query.as_deref())) else {
         let what = "this gateway does not record callers: it runs with --record-callers=false, or \
                     as a plain reverse proxy\n";
         return text(StatusCode::CONFLICT, what);
     };
     let body = format!("{:#}\n", serde_json::json!(report));
     ([(CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+async fn status(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    axum::Json((admin.status)(has("all", query.as_deref())).await).into_response()
 }
 
 async fn forget(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {

@@ -6,6 +6,7 @@
 
 mod duration;
 mod file;
+mod manual_args;
 mod operator_args;
 mod sentence;
 mod serve_args;
@@ -19,6 +20,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub(crate) use file::Origins;
+pub(crate) use manual_args::{CompletionsArgs, ManArgs, VersionArgs};
 pub(crate) use operator_args::{CallersArgs, DoctorArgs, SkewArgs, StatusArgs};
 pub(crate) use serve_args::ServeArgs;
 pub(crate) use url::{Peer, ServerUrl, server_url};
@@ -58,8 +60,15 @@ pub(crate) fn parse(argv: Vec<OsString>) -> Result<Invocation, Stop> {
         Command::Skew(args) => Invocation::Skew(args),
         Command::Callers(args) => Invocation::Callers(args),
         Command::Doctor(args) => Invocation::Doctor(args),
-        Command::Version => Invocation::Version,
+        Command::Version(args) => Invocation::Version(args),
+        Command::Completions(args) => Invocation::Completions(args),
+        Command::Man(args) => Invocation::Man(args),
     })
+}
+
+/// The definition of the command line, for its manual.
+pub(crate) fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// A command to run.
@@ -80,7 +89,11 @@ pub(crate) enum Invocation {
     /// `mvp doctor`.
     Doctor(DoctorArgs),
     /// `mvp version`.
-    Version,
+    Version(VersionArgs),
+    /// `mvp completions`.
+    Completions(CompletionsArgs),
+    /// `mvp man`.
+    Man(ManArgs),
 }
 
 /// The reason why no command runs.
@@ -129,12 +142,21 @@ enum Command {
     Callers(CallersArgs),
     /// Check a configuration and the cluster that it names, with a fix for each finding.
     Doctor(DoctorArgs),
-    /// Print the version.
-    Version,
+    /// Print the version, the commit and what this binary contains.
+    Version(VersionArgs),
+    /// Print the completions of a shell.
+    Completions(CompletionsArgs),
+    /// Print or write the manual pages.
+    Man(ManArgs),
 }
 
 /// The flags of `mvp forget`.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
+#[command(after_help = "Examples:
+  node-b is gone for good; run this on each host that has a gateway:
+    mvp forget node-b
+  The gateway has another --admin-socket:
+    mvp forget node-b --admin-socket=/run/mvp-2/admin.sock")]
 pub(crate) struct ForgetArgs {
     /// The ID of the member.
     #[arg(value_name = "ID")]
@@ -149,6 +171,13 @@ pub(crate) struct ForgetArgs {
 
 /// The flags of `mvp demo`.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
+#[command(after_help = "Examples:
+  A cluster of three servers, until Ctrl-C:
+    mvp demo
+  Check every promise, for a script:
+    mvp demo --check -o json
+  A rolling upgrade, without mvp and with it:
+    mvp demo --story")]
 pub(crate) struct DemoArgs {
     /// Check every promise, one line each; exit code 0 if all are kept.
     #[arg(long, conflicts_with = "story")]
@@ -165,7 +194,7 @@ pub(crate) struct DemoArgs {
     pub port_base: Option<u16>,
 }
 
-/// The output format of `mvp demo`.
+/// The output format of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     Text,

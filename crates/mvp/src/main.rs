@@ -5,6 +5,7 @@
 //! served: exit code 2 for usage, 1 for the rest.
 
 mod admin;
+mod build_info;
 mod callers;
 mod cli;
 mod config;
@@ -18,11 +19,13 @@ mod heartbeat;
 mod inside;
 mod lifecycle;
 mod logging;
+mod manual;
 mod members;
 mod mistake;
 mod operator;
 mod process_metrics;
 mod reload;
+mod report;
 mod serve;
 mod shutdown;
 mod signals;
@@ -64,7 +67,9 @@ fn main() -> ExitCode {
         Invocation::Skew(args) => operator::skew::run(args),
         Invocation::Callers(args) => operator::callers::run(args),
         Invocation::Doctor(args) => operator::doctor::run(args),
-        Invocation::Version => success(version()),
+        Invocation::Version(args) => success(build_info::run(&args)),
+        Invocation::Completions(args) => success(manual::completions(&args)),
+        Invocation::Man(args) => success(manual::pages(&args)),
     };
     match forgive_broken_pipe(outcome) {
         Ok(code) => code,
@@ -97,11 +102,6 @@ fn described(error: &anyhow::Error) -> (String, ExitCode) {
         Some(mistake) => (mistake.to_string(), mistake.exit_code()),
         None => (format!("{error:#}"), ExitCode::from(1)),
     }
-}
-
-fn version() -> anyhow::Result<()> {
-    writeln!(io::stdout(), "mvp {}", env!("CARGO_PKG_VERSION"))?;
-    Ok(())
 }
 
 /// Prints help or the version to standard output; help for a missing command to standard error.

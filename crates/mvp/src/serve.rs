@@ -32,6 +32,7 @@ use crate::logging::LogQueue;
 use crate::members::Standing;
 use crate::process_metrics;
 use crate::reload::{InForce, ReloadMetrics, Reloader};
+use crate::report::pages::{Pages, PagesLayer};
 use crate::shutdown::Shutdown;
 use crate::signals::Signals;
 use crate::supervise::Supervisor;
@@ -133,12 +134,15 @@ struct Gateway {
     client_limits: ClientLimits,
     /// The limit of client connections of all workers together.
     connections: ConnectionLimit,
+    max_connections: usize,
     member: Member,
     reload_metrics: ReloadMetrics,
     /// The metrics of this crate.
     registry: Arc<Registry>,
     shutdown: Shutdown,
     probes: Arc<Probes>,
+    /// What peers can ask for.
+    pages: Arc<Pages>,
     supervisor: Supervisor,
     share_port: bool,
 }
@@ -183,11 +187,13 @@ impl Gateway {
             in_force,
             client_limits: config.client_limits,
             connections,
+            max_connections,
             member,
             reload_metrics,
             registry: Arc::new(registry),
             shutdown,
             probes: Arc::new(probes),
+            pages: Arc::default(),
             supervisor,
             share_port: config.share_port,
         })
@@ -226,11 +232,12 @@ impl Gateway {
                     tokio::spawn(heartbeat.run());
                     gateway.spawn_prune(&worker);
                     let bounds = &gateway.client_limits;
+                    let service = PagesLayer(Arc::clone(&gateway.pages)).layer(worker.gateway());
                     let service = worker
                         .authenticate()
                         .with_goaway_chance(bounds.goaway_chance)
                         .with_max_head_bytes(bounds.request_header_bytes)
-                        .layer(worker.gateway());
+                        .layer(service);
                     let service = HealthLayer(Arc::clone(&gateway.probes)).layer(service);
                     if gateway.share_port {
                         gateway.settles().await;

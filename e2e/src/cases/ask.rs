@@ -1,15 +1,24 @@
 //! What operators ask a cluster.
 
 mod callers;
+mod status;
 
 use crate::suite::Case;
 
 /// The cases of this group, in the order in which they run.
 pub(super) fn cases() -> Vec<Case> {
-    vec![case!(
-        Mixed,
-        "ask/callers",
-        callers::of_a_removed_api,
-        "mvp callers names who calls an API that the next releases remove; averted 404s are counted"
-    )]
+    vec![
+        case!(
+            Mixed,
+            "ask/callers",
+            callers::of_a_removed_api,
+            "mvp callers names who calls an API that the next releases remove; averted 404s are counted"
+        ),
+        case!(
+            Mixed,
+            "ask/status",
+            status::one_gateway_and_all,
+            "mvp status shows members, decisions and refusals with advice, of one gateway and of all"
+        ),
+    ]
 }

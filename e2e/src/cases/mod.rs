@@ -69,6 +69,7 @@ pub(crate) fn all() -> Vec<Case> {
         discovery::cases(),
         surface::cases(),
         crd::cases(),
+        ask::cases(),
         killed::cases(),
         stopped::cases(),
         restart::cases(),

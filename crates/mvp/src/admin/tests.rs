@@ -8,6 +8,7 @@ use tower::ServiceExt;
 
 use super::host::AllowedHosts;
 use super::*;
+use crate::report::Answered;
 
 fn router(admin: Admin) -> Router {
     over_tcp(admin, AllowedHosts::new(&["gateway.example".to_owned()]), None)
@@ -39,6 +40,10 @@ fn admin(problem: Option<&'static str>) -> Admin {
         metrics: Arc::new(|out| out.push_str("# EOF\n")),
         snapshot: Arc::new(|| json!({"members": ["a"]})),
         callers: Arc::new(|_| None),
+        status: Arc::new(|all| {
+            let gateways = vec![Answered::default(); if all { 2 } else { 1 }];
+            Box::pin(async { Gateways { gateways } })
+        }),
         forget: Arc::new(|id| match id {
             "gone" => Ok(()),
             other => Err(format!("there is no member {other}").into()),
@@ -74,7 +79,16 @@ async fn forget_needs_the_unix_socket() {
 /// A web page that resolves its own name to our address (DNS rebinding) sends that name.
 #[tokio::test]
 async fn every_path_over_tcp_checks_the_host() {
-    let paths = ["/", "/livez", "/readyz", "/metrics", "/debug/snapshot", "/forget", "/none"];
+    let paths = [
+        "/",
+        "/livez",
+        "/readyz",
+        "/metrics",
+        "/debug/snapshot",
+        "/debug/status",
+        "/forget",
+        "/none",
+    ];
     for path in paths {
         for (host, passes) in
             [("127.0.0.1:6480", true), ("gateway.example:80", true), ("evil.example:6480", false)]
@@ -158,7 +172,7 @@ async fn the_index_lists_all_paths() {
     for path in named.filter(|word| word.starts_with('/')) {
         assert_eq!(ask(admin(None), Method::GET, path).await.0, StatusCode::OK, "{path}");
     }
-    assert_eq!(text.matches("\n/").count(), 4);
+    assert_eq!(text.matches("\n/").count(), 5);
 }
 
 #[tokio::test]

@@ -133,16 +133,6 @@ fn the_examples_in_help_work() {
 }
 
 #[test]
-fn version() {
-    let place = Folder::new();
-    let expected = format!("mvp {}\n", env!("CARGO_PKG_VERSION"));
-    for argument in ["version", "--version", "-V"] {
-        let outcome = place.mvp(&[argument]);
-        assert_eq!((outcome.code, outcome.stdout), (Some(0), expected.clone()), "{argument}");
-    }
-}
-
-#[test]
 fn no_arguments_print_help_on_standard_error() {
     let outcome = Folder::new().mvp(&[]);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(2), ""));

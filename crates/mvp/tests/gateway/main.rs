@@ -28,6 +28,7 @@ mod signals;
 mod slow_readers;
 mod smoke;
 mod startup;
+mod status;
 mod takeover;
 mod tokens;
 mod tunnels;
