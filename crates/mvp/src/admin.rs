@@ -74,6 +74,7 @@ fn routes(forget: MethodRouter<Admin>) -> Router<Admin> {
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .route("/debug/snapshot", get(snapshot))
+        .route("/debug/apis", get(apis))
         .route("/forget", forget)
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
@@ -90,6 +91,8 @@ pub(crate) struct Admin {
     pub metrics: Arc<dyn Fn(&mut String) + Send + Sync>,
     /// The current snapshot as JSON.
     pub snapshot: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
+    /// What each member serves as JSON.
+    pub apis: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
     /// Forgets a member that left.
     pub forget: Arc<Forget>,
 }
@@ -114,6 +117,7 @@ const INDEX: &str = "mvp, the Mixed Version Proxy for Kubernetes
 /readyz            ok when mvp can receive traffic; ?verbose lists every check
 /metrics           for Prometheus, as OpenMetrics if that is accepted
 /debug/snapshot    members, what each serves, and conflicting IDs, as JSON
+/debug/apis        resources, verbs and subresources that each member serves, as JSON
 
 mvp forget ID      forgets a member that left, over the Unix socket of --admin-socket
 ";
@@ -170,6 +174,11 @@ async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
 
 async fn snapshot(State(admin): State<Admin>) -> Response {
     let body = format!("{:#}\n", (admin.snapshot)());
+    ([(CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+async fn apis(State(admin): State<Admin>) -> Response {
+    let body = format!("{}\n", (admin.apis)());
     ([(CONTENT_TYPE, "application/json")], body).into_response()
 }
 

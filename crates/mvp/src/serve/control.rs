@@ -96,6 +96,7 @@ impl Gateway {
 
     fn admin(&self, members: &Members) -> Admin {
         let snapshot = self.member.reader().clone();
+        let apis = snapshot.clone();
         self.probes.ready_when(self.readiness(members));
         let (ready, live) = (Arc::clone(&self.probes), Arc::clone(&self.probes));
         let (metrics, registry) = (Arc::clone(self.member.metrics()), Arc::clone(&self.registry));
@@ -127,6 +128,7 @@ impl Gateway {
                 let _ = encode(text, &registry);
             }),
             snapshot: Arc::new(move || inside::described(&snapshot, &conflicts.conflicts())),
+            apis: Arc::new(move || inside::apis(&apis)),
         }
     }
 
