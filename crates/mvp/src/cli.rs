@@ -31,7 +31,7 @@ use file::ConfigFile;
 
 /// Parses a command line, and the config file that it names.
 pub(crate) fn parse(argv: Vec<OsString>) -> Result<Invocation, Stop> {
-    let mut command = Cli::command();
+    let mut command = Cli::command().bin_name(if is_plugin(&argv) { "kubectl mvp" } else { "mvp" });
     let no_file = Origins::default();
     let mut matches = command
         .try_get_matches_from_mut(&argv)

@@ -52,7 +52,8 @@ pub(crate) struct DirectArgs {
     /// Ask the server of every context of the kubeconfig.
     #[arg(long, conflicts_with = "context")]
     pub all_contexts: bool,
-    /// The URL of a server; repeat it for several. Flags below, then the context give the credentials.
+    /// The URL of a server; repeat it for several. Credentials come from the flags below and from the
+    /// context, if --kubeconfig or --context is given.
     #[arg(long, value_name = "URL", value_delimiter = ',', value_parser = url::server_url, conflicts_with = "all_contexts")]
     pub server: Vec<ServerUrl>,
     /// The CA that issued the certificates of servers.
@@ -93,7 +94,8 @@ const EXAMPLES: &str = "Examples:
   APIs that differ between the members that the gateway on this host knows:
     mvp skew
 
-  The same, asked by a laptop with a kubeconfig, as a plugin of kubectl (link mvp as kubectl-mvp):
+  The same with a kubeconfig, as a plugin of kubectl:
+    ln -s $(which mvp) /usr/local/bin/kubectl-mvp
     kubectl mvp skew
 
   Servers of several contexts, and servers by address:
@@ -104,6 +106,7 @@ const EXAMPLES: &str = "Examples:
   Before a server is upgraded or removed, in a pipeline:
     mvp skew --without=node-c && mvp skew --with=1.36
 
-Exit codes: 0 if all servers answered; 1 if one did not, or for any other failure; 2 for an error in flags;
-3 if the step strands something: with --without, an API that only that server serves; with --with, an API
-that the release removes and that has callers, or objects, or objects that cannot be counted.";
+Exit codes: 0 if all servers answered; 1 if one did not, or for any other failure; 2 for an error
+in flags; 3 if the step strands something: with --without, an API that only that server serves;
+with --with, an API that the release removes and that has callers, or objects, or objects that
+cannot be counted.";

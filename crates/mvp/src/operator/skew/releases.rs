@@ -56,12 +56,12 @@ impl Releases {
             not_judged: 0,
         };
         for (api, verbs) in now.iter() {
-            let left = if next.all.has(&api.parent()) { &next.all } else { &next.default };
-            let found = |kind| Finding::new(api, verbs, kind, left);
             match self.judge(next, api, servers) {
                 Verdict::Stays => {}
                 Verdict::NotJudged => step.not_judged += usize::from(api.subresource.is_none()),
-                Verdict::Goes(kind) => step.removed.push(found(kind)),
+                Verdict::Goes(kind) => {
+                    step.removed.push(Finding::new(api, verbs, kind, &next.default));
+                }
             }
         }
         Ok(step)
@@ -86,9 +86,9 @@ impl Releases {
         }
         if next.all.has(api) {
             let is_part = api.subresource.is_some() && !next.default.has(&api.parent());
+            // A missing resource stands for its subresources.
             return if is_part { Verdict::Stays } else { Verdict::Goes(Kind::OffByDefault) };
         }
-        // A missing resource stands for its subresources.
         if api.subresource.is_some() && !next.all.has(&api.parent()) {
             return Verdict::Stays;
         }
@@ -148,3 +148,6 @@ fn surface(spec: &mvp_apiserver::ServerSpec) -> Surface {
     }
     surface
 }
+
+#[cfg(test)]
+mod tests;

@@ -228,7 +228,11 @@ fn changes(step: &Step, sheet: &Sheet) -> Vec<String> {
     }
     if step.not_judged > 0 {
         let count = step.not_judged;
-        parts.push(sheet.line(&format!("{count} resources are custom, of extension servers or behind feature gates: they are not judged.")));
+        let what = "custom resources, extension servers and feature gates";
+        parts.push(sheet.line(&format!("Not judged: {count} resources ({what}).")));
     }
     parts
 }
+
+#[cfg(test)]
+mod tests;
