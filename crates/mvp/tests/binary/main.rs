@@ -7,3 +7,4 @@ mod demo;
 mod folder;
 mod help;
 mod mistakes;
+mod skew;
