@@ -189,7 +189,7 @@ impl Member {
                 "it left the cluster; if it is gone for good, run mvp forget".to_owned(),
             ),
             (Some(surface), true, Some(age)) => {
-                Answer::Served(surface, format!("no answer for {age:.0} s{because}"))
+                Answer::Served(surface, format!("silent for {age:.0} s{because}"))
             }
             (Some(surface), true, None) => Answer::Serves(surface),
         };
