@@ -83,6 +83,7 @@ fn routes(forget: MethodRouter<Admin>, callers: MethodRouter<Admin>) -> Router<A
         .route("/debug/snapshot", get(snapshot))
         .route("/debug/callers", callers)
         .route("/debug/status", get(status))
+        .route("/debug/apis", get(apis))
         .route("/forget", forget)
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
@@ -104,6 +105,8 @@ pub(crate) struct Admin {
     pub callers: Arc<dyn Fn(bool) -> Option<CallersReport> + Send + Sync>,
     /// The state of this gateway or, if true, of all members.
     pub status: Arc<Report>,
+    /// What each member serves as JSON.
+    pub apis: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
     /// Forgets a member that left.
     pub forget: Arc<Forget>,
 }
@@ -133,6 +136,7 @@ const INDEX: &str = "mvp, the Mixed Version Proxy for Kubernetes
 /metrics           for Prometheus, as OpenMetrics if that is accepted
 /debug/snapshot    members, what each serves, and conflicting IDs, as JSON
 /debug/status      what mvp status shows, as JSON; ?all asks all members
+/debug/apis        resources, verbs and subresources that each member serves, as JSON
 
 mvp callers        shows who called which API, over the Unix socket of --admin-socket
 mvp forget ID      forgets a member that left, over the Unix socket of --admin-socket
@@ -206,6 +210,11 @@ async fn callers(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Respo
 
 async fn status(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
     axum::Json((admin.status)(has("all", query.as_deref())).await).into_response()
+}
+
+async fn apis(State(admin): State<Admin>) -> Response {
+    let body = format!("{}\n", (admin.apis)());
+    ([(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
 async fn forget(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {

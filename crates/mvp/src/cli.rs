@@ -14,14 +14,16 @@ mod url;
 mod values;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub(crate) use file::Origins;
 pub(crate) use manual_args::{CompletionsArgs, ManArgs, VersionArgs};
-pub(crate) use operator_args::{CallersArgs, DoctorArgs, SkewArgs, StatusArgs};
+pub(crate) use operator_args::{
+    CallersArgs, DirectArgs, DoctorArgs, SkewArgs, SkewOutput, StatusArgs,
+};
 pub(crate) use serve_args::ServeArgs;
 pub(crate) use url::{Peer, ServerUrl, server_url};
 pub(crate) use values::{FeatureGate, MAX_WORKERS, MembershipSource, server_id, server_id_at};
@@ -31,7 +33,7 @@ use file::ConfigFile;
 
 /// Parses a command line, and the config file that it names.
 pub(crate) fn parse(argv: Vec<OsString>) -> Result<Invocation, Stop> {
-    let mut command = Cli::command();
+    let mut command = Cli::command().bin_name(if is_plugin(&argv) { "kubectl mvp" } else { "mvp" });
     let no_file = Origins::default();
     let mut matches = command
         .try_get_matches_from_mut(&argv)
@@ -57,7 +59,7 @@ pub(crate) fn parse(argv: Vec<OsString>) -> Result<Invocation, Stop> {
         Command::Demo(args) => Invocation::Demo(args),
         Command::Forget(args) => Invocation::Forget(args),
         Command::Status(args) => Invocation::Status(args),
-        Command::Skew(args) => Invocation::Skew(args),
+        Command::Skew(args) => Invocation::Skew(SkewArgs { plugin: is_plugin(&argv), ..args }),
         Command::Callers(args) => Invocation::Callers(args),
         Command::Doctor(args) => Invocation::Doctor(args),
         Command::Version(args) => Invocation::Version(args),
@@ -70,6 +72,14 @@ pub(crate) fn parse(argv: Vec<OsString>) -> Result<Invocation, Stop> {
 pub(crate) fn command() -> clap::Command {
     Cli::command()
 }
+
+/// Whether kubectl calls this program, as `kubectl mvp`.
+fn is_plugin(argv: &[OsString]) -> bool {
+    argv.first().and_then(|path| Path::new(path).file_name()).is_some_and(|name| name == PLUGIN)
+}
+
+/// The name of a link to `mvp` that kubectl finds as its plugin.
+const PLUGIN: &str = "kubectl-mvp";
 
 /// A command to run.
 #[derive(Debug)]

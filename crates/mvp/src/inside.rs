@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use mvp_core::Snapshot;
 use mvp_core::decide::LocalHealth;
-use mvp_core::discovery::Part;
+use mvp_core::discovery::{Group, Part};
 use mvp_core::member::{Member, MemberKind, Presence, ViewState};
+use mvp_core::{Snapshot, Verb, VerbSet};
 use serde_json::{Value, json};
 
 use mvp_membership::Conflict;
@@ -172,5 +172,49 @@ pub(crate) fn described(reader: &SnapshotReader, conflicts: &[Conflict]) -> Valu
         "builtSecondsAgo": now.since(snapshot.built()).as_secs_f64(),
         "members": members,
         "conflicts": conflicts.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    })
+}
+
+/// What each member serves as JSON, for `mvp skew`. A member whose discovery was never fetched has no
+/// resources: null, not an empty list.
+pub(crate) fn apis(reader: &SnapshotReader) -> Value {
+    let snapshot = reader.load();
+    let members = snapshot.members().map(|member| {
+        let stale = match snapshot.view_state(&member.id) {
+            Some(ViewState::Stale(age)) => Some(age.as_secs_f64()),
+            _ => None,
+        };
+        let known = member.view.part(Part::Api).zip(member.view.part(Part::Apis));
+        let resources = known.map(|(api, apis)| {
+            let groups = api.list.groups.iter().chain(&apis.list.groups);
+            groups.flat_map(|group| resources(group)).collect::<Vec<Value>>()
+        });
+        json!({
+            "id": &*member.id,
+            "present": member.presence == Presence::Present,
+            "release": member.view.release.map(|release| release.to_string()),
+            "staleSeconds": stale,
+            "lastError": reader.trouble(&member.id),
+            "resources": resources,
+        })
+    });
+    json!({ "members": members.collect::<Vec<Value>>() })
+}
+
+fn resources(group: &Group) -> impl Iterator<Item = Value> {
+    let verbs = |set: VerbSet| set.iter().map(Verb::as_str).collect::<Vec<_>>();
+    group.versions.iter().flat_map(move |version| {
+        version.resources.iter().map(move |resource| {
+            let parts = resource.subresources.iter();
+            let parts =
+                parts.map(|part| json!({ "name": &*part.name, "verbs": verbs(part.verbs) }));
+            json!({
+                "group": &*group.name,
+                "version": &*version.name,
+                "resource": &*resource.name,
+                "verbs": verbs(resource.verbs),
+                "subresources": parts.collect::<Vec<Value>>(),
+            })
+        })
     })
 }

@@ -3,12 +3,14 @@
 //!
 //! - [`gateway`]: the admin endpoint of a running gateway
 //! - [`https`]: one request to an API server
+//! - [`kubeconfig`]: servers and credentials of a kubeconfig
 //! - [`terminal`]: tables, colours and progress
 
 pub(crate) mod callers;
 pub(crate) mod doctor;
 pub(crate) mod gateway;
 pub(crate) mod https;
+pub(crate) mod kubeconfig;
 pub(crate) mod skew;
 pub(crate) mod status;
 pub(crate) mod terminal;

@@ -1,6 +1,7 @@
 //! What operators ask a cluster.
 
 mod callers;
+mod skew;
 mod status;
 
 use crate::suite::Case;
@@ -19,6 +20,18 @@ pub(super) fn cases() -> Vec<Case> {
             "ask/status",
             status::one_gateway_and_all,
             "mvp status shows members, decisions and refusals with advice, of one gateway and of all"
+        ),
+        case!(
+            Mixed,
+            "ask/skew",
+            skew::differences,
+            "mvp skew and kubectl mvp skew find what differs, and what is lost without a server"
+        ),
+        case!(
+            Cable,
+            "ask/skew-endpoints",
+            skew::endpoints,
+            "kubectl mvp skew asks every endpoint of the cluster behind one context"
         ),
     ]
 }

@@ -91,6 +91,7 @@ pub(crate) fn all() -> Vec<Case> {
         recorded::cases(),
         versions::cases(),
         attacks::cases(),
+        ask::cases(),
         upstream::cases(),
     ]
     .into_iter()

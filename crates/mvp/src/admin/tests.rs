@@ -44,6 +44,7 @@ fn admin(problem: Option<&'static str>) -> Admin {
             let gateways = vec![Answered::default(); if all { 2 } else { 1 }];
             Box::pin(async { Gateways { gateways } })
         }),
+        apis: Arc::new(|| json!({"members": []})),
         forget: Arc::new(|id| match id {
             "gone" => Ok(()),
             other => Err(format!("there is no member {other}").into()),

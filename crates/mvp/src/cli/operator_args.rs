@@ -7,5 +7,5 @@ mod status;
 
 pub(crate) use callers::CallersArgs;
 pub(crate) use doctor::DoctorArgs;
-pub(crate) use skew::SkewArgs;
+pub(crate) use skew::{DirectArgs, SkewArgs, SkewOutput};
 pub(crate) use status::StatusArgs;

@@ -77,10 +77,7 @@ fn commands(cluster: &Cluster, files: &Files, kubectl: bool) -> Vec<(&'static st
                 "every API of the cluster, through any server",
                 format!("{kubectl} server-b api-resources"),
             ),
-            (
-                "which server stores what in which version",
-                format!("{kubectl} server-a get storageversions"),
-            ),
+            skew(files),
         ];
     }
     let folder = files.folder.display();
@@ -104,11 +101,16 @@ fn commands(cluster: &Cluster, files: &Files, kubectl: bool) -> Vec<(&'static st
             "every API of the cluster, through any server",
             format!("{curl} {}/apis/apidiscovery.k8s.io/v2", url(1)),
         ),
-        (
-            "which server stores what in which version",
-            format!("{curl} {}/apis/internal.apiserver.k8s.io/v1alpha1/storageversions", url(0)),
-        ),
+        skew(files),
     ]
+}
+
+/// The command that compares the servers.
+fn skew(files: &Files) -> (&'static str, String) {
+    let program = std::env::current_exe().unwrap_or_else(|_| "mvp".into());
+    let (program, config) = (program.display(), files.kubeconfig());
+    let command = format!("{program} skew --kubeconfig {} --all-contexts", config.display());
+    ("the APIs that differ between the servers", command)
 }
 
 /// Whether a program is on the PATH.

@@ -84,6 +84,13 @@ impl Cell {
     }
 }
 
+impl Cell {
+    /// The text, without a colour.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+}
+
 impl<T: Into<String>> From<T> for Cell {
     fn from(text: T) -> Cell {
         Cell::coloured(text, Colour::None)

@@ -132,6 +132,7 @@ impl Gateway {
 
     fn admin(&self, members: &Members, reporter: Arc<Reporter>, relay: Relay) -> Admin {
         let snapshot = self.member.reader().clone();
+        let apis = snapshot.clone();
         self.probes.ready_when(self.readiness(members));
         let (ready, live) = (Arc::clone(&self.probes), Arc::clone(&self.probes));
         let relay = Arc::new(relay);
@@ -171,6 +172,7 @@ impl Gateway {
             }),
             callers: Arc::new(move |addresses| callers::described(&recorded, &clock, addresses)),
             snapshot: Arc::new(move || inside::described(&snapshot, &conflicts.conflicts())),
+            apis: Arc::new(move || inside::apis(&apis)),
         }
     }
 

@@ -13,14 +13,14 @@ use testkit::process::{Process, Signal};
 use crate::folder::Folder;
 
 /// A running demo.
-struct Demo {
+pub(crate) struct Demo {
     process: Process,
     out: BufReader<std::process::ChildStdout>,
 }
 
 impl Demo {
     /// Starts it with its files below a folder of the test.
-    fn start(folder: &Folder, arguments: &[&str]) -> Demo {
+    pub(crate) fn start(folder: &Folder, arguments: &[&str]) -> Demo {
         let mut child: Child = folder
             .command(&[&["demo"], arguments].concat())
             .env("TMPDIR", temporary(folder))
@@ -32,14 +32,14 @@ impl Demo {
     }
 
     /// Sends it a signal. Returns its exit code.
-    fn end(&mut self, signal: Signal) -> Option<i32> {
+    pub(crate) fn end(&mut self, signal: Signal) -> Option<i32> {
         self.process.signal(signal).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(self.process.exited(Duration::from_secs(10))).unwrap().code()
     }
 
     /// The next line of its output.
-    fn line(&mut self) -> String {
+    pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.out.read_line(&mut line).unwrap();
         line

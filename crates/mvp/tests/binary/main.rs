@@ -14,3 +14,4 @@ mod folder;
 mod help;
 mod manual;
 mod mistakes;
+mod skew;

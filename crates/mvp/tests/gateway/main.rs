@@ -25,6 +25,7 @@ mod peers_file;
 mod readiness;
 mod rotation;
 mod signals;
+mod skew;
 mod slow_readers;
 mod smoke;
 mod startup;
