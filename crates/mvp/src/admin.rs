@@ -24,6 +24,7 @@ use tokio::net::TcpListener;
 
 use self::host::AllowedHosts;
 use self::socket::AdminSocket;
+use crate::cli::Flags;
 use crate::descriptors::AdminListener;
 use crate::mistake::Problem;
 
@@ -63,7 +64,10 @@ fn over_tcp(admin: Admin, hosts: AllowedHosts, socket: Option<String>) -> Router
 
 /// The routes over the Unix socket.
 fn over_socket(admin: Admin) -> Router {
-    routes(post(forget)).layer(from_fn(uncached)).with_state(admin)
+    routes(post(forget))
+        .route("/debug/flags", get(flags))
+        .layer(from_fn(uncached))
+        .with_state(admin)
 }
 
 /// The routes. Only `forget` changes something.
@@ -92,6 +96,8 @@ pub(crate) struct Admin {
     pub snapshot: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
     /// Forgets a member that left.
     pub forget: Arc<Forget>,
+    /// The flags in force.
+    pub flags: Arc<Flags>,
 }
 
 /// Forgets the member with that ID, or returns why that is refused.
@@ -114,6 +120,7 @@ const INDEX: &str = "mvp, the Mixed Version Proxy for Kubernetes
 /readyz            ok when mvp can receive traffic; ?verbose lists every check
 /metrics           for Prometheus, as OpenMetrics if that is accepted
 /debug/snapshot    members, what each serves, and conflicting IDs, as JSON
+/debug/flags       the flags in force, as JSON; only over the Unix socket
 
 mvp forget ID      forgets a member that left, over the Unix socket of --admin-socket
 ";
@@ -171,6 +178,10 @@ async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
 async fn snapshot(State(admin): State<Admin>) -> Response {
     let body = format!("{:#}\n", (admin.snapshot)());
     ([(CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+async fn flags(State(admin): State<Admin>) -> Response {
+    axum::Json(&*admin.flags).into_response()
 }
 
 async fn forget(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {

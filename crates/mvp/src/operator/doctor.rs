@@ -1,10 +1,12 @@
 //! `mvp doctor`. Entry: [`run`].
+mod check;
+mod report;
 
 use std::process::ExitCode;
 
-use crate::cli::DoctorArgs;
+use crate::cli::{DoctorArgs, Origins};
 
 /// Runs the command.
-pub(crate) fn run(_args: DoctorArgs) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("mvp doctor does not exist yet")
+pub(crate) fn run(args: DoctorArgs, _origins: &Origins) -> anyhow::Result<ExitCode> {
+    report::print(&[], args.output)
 }

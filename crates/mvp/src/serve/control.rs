@@ -126,6 +126,7 @@ impl Gateway {
                 // Writing to a string cannot fail.
                 let _ = encode(text, &registry);
             }),
+            flags: Arc::clone(&self.flags),
             snapshot: Arc::new(move || inside::described(&snapshot, &conflicts.conflicts())),
         }
     }
