@@ -1,6 +1,11 @@
 //! `mvp doctor`. Entry: [`run`].
+mod certificates;
 mod check;
+mod local;
+mod probe;
 mod report;
+mod rights;
+mod settings;
 
 use std::process::ExitCode;
 
