@@ -114,7 +114,8 @@ fn key(pair: &Pair) -> Option<Finding> {
 fn addresses(settings: &Settings) -> Vec<IpAddr> {
     let Ok(config) = &settings.config else { return Vec::new() };
     let all = [Some(config.listen.ip()), config.advertise.map(|address| address.ip())];
-    let mut all: Vec<IpAddr> = all.into_iter().flatten().filter(|ip| !ip.is_unspecified()).collect();
+    let mut all: Vec<IpAddr> =
+        all.into_iter().flatten().filter(|ip| !ip.is_unspecified()).collect();
     all.dedup();
     all
 }

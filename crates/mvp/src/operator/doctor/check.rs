@@ -101,6 +101,12 @@ impl Group {
         self.check(name, Outcome::Fail, detail, fix)
     }
 
+    /// A warning in one sentence, in the same form.
+    pub(crate) fn warning(self, name: impl Into<String>, sentence: &str) -> Check {
+        let (detail, fix) = split(sentence);
+        self.check(name, Outcome::Warn, detail, fix)
+    }
+
     fn check(
         self,
         name: impl Into<String>,

@@ -146,7 +146,11 @@ mod tests {
         let fault = |name: &str, outcome| vec![(name.to_owned(), outcome)];
         for (seen, name, outcome) in [
             (Seen { link: Link::Unreachable("no".into()), ..open() }, "reachable", Outcome::Fail),
-            (Seen { link: Link::Untrusted("no; do".into()), ..open() }, "certificate", Outcome::Fail),
+            (
+                Seen { link: Link::Untrusted("no; do".into()), ..open() },
+                "certificate",
+                Outcome::Fail,
+            ),
             (Seen { link: Link::Open { http2: false }, ..open() }, "HTTP/2", Outcome::Fail),
             (Seen { who: Who::Gateway(None), ..open() }, "is no gateway", Outcome::Fail),
             (Seen { ready: Ready::No("etcd".into()), ..open() }, "ready", Outcome::Fail),

@@ -56,8 +56,8 @@ impl Way {
         let origin = format!("--{} {}", authorities.key, authorities.path.display());
         let tls = ClientTls::new(&authorities.pem, pair)?.explained(&origin)?;
         let https = Https { url: url.clone(), tls, name: server_name(), token: None };
-        let identity = proxy
-            .map(|_| Identity { own: settings.identity(), full: settings.full_identity() });
+        let identity =
+            proxy.map(|_| Identity { own: settings.identity(), full: settings.full_identity() });
         Ok(Way { https, identity })
     }
 

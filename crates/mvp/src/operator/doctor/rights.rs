@@ -129,11 +129,8 @@ impl Need {
     fn judged(&self, answers: &[(&str, Value)]) -> Check {
         let allowed =
             |answer: &Value| answer.pointer("/status/allowed").is_some_and(|value| value == true);
-        let denied: Vec<&str> = answers
-            .iter()
-            .filter(|(_, answer)| !allowed(answer))
-            .map(|(verb, _)| *verb)
-            .collect();
+        let denied: Vec<&str> =
+            answers.iter().filter(|(_, answer)| !allowed(answer)).map(|(verb, _)| *verb).collect();
         if denied.is_empty() {
             return GROUP.ok(self.name, self.verbs.join(", "));
         }

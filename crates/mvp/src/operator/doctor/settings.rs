@@ -40,7 +40,8 @@ impl Settings {
     /// Reads the files that the flags name.
     pub(crate) fn read(args: ServeArgs, origins: &Origins, now: SystemTime) -> Settings {
         let mut files = Files::new(origins, now, &files::read);
-        let mut pair = |cert: (&'static str, &Option<PathBuf>), key: (&'static str, &Option<PathBuf>)| {
+        let mut pair = |cert: (&'static str, &Option<PathBuf>),
+                        key: (&'static str, &Option<PathBuf>)| {
             let chain = cert.1.clone().map(|path| files.certificates(cert.0, path)).transpose();
             let both = files.pair((cert.0, cert.1.clone()), (key.0, key.1.clone()));
             Pair { chain, both }

@@ -192,10 +192,7 @@ pub(super) fn server_names(
     if lacks(&mvp_proxy::server_name()) {
         let what = "it lacks the name kubernetes.default.svc, which peers verify";
         let fix = "issue it again with the DNS name kubernetes.default.svc, as kubeadm does";
-        findings.push(Finding {
-            fatal: has_peers,
-            ..Finding::fail(Aspect::Names, what, fix)
-        });
+        findings.push(Finding { fatal: has_peers, ..Finding::fail(Aspect::Names, what, fix) });
     }
     for address in addresses.iter().filter(|ip| lacks(&ServerName::from(**ip))) {
         let what = format!("it lacks the address {address}, so that clients of that address fail");

@@ -101,7 +101,10 @@ fn compared(settings: &Settings, map: &Value) -> Vec<Check> {
     for (key, sent) in [
         ("requestheader-username-headers", settings.args.requestheader_username_headers.first()),
         ("requestheader-group-headers", settings.args.requestheader_group_headers.first()),
-        ("requestheader-extra-headers-prefix", settings.args.requestheader_extra_headers_prefix.first()),
+        (
+            "requestheader-extra-headers-prefix",
+            settings.args.requestheader_extra_headers_prefix.first(),
+        ),
     ] {
         let read = list(key);
         let is_read = |sent: &str| read.iter().any(|name| name.eq_ignore_ascii_case(sent));
