@@ -61,7 +61,7 @@ mod upstream;
 
 pub use body::{Body, BodyError};
 pub use error::{SendError, Stage};
-pub use gateway::unique;
+pub use gateway::{PEER_PROXIED, gateway_id, unique};
 pub use identity::{
     Authenticate, AuthenticateLayer, HeadersState, Identity, RemoteHeaders, ResponseFuture, User,
 };

@@ -27,6 +27,7 @@ use tokio::net::TcpListener;
 
 use self::host::AllowedHosts;
 use self::socket::AdminSocket;
+use crate::cli::Flags;
 use crate::descriptors::AdminListener;
 use crate::mistake::Problem;
 use crate::report::Gateways;
@@ -70,7 +71,10 @@ fn over_tcp(admin: Admin, hosts: AllowedHosts, socket: Option<String>) -> Router
 
 /// The routes over the Unix socket.
 fn over_socket(admin: Admin) -> Router {
-    routes(post(forget), get(callers)).layer(from_fn(uncached)).with_state(admin)
+    routes(post(forget), get(callers))
+        .route("/debug/flags", get(flags))
+        .layer(from_fn(uncached))
+        .with_state(admin)
 }
 
 /// The routes. Only `forget` changes something, and only `callers` names users.
@@ -109,6 +113,8 @@ pub(crate) struct Admin {
     pub apis: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
     /// Forgets a member that left.
     pub forget: Arc<Forget>,
+    /// The flags in force.
+    pub flags: Arc<Flags>,
 }
 
 /// Forgets the member with that ID, or returns why that is refused.
@@ -137,6 +143,7 @@ const INDEX: &str = "mvp, the Mixed Version Proxy for Kubernetes
 /debug/snapshot    members, what each serves, and conflicting IDs, as JSON
 /debug/status      what mvp status shows, as JSON; ?all asks all members
 /debug/apis        resources, verbs and subresources that each member serves, as JSON
+/debug/flags       the flags in force, as JSON; only over the Unix socket
 
 mvp callers        shows who called which API, over the Unix socket of --admin-socket
 mvp forget ID      forgets a member that left, over the Unix socket of --admin-socket
@@ -215,6 +222,10 @@ async fn status(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Respon
 async fn apis(State(admin): State<Admin>) -> Response {
     let body = format!("{}\n", (admin.apis)());
     ([(CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+async fn flags(State(admin): State<Admin>) -> Response {
+    axum::Json(&*admin.flags).into_response()
 }
 
 async fn forget(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {

@@ -23,6 +23,7 @@ use tower_layer::Layer;
 use crate::admin::host::AllowedHosts;
 use crate::admin::socket::{self, AdminSocket};
 use crate::callers::DeprecatedCallers;
+use crate::cli::Flags;
 use crate::config::{AdminSocketPath, ClientLimits, ServeConfig};
 use crate::connections::ConnectionMetrics;
 use crate::descriptors;
@@ -42,11 +43,11 @@ use crate::tls;
 const SETTLES_WITHIN: Duration = Duration::from_secs(3);
 
 /// Serves until a signal ends it.
-pub(crate) fn run(config: ServeConfig, log: &LogQueue) -> anyhow::Result<()> {
+pub(crate) fn run(config: ServeConfig, flags: Flags, log: &LogQueue) -> anyhow::Result<()> {
     let descriptors = descriptors::raise_limit();
     let asked = config.client_limits.connections;
     let max_connections = descriptors::max_client_connections(descriptors, asked)?;
-    let gateway = Arc::new(Gateway::new(&config, max_connections, log)?);
+    let gateway = Arc::new(Gateway::new(&config, flags, max_connections, log)?);
     // Before the listeners: a signal without a handler ends the process.
     let runtime = runtime()?;
     let signals = {
@@ -145,11 +146,13 @@ struct Gateway {
     pages: Arc<Pages>,
     supervisor: Supervisor,
     share_port: bool,
+    flags: Arc<Flags>,
 }
 
 impl Gateway {
     fn new(
         config: &ServeConfig,
+        flags: Flags,
         max_connections: usize,
         log: &LogQueue,
     ) -> anyhow::Result<Gateway> {
@@ -196,6 +199,10 @@ impl Gateway {
             pages: Arc::default(),
             supervisor,
             share_port: config.share_port,
+            flags: Arc::new(match &config.local {
+                Some(local) => flags.with("server-id", local.id.clone()),
+                None => flags,
+            }),
         })
     }
 

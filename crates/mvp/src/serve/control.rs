@@ -171,6 +171,7 @@ impl Gateway {
                 })
             }),
             callers: Arc::new(move |addresses| callers::described(&recorded, &clock, addresses)),
+            flags: Arc::clone(&self.flags),
             snapshot: Arc::new(move || inside::described(&snapshot, &conflicts.conflicts())),
             apis: Arc::new(move || inside::apis(&apis)),
         }
