@@ -20,6 +20,7 @@ mod members;
 mod mistake;
 mod operator;
 mod process_metrics;
+mod readiness_metrics;
 mod reload;
 mod serve;
 mod shutdown;

@@ -4,11 +4,13 @@
 //! - `line`, `caller`: the log line of a request, and its caller
 //! - `failover`: failovers, retry budget, ejections
 //! - `isolation`: measures that keep callers apart
+//! - `releases`: the release of each member
 
 mod caller;
 mod failover;
 mod isolation;
 mod line;
+mod releases;
 mod requests;
 
 use std::fmt::Write as _;
@@ -26,6 +28,7 @@ use prometheus_client::registry::{Metric, Registry};
 use crate::error::Stage;
 use failover::Failover;
 pub(crate) use isolation::Isolation;
+use releases::Releases;
 use requests::Requests;
 pub(crate) use requests::{Record, ServedBy};
 
@@ -40,6 +43,7 @@ pub struct Metrics {
     in_flight: Gauge,
     tunnels: Gauge,
     view_age: Family<MemberLabels, Gauge<f64, AtomicU64>>,
+    releases: Releases,
     local_health: Family<StateLabels, Gauge>,
 }
 
@@ -90,6 +94,7 @@ impl Metrics {
             requests: Requests::registered(&mut registry, log_local),
             failover: Failover::registered(&mut registry),
             isolation: Isolation::registered(&mut registry),
+            releases: Releases::registered(&mut registry),
             sync_errors,
             in_flight: register(
                 &mut registry,
@@ -189,6 +194,7 @@ impl Metrics {
         let labels = MemberLabels { member: member.to_owned() };
         self.view_age.remove(&labels);
         self.failover.forget(&labels);
+        self.releases.forget(member);
     }
 
     /// Sets the state of the local server.
@@ -204,8 +210,9 @@ impl Metrics {
         }
     }
 
-    /// Sets the age of each member's view: that of its older half.
+    /// Sets the release of each member, and the age of its view: that of its older half.
     pub(crate) fn observe_snapshot(&self, snapshot: &Snapshot, now: Timestamp) {
+        self.releases.observe(snapshot);
         for member in snapshot.members() {
             let confirmed = [&member.view.api, &member.view.apis]
                 .into_iter()
