@@ -22,6 +22,7 @@ macro_rules! case {
 }
 
 mod aggregated;
+mod ask;
 mod attacks;
 mod before;
 mod callers;
@@ -88,6 +89,7 @@ pub(crate) fn all() -> Vec<Case> {
         recorded::cases(),
         versions::cases(),
         attacks::cases(),
+        ask::cases(),
         upstream::cases(),
     ]
     .into_iter()
