@@ -67,6 +67,6 @@ pub use identity::{
 };
 pub use layer::{MixedVersion, MixedVersionLayer};
 pub use member::{Member, MemberBuilder, Worker};
-pub use metrics::Metrics;
+pub use metrics::{Callers, CallersReport, Metrics, RecordedCaller, ResourceCallers};
 pub use probe::{LocalState, OwnRequests};
 pub use upstream::{Forwarder, OutboundTls, ReloadableOutbound, Target, server_name};

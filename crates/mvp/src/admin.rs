@@ -1,5 +1,6 @@
 //! The admin endpoint: health, metrics and debugging, over plain HTTP, on loopback by default. What
-//! changes state needs the Unix socket ([`socket`]), which only the owner of the process can open.
+//! changes state or names users needs the Unix socket ([`socket`]), which only the owner of the process
+//! can open.
 //!
 //! [`serve`] runs a router that keeps no state: it calls the functions of [`Admin`] for each
 //! request. Health responses have the format of kube-apiserver's.
@@ -20,6 +21,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
+use mvp_proxy::CallersReport;
 use tokio::net::TcpListener;
 
 use self::host::AllowedHosts;
@@ -48,14 +50,17 @@ pub(crate) async fn serve(
 
 /// The routes over TCP. `socket` is the path of the Unix socket, if there is one.
 fn over_tcp(admin: Admin, hosts: AllowedHosts, socket: Option<String>) -> Router {
-    let hint = match socket {
-        Some(path) => format!("forbidden: run mvp forget ID --admin-socket={path} on this host\n"),
-        None => "forbidden: start mvp serve with --admin-socket=PATH, then run mvp forget ID \
+    let forbid = |command: &str| {
+        let hint = match &socket {
+            Some(path) => format!("forbidden: run {command} --admin-socket={path} on this host\n"),
+            None => format!(
+                "forbidden: start mvp serve with --admin-socket=PATH, then run {command} \
                  --admin-socket=PATH on this host\n"
-            .to_owned(),
+            ),
+        };
+        move || async move { text(StatusCode::FORBIDDEN, hint) }
     };
-    let refuse = move || async move { text(StatusCode::FORBIDDEN, hint) };
-    routes(post(refuse))
+    routes(post(forbid("mvp forget ID")), get(forbid("mvp callers")))
         .layer(from_fn_with_state(Arc::new(hosts), host::check))
         .layer(from_fn(uncached))
         .with_state(admin)
@@ -63,17 +68,18 @@ fn over_tcp(admin: Admin, hosts: AllowedHosts, socket: Option<String>) -> Router
 
 /// The routes over the Unix socket.
 fn over_socket(admin: Admin) -> Router {
-    routes(post(forget)).layer(from_fn(uncached)).with_state(admin)
+    routes(post(forget), get(callers)).layer(from_fn(uncached)).with_state(admin)
 }
 
-/// The routes. Only `forget` changes something.
-fn routes(forget: MethodRouter<Admin>) -> Router<Admin> {
+/// The routes. Only `forget` changes something, and only `callers` names users.
+fn routes(forget: MethodRouter<Admin>, callers: MethodRouter<Admin>) -> Router<Admin> {
     Router::new()
         .route("/", get(index))
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .route("/debug/snapshot", get(snapshot))
+        .route("/debug/callers", callers)
         .route("/forget", forget)
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
@@ -90,6 +96,9 @@ pub(crate) struct Admin {
     pub metrics: Arc<dyn Fn(&mut String) + Send + Sync>,
     /// The current snapshot as JSON.
     pub snapshot: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
+    /// The callers of the last hour, with client addresses if asked for; `None` if they are not
+    /// recorded.
+    pub callers: Arc<dyn Fn(bool) -> Option<CallersReport> + Send + Sync>,
     /// Forgets a member that left.
     pub forget: Arc<Forget>,
 }
@@ -115,6 +124,7 @@ const INDEX: &str = "mvp, the Mixed Version Proxy for Kubernetes
 /metrics           for Prometheus, as OpenMetrics if that is accepted
 /debug/snapshot    members, what each serves, and conflicting IDs, as JSON
 
+mvp callers        shows who called which API, over the Unix socket of --admin-socket
 mvp forget ID      forgets a member that left, over the Unix socket of --admin-socket
 ";
 
@@ -133,7 +143,7 @@ async fn readyz(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Respon
 /// Lists all checks if one fails, even without `?verbose`, as kube-apiserver does.
 fn health(name: &str, checks: &[Check], query: Option<&str>) -> Response {
     let ready = checks.iter().all(|check| check.problem.is_none());
-    if ready && !asks_verbose(query) {
+    if ready && !asks(query, "verbose") {
         return text(StatusCode::OK, "ok");
     }
     let mut body = String::new();
@@ -153,9 +163,8 @@ fn health(name: &str, checks: &[Check], query: Option<&str>) -> Response {
     text(status, body)
 }
 
-fn asks_verbose(query: Option<&str>) -> bool {
-    query
-        .is_some_and(|query| query.split('&').any(|pair| pair.split('=').next() == Some("verbose")))
+fn asks(query: Option<&str>, word: &str) -> bool {
+    query.is_some_and(|query| query.split('&').any(|pair| pair.split('=').next() == Some(word)))
 }
 
 async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
@@ -170,6 +179,16 @@ async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
 
 async fn snapshot(State(admin): State<Admin>) -> Response {
     let body = format!("{:#}\n", (admin.snapshot)());
+    ([(CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+async fn callers(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    let Some(report) = (admin.callers)(asks(query.as_deref(), "addresses")) else {
+        let what = "this gateway does not record callers: it runs with --record-callers=false, or \
+                    as a plain reverse proxy\n";
+        return text(StatusCode::CONFLICT, what);
+    };
+    let body = format!("{:#}\n", serde_json::json!(report));
     ([(CONTENT_TYPE, "application/json")], body).into_response()
 }
 

@@ -5,6 +5,7 @@
 //! served: exit code 2 for usage, 1 for the rest.
 
 mod admin;
+mod callers;
 mod cli;
 mod config;
 mod connections;
@@ -15,6 +16,7 @@ mod forget;
 mod health;
 mod heartbeat;
 mod inside;
+mod lifecycle;
 mod logging;
 mod members;
 mod mistake;

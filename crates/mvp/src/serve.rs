@@ -22,6 +22,7 @@ use tower_layer::Layer;
 
 use crate::admin::host::AllowedHosts;
 use crate::admin::socket::{self, AdminSocket};
+use crate::callers::DeprecatedCallers;
 use crate::config::{AdminSocketPath, ClientLimits, ServeConfig};
 use crate::connections::ConnectionMetrics;
 use crate::descriptors;
@@ -157,7 +158,8 @@ impl Gateway {
             .remote_headers(remote_headers(config))
             .refresh_interval(config.refresh_interval)
             .forget_after(config.peers.forget_after)
-            .log_local_requests(config.log_local_requests);
+            .log_local_requests(config.log_local_requests)
+            .record_callers(config.record_callers && config.serves_peers());
         let member = match &config.local {
             Some(local) => member.server_at(&local.url.authority()),
             None => member.without_server(),
@@ -172,6 +174,8 @@ impl Gateway {
         let per_address = config.client_limits.connections_per_address;
         let connections = ConnectionLimit::new(max_connections, per_address);
         registry.register_collector(Box::new(ConnectionMetrics(connections.clone())));
+        let (metrics, reader) = (Arc::clone(member.metrics()), member.reader().clone());
+        registry.register_collector(Box::new(DeprecatedCallers { metrics, reader }));
         let shutdown = Shutdown::new(config, log);
         let reader = member.reader().clone();
         let published = move || reader.now().since(reader.load().built());

@@ -1,15 +1,24 @@
-//! What operators ask: alerts, and the canary step of the upgrade runbook.
+//! What operators ask a cluster.
 
 mod alerts;
+mod callers;
 
 use crate::suite::Case;
 
 /// The cases of this group, in the order in which they run.
 pub(super) fn cases() -> Vec<Case> {
-    vec![case!(
-        Mixed,
-        "ask/alerts",
-        alerts::a_killed_peer,
-        "Prometheus with the rules of deploy/: a killed peer fires alerts, which resolve when it is back"
-    )]
+    vec![
+        case!(
+            Mixed,
+            "ask/callers",
+            callers::of_a_removed_api,
+            "mvp callers names who calls an API that the next releases remove; averted 404s are counted"
+        ),
+        case!(
+            Mixed,
+            "ask/alerts",
+            alerts::a_killed_peer,
+            "Prometheus with the rules of deploy/: a killed peer fires alerts, which resolve when it is back"
+        ),
+    ]
 }

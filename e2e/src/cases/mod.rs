@@ -81,6 +81,7 @@ pub(crate) fn all() -> Vec<Case> {
         rotation::cases(),
         rolling::cases(),
         aggregated::cases(),
+        ask::cases(),
         clients::cases(),
         kube_rs::cases(),
         demo::cases(),
@@ -89,7 +90,6 @@ pub(crate) fn all() -> Vec<Case> {
         recorded::cases(),
         versions::cases(),
         attacks::cases(),
-        ask::cases(),
         upstream::cases(),
     ]
     .into_iter()

@@ -1,12 +1,16 @@
 //! Metrics, under Kubernetes' own names where it has them. Entry item: [`Metrics`].
 //!
 //! - `requests`: how requests ended
+//! - `averted`: false 404s that clients did not get
 //! - `line`, `caller`: the log line of a request, and its caller
+//! - `callers`: who called which resource in the last hour
 //! - `failover`: failovers, retry budget, ejections
 //! - `isolation`: measures that keep callers apart
 //! - `releases`: the release of each member
 
+mod averted;
 mod caller;
+mod callers;
 mod failover;
 mod isolation;
 mod line;
@@ -26,6 +30,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Metric, Registry};
 
 use crate::error::Stage;
+pub use callers::{Callers, CallersReport, RecordedCaller, ResourceCallers};
 use failover::Failover;
 pub(crate) use isolation::Isolation;
 use releases::Releases;
@@ -39,6 +44,8 @@ pub struct Metrics {
     requests: Requests,
     failover: Failover,
     isolation: Isolation,
+    /// `None` if callers are not recorded.
+    callers: Option<Callers>,
     sync_errors: Family<TypeLabels, Counter>,
     in_flight: Gauge,
     tunnels: Gauge,
@@ -95,6 +102,7 @@ impl Metrics {
             failover: Failover::registered(&mut registry),
             isolation: Isolation::registered(&mut registry),
             releases: Releases::registered(&mut registry),
+            callers: None,
             sync_errors,
             in_flight: register(
                 &mut registry,
@@ -118,6 +126,17 @@ impl Metrics {
             ),
             registry,
         }
+    }
+
+    /// Records callers, too.
+    #[must_use]
+    pub fn with_callers(self) -> Metrics {
+        Metrics { callers: Some(Callers::default()), ..self }
+    }
+
+    /// The callers of the last hour; `None` if they are not recorded.
+    pub fn callers(&self) -> Option<&Callers> {
+        self.callers.as_ref()
     }
 
     /// Appends all metrics in the OpenMetrics text format.
@@ -225,8 +244,11 @@ impl Metrics {
         }
     }
 
-    /// Counts a request, and logs it if it is notable.
+    /// Counts a request and its caller, and logs it if it is notable.
     pub(crate) fn record(&self, record: &Record<'_>, now: Timestamp) {
+        if let Some(callers) = &self.callers {
+            callers.record(record, now);
+        }
         self.requests.record(record, now);
     }
 }

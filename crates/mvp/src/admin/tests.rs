@@ -38,6 +38,7 @@ fn admin(problem: Option<&'static str>) -> Admin {
         }),
         metrics: Arc::new(|out| out.push_str("# EOF\n")),
         snapshot: Arc::new(|| json!({"members": ["a"]})),
+        callers: Arc::new(|_| None),
         forget: Arc::new(|id| match id {
             "gone" => Ok(()),
             other => Err(format!("there is no member {other}").into()),

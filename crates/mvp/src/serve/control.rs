@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{AdminEndpoint, Gateway};
 use crate::admin::{self, Admin};
+use crate::callers;
 use crate::health::Readiness;
 use crate::inside;
 use crate::members::{self, CountedReads, Members, Seed, Standing, Witness};
@@ -99,6 +100,7 @@ impl Gateway {
         self.probes.ready_when(self.readiness(members));
         let (ready, live) = (Arc::clone(&self.probes), Arc::clone(&self.probes));
         let (metrics, registry) = (Arc::clone(self.member.metrics()), Arc::clone(&self.registry));
+        let (recorded, clock) = (Arc::clone(&metrics), snapshot.clone());
         let (handle, conflicts) = (members.handle(), members.handle());
         let reader = self.member.reader().clone();
         Admin {
@@ -126,6 +128,7 @@ impl Gateway {
                 // Writing to a string cannot fail.
                 let _ = encode(text, &registry);
             }),
+            callers: Arc::new(move |addresses| callers::described(&recorded, &clock, addresses)),
             snapshot: Arc::new(move || inside::described(&snapshot, &conflicts.conflicts())),
         }
     }

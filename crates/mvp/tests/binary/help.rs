@@ -5,7 +5,7 @@ use std::process::Stdio;
 use crate::folder::Folder;
 
 /// All flags of `mvp serve`.
-const FLAGS: [&str; 48] = [
+const FLAGS: [&str; 49] = [
     "--help",
     "--bind-address",
     "--secure-port",
@@ -53,6 +53,7 @@ const FLAGS: [&str; 48] = [
     "--log-format",
     "--log-level",
     "--log-local-requests",
+    "--record-callers",
     "--config",
 ];
 

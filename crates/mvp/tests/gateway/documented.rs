@@ -6,13 +6,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use http::StatusCode;
+use mvp_apiserver::{ApiServer, GroupSpec, ResourceSpec, ServerSpec, Storage};
 use mvp_core::decide::Reason;
 use serde_json::Value;
 
-use crate::cluster::{CONFIG_MAPS, Cluster, WIDGETS};
+use crate::cluster::{CONFIG_MAPS, Cluster, WIDGETS, any, serve};
 use crate::support::client::Client;
 use crate::support::eventually;
 use crate::support::folder::Folder;
+use crate::support::process::{Gateway, free_address};
 
 /// The labels of each metric. A histogram is one metric.
 type Metrics = BTreeMap<String, BTreeSet<String>>;
@@ -117,13 +119,27 @@ async fn exposed() -> Metrics {
     folder.swap(&[("peers.yaml", "peers: [] # again")]);
     drop(cluster.a.gateway);
     let gateway = &cluster.b.gateway;
-    eventually("everything is counted", async || {
+    let mut exposed = eventually("everything is counted", async || {
         assert_eq!(client.get(WIDGETS).await.0, StatusCode::SERVICE_UNAVAILABLE);
         let text = gateway.page("/metrics").await;
         let missing = COUNTED.iter().find(|name| !text.contains(&format!("\n{name}")));
         if missing.is_none() { Ok(parse(&text)) } else { Err(missing) }
     })
-    .await
+    .await;
+    exposed.append(&mut called_deprecated().await);
+    exposed
+}
+
+/// The metrics of a gateway through which a deprecated API is called.
+async fn called_deprecated() -> Metrics {
+    let claims = ResourceSpec::namespaced("resourceclaims", "ResourceClaim");
+    let groups = vec![GroupSpec::new("resource.k8s.io").version("v1beta1", [claims])];
+    let spec = ServerSpec { id: "d".to_owned(), groups, ..ServerSpec::default() };
+    let server = serve(any(), ApiServer::new(spec, Storage::new())).await;
+    let gateway = Gateway::start(free_address(), "d", server.address, &[]).ready().await;
+    let path = "/apis/resource.k8s.io/v1beta1/namespaces/default/resourceclaims";
+    assert_eq!(Client::user(gateway.address).await.get(path).await.0, StatusCode::OK);
+    parse(&gateway.page("/metrics").await)
 }
 
 /// The metrics in Prometheus' text format.

@@ -125,9 +125,14 @@ impl Gateway {
         Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
     }
 
+    /// Runs a command of `mvp`.
+    pub(crate) fn run(arguments: &[&str], flags: &[String]) -> std::process::Output {
+        Command::new(binary()).args(arguments).args(flags).output().unwrap()
+    }
+
     /// Runs `mvp forget` for this member.
     pub(crate) fn forget(id: &str, flags: &[String]) -> std::process::Output {
-        Command::new(binary()).args(["forget", id]).args(flags).output().unwrap()
+        Gateway::run(&["forget", id], flags)
     }
 
     /// The body of an admin endpoint that must return 200.
