@@ -2,6 +2,7 @@
 
 mod alerts;
 mod callers;
+mod canary;
 
 use crate::suite::Case;
 
@@ -19,6 +20,12 @@ pub(super) fn cases() -> Vec<Case> {
             "ask/alerts",
             alerts::a_killed_peer,
             "Prometheus with the rules of deploy/: a killed peer fires alerts, which resolve when it is back"
+        ),
+        case!(
+            Rolling,
+            "ask/canary",
+            canary::from_the_runbook,
+            "the canary step of docs/upgrade.md, its commands run as they stand there"
         ),
     ]
 }

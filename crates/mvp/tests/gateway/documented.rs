@@ -281,7 +281,7 @@ fn dashboard() -> Vec<(String, String)> {
 }
 
 /// The rows of the first table with code in its first column below a heading.
-fn table(text: &str, heading: &str) -> Vec<Vec<String>> {
+pub(crate) fn table(text: &str, heading: &str) -> Vec<Vec<String>> {
     let below = text.split_once(&format!("\n{heading}\n")).expect("the heading exists").1;
     let below = below.split("\n## ").next().unwrap();
     let rows = below.lines().filter(|line| line.starts_with("| `"));

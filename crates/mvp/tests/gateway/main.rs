@@ -14,6 +14,7 @@ mod support;
 mod admin;
 mod before;
 mod causes;
+mod compatibility;
 mod descriptors;
 mod documented;
 mod hostile;

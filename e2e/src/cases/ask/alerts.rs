@@ -43,6 +43,8 @@ pub(super) async fn a_killed_peer(cluster: &mut Cluster) -> anyhow::Result<Strin
     })
     .await?;
 
+    let panels = dashboard(&prometheus, &deploy).await?;
+
     cluster.server_mut("a")?.kill();
     let expected = [
         ("MvpGatewayDown", killed.as_str()),
@@ -71,7 +73,26 @@ pub(super) async fn a_killed_peer(cluster: &mut Cluster) -> anyhow::Result<Strin
         Ok(Some(()))
     })
     .await?;
-    Ok(format!("{tests}; a peer killed: {} alerts fire, resolve when it is back", expected.len()))
+    Ok(format!(
+        "{tests}; {panels}; a peer killed: {} alerts fire, and resolve when it is back",
+        expected.len()
+    ))
+}
+
+/// Evaluates every expression of the dashboard. Returns how many have data.
+async fn dashboard(prometheus: &Prometheus, deploy: &Path) -> anyhow::Result<String> {
+    let text = std::fs::read_to_string(deploy.join("grafana-dashboard.json"))?;
+    let board: Value = serde_json::from_str(&text)?;
+    let panels = board.get("panels").and_then(Value::as_array).context("no panels")?;
+    let targets = panels.iter().filter_map(|panel| panel.get("targets")?.as_array()).flatten();
+    let (mut all, mut with_data) = (0, 0);
+    for expression in targets.filter_map(|target| target.get("expr")?.as_str()) {
+        let value = prometheus.value(&expression.replace("$job", ".+")).await;
+        all += 1;
+        with_data += u32::from(value.with_context(|| expression.to_owned())?.is_some());
+    }
+    ensure!(with_data * 2 > all, "only {with_data} of {all} expressions of the dashboard have data");
+    Ok(format!("dashboard: {with_data} of {all} expressions have data"))
 }
 
 /// Runs the tests of the rules. Returns how many rules there are.
@@ -157,9 +178,10 @@ impl Prometheus {
             .collect())
     }
 
-    /// The value of an expression with one sample.
+    /// The first sample of an expression.
     async fn value(&self, expression: &str) -> anyhow::Result<Option<f64>> {
-        let path = format!("/api/v1/query?query={expression}");
+        let encoded: String = expression.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let path = format!("/api/v1/query?query={encoded}");
         let found = plain(self.address, &path).await?.expect(200)?;
         let value = found.pointer("/data/result/0/value/1").and_then(Value::as_str);
         Ok(value.map(str::parse).transpose()?)
