@@ -91,7 +91,10 @@ async fn dashboard(prometheus: &Prometheus, deploy: &Path) -> anyhow::Result<Str
         all += 1;
         with_data += u32::from(value.with_context(|| expression.to_owned())?.is_some());
     }
-    ensure!(with_data * 2 > all, "only {with_data} of {all} expressions of the dashboard have data");
+    ensure!(
+        with_data * 2 > all,
+        "only {with_data} of {all} expressions of the dashboard have data"
+    );
     Ok(format!("dashboard: {with_data} of {all} expressions have data"))
 }
 
