@@ -24,6 +24,7 @@ mod members;
 mod mistake;
 mod operator;
 mod process_metrics;
+mod readiness_metrics;
 mod reload;
 mod report;
 mod serve;

@@ -32,6 +32,7 @@ use crate::inside;
 use crate::logging::LogQueue;
 use crate::members::Standing;
 use crate::process_metrics;
+use crate::readiness_metrics::ReadinessMetrics;
 use crate::reload::{InForce, ReloadMetrics, Reloader};
 use crate::report::pages::{Pages, PagesLayer};
 use crate::shutdown::Shutdown;
@@ -185,7 +186,9 @@ impl Gateway {
         let shutdown = Shutdown::new(config, log);
         let reader = member.reader().clone();
         let published = move || reader.now().since(reader.load().built());
-        let probes = Probes::new(shutdown.leaving.clone(), published, config.refresh_interval);
+        let probes =
+            Arc::new(Probes::new(shutdown.leaving.clone(), published, config.refresh_interval));
+        registry.register_collector(Box::new(ReadinessMetrics(Arc::clone(&probes))));
         Ok(Gateway {
             in_force,
             client_limits: config.client_limits,
@@ -195,7 +198,7 @@ impl Gateway {
             reload_metrics,
             registry: Arc::new(registry),
             shutdown,
-            probes: Arc::new(probes),
+            probes,
             pages: Arc::default(),
             supervisor,
             share_port: config.share_port,

@@ -1,6 +1,8 @@
 //! What operators ask a cluster.
 
+mod alerts;
 mod callers;
+mod canary;
 mod skew;
 mod status;
 
@@ -32,6 +34,18 @@ pub(super) fn cases() -> Vec<Case> {
             "ask/skew-endpoints",
             skew::endpoints,
             "kubectl mvp skew asks every endpoint of the cluster behind one context"
+        ),
+        case!(
+            Mixed,
+            "ask/alerts",
+            alerts::a_killed_peer,
+            "Prometheus with the rules of deploy/: a killed peer fires alerts, which resolve when it is back"
+        ),
+        case!(
+            Rolling,
+            "ask/canary",
+            canary::from_the_runbook,
+            "the canary step of docs/upgrade.md, its commands run as they stand there"
         ),
     ]
 }

@@ -73,6 +73,22 @@ impl Reason {
         Reason::BodyGone,
     ];
 
+    /// The reasons for which a request is refused.
+    pub const REFUSALS: [Reason; 12] = [
+        Reason::Starting,
+        Reason::NotPassedOn,
+        Reason::ServedElsewhere,
+        Reason::NobodyReachable,
+        Reason::Unconfirmed,
+        Reason::Recorded,
+        Reason::LocalViewUnknown,
+        Reason::ViewSuspect,
+        Reason::LocalDown,
+        Reason::LocalNotReady,
+        Reason::BodyGone,
+        Reason::PeersTooOld,
+    ];
+
     /// The reason with that label; `None` for an unknown one, as a newer gateway may send it.
     pub fn from_label(label: &str) -> Option<Reason> {
         Reason::ALL.into_iter().find(|reason| reason.as_str() == label)

@@ -6,6 +6,7 @@
 //! - `callers`: who called which resource in the last hour
 //! - `failover`: failovers, retry budget, ejections
 //! - `isolation`: measures that keep callers apart
+//! - `releases`: the release of each member
 
 mod averted;
 mod caller;
@@ -13,6 +14,7 @@ mod callers;
 mod failover;
 mod isolation;
 mod line;
+mod releases;
 mod requests;
 
 use std::fmt::Write as _;
@@ -31,6 +33,7 @@ use crate::error::Stage;
 pub use callers::{Callers, CallersReport, RecordedCaller, ResourceCallers};
 use failover::Failover;
 pub(crate) use isolation::Isolation;
+use releases::Releases;
 use requests::Requests;
 pub(crate) use requests::{Record, ServedBy};
 
@@ -47,6 +50,7 @@ pub struct Metrics {
     in_flight: Gauge,
     tunnels: Gauge,
     view_age: Family<MemberLabels, Gauge<f64, AtomicU64>>,
+    releases: Releases,
     local_health: Family<StateLabels, Gauge>,
 }
 
@@ -97,6 +101,7 @@ impl Metrics {
             requests: Requests::registered(&mut registry, log_local),
             failover: Failover::registered(&mut registry),
             isolation: Isolation::registered(&mut registry),
+            releases: Releases::registered(&mut registry),
             callers: None,
             sync_errors,
             in_flight: register(
@@ -208,6 +213,7 @@ impl Metrics {
         let labels = MemberLabels { member: member.to_owned() };
         self.view_age.remove(&labels);
         self.failover.forget(&labels);
+        self.releases.forget(member);
     }
 
     /// Sets the state of the local server.
@@ -223,8 +229,9 @@ impl Metrics {
         }
     }
 
-    /// Sets the age of each member's view: that of its older half.
+    /// Sets the release of each member, and the age of its view: that of its older half.
     pub(crate) fn observe_snapshot(&self, snapshot: &Snapshot, now: Timestamp) {
+        self.releases.observe(snapshot);
         for member in snapshot.members() {
             let confirmed = [&member.view.api, &member.view.apis]
                 .into_iter()

@@ -130,6 +130,12 @@ impl Requests {
         let hop = Histogram::new(exponential_buckets(0.0005, 2.0, 16));
         let help = "Seconds from the arrival of a request to the response head of a peer";
         registry.register("mvp_hop_seconds", help, hop.clone());
+        let refusals: Family<RefusalLabels, Counter> =
+            register(registry, "mvp_refusals", "Requests refused with 503, by reason");
+        // From 0 on: Prometheus does not see the increase of a counter that begins with 1.
+        for reason in Reason::REFUSALS {
+            drop(refusals.get_or_create(&RefusalLabels { reason: reason.as_str() }));
+        }
         Requests {
             all: register(registry, "mvp_requests", "Requests by action, reason and status code"),
             rerouted: register(
@@ -137,7 +143,7 @@ impl Requests {
                 "apiserver_rerouted_request",
                 "Requests forwarded to a peer",
             ),
-            refusals: register(registry, "mvp_refusals", "Requests refused with 503, by reason"),
+            refusals,
             peer_errors: register(
                 registry,
                 "apiserver_peer_proxy_errors",
