@@ -120,9 +120,9 @@ const INDEX: &str = "mvp, the Mixed Version Proxy for Kubernetes
 /readyz            ok when mvp can receive traffic; ?verbose lists every check
 /metrics           for Prometheus, as OpenMetrics if that is accepted
 /debug/snapshot    members, what each serves, and conflicting IDs, as JSON
-/debug/flags       the flags in force, as JSON; only over the Unix socket
 
 mvp forget ID      forgets a member that left, over the Unix socket of --admin-socket
+mvp doctor         checks this gateway and its cluster, with the flags that the same socket tells
 ";
 
 async fn index() -> Response {

@@ -22,6 +22,7 @@ macro_rules! case {
 }
 
 mod aggregated;
+mod ask;
 mod attacks;
 mod before;
 mod callers;
@@ -74,6 +75,7 @@ pub(crate) fn all() -> Vec<Case> {
         upgrade::cases(),
         namespace::cases(),
         membership::cases(),
+        ask::cases(),
         before::cases(),
         controllers::cases(),
         writes::cases(),

@@ -4,6 +4,7 @@
 
 mod config_file;
 mod demo;
+mod doctor;
 mod folder;
 mod help;
 mod mistakes;
