@@ -147,6 +147,7 @@ const INDEX: &str = "mvp, the Mixed Version Proxy for Kubernetes
 
 mvp callers        shows who called which API, over the Unix socket of --admin-socket
 mvp forget ID      forgets a member that left, over the Unix socket of --admin-socket
+mvp doctor         checks this gateway and its cluster, with the flags that the same socket tells
 ";
 
 async fn index() -> Response {

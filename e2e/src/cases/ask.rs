@@ -3,6 +3,7 @@
 mod alerts;
 mod callers;
 mod canary;
+mod doctor;
 mod skew;
 mod status;
 
@@ -46,6 +47,18 @@ pub(super) fn cases() -> Vec<Case> {
             "ask/canary",
             canary::from_the_runbook,
             "the canary step of docs/upgrade.md, its commands run as they stand there"
+        ),
+        case!(
+            Rolling,
+            "ask/doctor-sound",
+            doctor::sound,
+            "mvp doctor finds nothing on a sound cluster, planned and running, and writes nothing"
+        ),
+        case!(
+            Rolling,
+            "ask/doctor-faults",
+            doctor::faults,
+            "mvp doctor finds each planted fault, by the check that names it, and nothing else"
         ),
     ]
 }

@@ -76,6 +76,7 @@ pub(crate) fn all() -> Vec<Case> {
         upgrade::cases(),
         namespace::cases(),
         membership::cases(),
+        ask::cases(),
         before::cases(),
         controllers::cases(),
         writes::cases(),

@@ -49,6 +49,7 @@ fn admin(problem: Option<&'static str>) -> Admin {
             "gone" => Ok(()),
             other => Err(format!("there is no member {other}").into()),
         }),
+        flags: Arc::new(Flags::default().with("server-id", "a".to_owned())),
     }
 }
 
@@ -75,6 +76,16 @@ async fn forget_needs_the_unix_socket() {
         let request = Request::get("/forget?id=gone").body(Body::empty()).unwrap();
         assert_eq!(send(router, request).await.0, StatusCode::METHOD_NOT_ALLOWED);
     }
+}
+
+#[tokio::test]
+async fn flags_are_told_over_the_unix_socket_only() {
+    let request = || Request::get("/debug/flags").body(Body::empty()).unwrap();
+    let (status, _, body) = send(over_socket(admin(None)), request()).await;
+    assert_eq!(status, StatusCode::OK);
+    let told: Flags = serde_json::from_str(&body).unwrap();
+    assert_eq!(told.flags["server-id"], ["a"]);
+    assert_eq!(send(router(admin(None)), request()).await.0, StatusCode::NOT_FOUND);
 }
 
 /// A web page that resolves its own name to our address (DNS rebinding) sends that name.

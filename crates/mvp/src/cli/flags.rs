@@ -42,3 +42,50 @@ impl Flags {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Invocation, parse, serve_args};
+
+    fn invocation(arguments: &[&str]) -> Invocation {
+        parse(["mvp"].iter().chain(arguments).map(OsString::from).collect()).unwrap()
+    }
+
+    #[test]
+    fn flags_make_the_same_settings_again() {
+        let Invocation::Serve(args, _, flags) = invocation(&[
+            "serve",
+            "--peer",
+            "b=https://b:1,kind=bare",
+            "--peer=c=https://c:1",
+            "--requestheader-allowed-names=x,y",
+            "--admin-socket=",
+            "--permit-port-sharing",
+            "--forget-after=90s",
+        ]) else {
+            panic!()
+        };
+        assert_eq!(flags.flags["peer"], ["b=https://b:1,kind=bare", "c=https://c:1"]);
+        assert_eq!(flags.flags["secure-port"], ["6443"], "defaults are in force, too");
+        assert!(!flags.flags.contains_key("config"));
+        let text = serde_json::to_string(&flags).unwrap();
+        let again = serve_args(&serde_json::from_str(&text).unwrap()).unwrap();
+        assert_eq!(format!("{again:?}"), format!("{args:?}"));
+        let other = serve_args(&flags.with("server-id", "me".to_owned())).unwrap();
+        assert_eq!(other.server_id.as_deref(), Some("me"));
+    }
+
+    #[test]
+    fn the_doctor_checks_a_running_gateway_unless_flags_are_given() {
+        let planned = |arguments: &[&str]| {
+            let Invocation::Doctor(args, _) = invocation(arguments) else { panic!() };
+            args.planned
+        };
+        assert!(!planned(&["doctor"]));
+        assert!(!planned(&["doctor", "-o", "json", "--admin-socket=/x"]));
+        assert!(!planned(&["doctor", "--admin-address=127.0.0.1:1"]));
+        assert!(planned(&["doctor", "--secure-port=6443"]));
+        assert!(planned(&["doctor", "--admin-socket=/x", "--server-id=a"]));
+    }
+}

@@ -43,7 +43,7 @@ impl Files {
         let argv = ["mvp", "serve"].iter().chain(arguments);
         let argv = argv.map(|argument| OsString::from(argument.replace('@', &directory)));
         match cli::parse(argv.collect()) {
-            Ok(Invocation::Serve(args, origins)) => ServeConfig::check(*args, &origins, now),
+            Ok(Invocation::Serve(args, origins, _)) => ServeConfig::check(*args, &origins, now),
             Err(Stop::Mistake(mistake)) => Err(mistake),
             other => panic!("{other:?}"),
         }

@@ -40,7 +40,10 @@ pub(crate) fn run(args: DoctorArgs, origins: &Origins) -> anyhow::Result<ExitCod
     let (settings, live) = if args.planned {
         (Some(Settings::read(args.serve, origins, now)), None)
     } else {
-        let live = live::ask(&gateway(&args))?;
+        let live = live::ask(&gateway(&args)).map_err(|error| {
+            let hint = "to check a configuration without a gateway, give the flags of mvp serve";
+            anyhow::anyhow!("{error:#}; {hint}")
+        })?;
         checks.extend(live.checks.clone());
         // Files are where the gateway finds them.
         if let Some(flags) = &live.flags {
@@ -90,7 +93,8 @@ fn configuration(settings: &Settings) -> Vec<Check> {
         Ok(config) => {
             // The dates of certificates have a check of their own.
             let warnings = config.warnings.iter().filter(|text| !text.ends_with("; renew it"));
-            let checks: Vec<Check> = warnings.map(|text| group.warning("flags", text)).collect();
+            let fix = "change the flags, unless this is intended; see mvp serve --help";
+            let checks: Vec<Check> = warnings.map(|text| group.warn("flags", text, fix)).collect();
             match checks.is_empty() {
                 true => vec![group.ok("flags", "mvp serve starts with these flags")],
                 false => checks,

@@ -10,6 +10,7 @@
 
 mod config_file;
 mod demo;
+mod doctor;
 mod folder;
 mod help;
 mod manual;

@@ -98,13 +98,11 @@ impl Group {
     /// A failure in one sentence that ends in its fix, as errors of the configuration do.
     pub(crate) fn mistake(self, name: impl Into<String>, sentence: &str) -> Check {
         let (detail, fix) = split(sentence);
-        self.check(name, Outcome::Fail, detail, fix)
-    }
-
-    /// A warning in one sentence, in the same form.
-    pub(crate) fn warning(self, name: impl Into<String>, sentence: &str) -> Check {
-        let (detail, fix) = split(sentence);
-        self.check(name, Outcome::Warn, detail, fix)
+        self.fail(
+            name,
+            detail,
+            fix.unwrap_or_else(|| "correct it; see mvp serve --help".to_owned()),
+        )
     }
 
     fn check(

@@ -145,6 +145,10 @@ fn views(snapshot: &Snapshot) -> Vec<Check> {
         let name = format!("view of {}", member.id);
         match (member.view.as_str(), member.present) {
             ("Fresh", _) => fresh += 1,
+            _ if member.address.is_none() && !member.local => {
+                let why = "its address is not known, so that nothing is sent to it";
+                checks.push(GROUP.skip(name, why));
+            }
             (_, false) => {
                 let why = format!("it left; its APIs get 503 until it is forgotten ({error})");
                 checks.push(GROUP.skip(name, why));

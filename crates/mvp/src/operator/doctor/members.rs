@@ -78,6 +78,7 @@ pub(crate) async fn check(
         seen.iter().flat_map(|(member, seen)| judged(member, seen)).collect();
     checks.extend(compare::ids(&seen, own));
     checks.extend(compare::releases(&seen, own));
+    checks.extend(compare::mvp_releases(&seen, env!("CARGO_PKG_VERSION")));
     checks
 }
 

@@ -6,7 +6,7 @@ mod answers;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use futures_util::future::join4;
+use futures_util::future::join5;
 use http::{HeaderMap, StatusCode};
 use mvp_net::ClientTls;
 use mvp_proxy::{PEER_PROXIED, gateway_id, server_name};
@@ -93,8 +93,14 @@ impl Way {
         if !matches!(link, Link::Open { .. }) {
             return Seen { link, ..Seen::default() };
         }
-        let (version, ready, review, is_gateway) =
-            join4(self.version(), self.ready(), self.who_am_i(), self.is_gateway()).await;
+        let (version, ready, review, is_gateway, mvp) = join5(
+            self.version(),
+            self.ready(),
+            self.who_am_i(),
+            self.is_gateway(),
+            self.mvp_release(),
+        )
+        .await;
         let Version { answer, latency, skew } = version;
         let told = answer.as_ref().ok().and_then(|answer| gateway_id(&answer.headers));
         let who = match (told, is_gateway) {
@@ -102,7 +108,8 @@ impl Way {
             (None, true) => Who::Gateway(None),
             (None, false) => Who::Server,
         };
-        Seen { link, release: answers::release(answer), ready, review, who, latency, skew }
+        let mvp = mvp.filter(|_| who != Who::Server);
+        Seen { link, release: answers::release(answer), mvp, ready, review, who, latency, skew }
     }
 
     /// Opens a connection as `mvp serve` does, and closes it.
@@ -159,6 +166,13 @@ impl Way {
             StatusCode::SERVICE_UNAVAILABLE => text(&answer).contains("livez check failed"),
             _ => false,
         })
+    }
+
+    /// The release of `mvp` that a gateway reports to its peers; none if it reports nothing.
+    async fn mvp_release(&self) -> Option<String> {
+        let answer = self.get_with("/mvp/status", &[(PEER_PROXIED.as_str(), "true")]).await.ok()?;
+        let version = parsed(&answer).get("version")?.as_str()?.to_owned();
+        (answer.status == StatusCode::OK).then_some(version)
     }
 
     /// Asks the server for whom it takes us.

@@ -95,7 +95,10 @@ impl Settings {
     pub(crate) fn first_server(&self) -> Option<(&ServerUrl, Option<&CertificateFile>)> {
         match &self.args.local_server {
             Some(url) => Some((url, self.local_authorities())),
-            None => Some((self.args.servers.first()?, self.peer_authorities())),
+            None => {
+                let seed = self.config.as_ref().ok().and_then(|config| config.peers.seed.as_ref());
+                Some((self.args.servers.first().or(seed)?, self.peer_authorities()))
+            }
         }
     }
 

@@ -279,3 +279,6 @@ fn inside_validity(leaf: &CertificateDer<'_>) -> UnixTime {
     let now = now.as_secs().min(seconds(until)).max(seconds(from));
     UnixTime::since_unix_epoch(Duration::from_secs(now))
 }
+
+#[cfg(test)]
+mod tests;

@@ -142,3 +142,6 @@ fn trusted(chain: &CertificateFile, pem: &str) -> Check {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! Members compared with each other and with us: loops, IDs that two of them have, and releases that
-//! are too far apart. Entry items: [`ids`], [`releases`].
+//! are too far apart. Entry items: [`ids`], [`releases`],
+//! [`mvp_releases`].
 
 use std::collections::BTreeMap;
 
@@ -49,6 +50,25 @@ pub(super) fn releases(seen: &[(Candidate, Seen)], own: &Ourselves) -> Option<Ch
             GROUP.warn("releases", what, fix)
         }
     })
+}
+
+/// Whether all gateways that tell it run the release of this program.
+pub(super) fn mvp_releases(seen: &[(Candidate, Seen)], own: &str) -> Option<Check> {
+    let told: Vec<(&Candidate, &str)> =
+        seen.iter().filter_map(|(member, seen)| Some((member, seen.mvp.as_deref()?))).collect();
+    let others: Vec<String> = told
+        .iter()
+        .filter(|(_, mvp)| *mvp != own)
+        .map(|(member, mvp)| format!("{member} {mvp}"))
+        .collect();
+    match (told.is_empty(), others.is_empty()) {
+        (true, _) => None,
+        (false, true) => Some(GROUP.ok("mvp releases", format!("all gateways run {own}"))),
+        (false, false) => {
+            let what = format!("this program is {own}, but {}", others.join(", "));
+            Some(GROUP.warn("mvp releases", what, "finish the upgrade of mvp on all hosts"))
+        }
+    }
 }
 
 fn minor(release: &str) -> Option<u32> {

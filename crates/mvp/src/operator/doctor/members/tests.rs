@@ -19,6 +19,7 @@ fn gateway(id: &str) -> Seen {
     Seen {
         link: Link::Open { http2: true },
         release: Ok("v1.34.1".to_owned()),
+        mvp: Some("0.1.0".to_owned()),
         ready: Ready::Yes,
         review: Review::Accepted { groups: true, uid: true, extra: true },
         who: Who::Gateway(Some(id.into())),
@@ -88,4 +89,15 @@ fn releases_may_differ_by_one() {
     assert_eq!(outcome(&own("v1.36.0"), "v1.34.7"), Some(Outcome::Warn));
     assert_eq!(outcome(&own("what"), "v1.34.7"), Some(Outcome::Ok));
     assert_eq!(outcome(&own("what"), "v2.0.0"), None);
+}
+
+#[test]
+fn gateways_should_run_one_release_of_mvp() {
+    let of = |mvp: Option<&str>| {
+        (member("b", MemberKind::Mvp), Seen { mvp: mvp.map(str::to_owned), ..gateway("b") })
+    };
+    let outcome = |members: &[_]| compare::mvp_releases(members, "0.1.0").map(|check| check.result);
+    assert_eq!(outcome(&[of(Some("0.1.0")), of(None)]), Some(Outcome::Ok));
+    assert_eq!(outcome(&[of(Some("0.1.0")), of(Some("0.2.0"))]), Some(Outcome::Warn));
+    assert_eq!(outcome(&[of(None)]), None, "nobody tells");
 }

@@ -15,6 +15,8 @@ pub(crate) struct Seen {
     pub(crate) link: Link,
     /// Its release, such as `v1.34.2`, or why it is unknown.
     pub(crate) release: Result<String, String>,
+    /// The release of `mvp`, if a gateway tells it.
+    pub(crate) mvp: Option<String>,
     pub(crate) ready: Ready,
     pub(crate) review: Review,
     pub(crate) who: Who,
@@ -29,6 +31,7 @@ impl Default for Seen {
         Seen {
             link: Link::Unreachable(String::new()),
             release: Err("it was not asked".to_owned()),
+            mvp: None,
             ready: Ready::Unknown("it was not asked".to_owned()),
             review: Review::NotAsked,
             who: Who::Server,
