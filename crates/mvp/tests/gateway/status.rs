@@ -197,8 +197,8 @@ fn body(text: impl Into<Bytes>) -> Response<Body> {
 #[tokio::test]
 async fn a_member_that_answers_anything_is_one_line() {
     let lies = json!({
-        "id": "\u{1b}[2J\nb", "version": "9\u{1b}]0;title\u{7}", "ready": true, "live": true,
-        "uptimeSeconds": -5, "members": "later", "requests": [{"name": "x".repeat(5000), "count": u64::MAX}],
+        "id": "\u{1b}[2J\nb", "version": format!("9\u{1b}]0;{}\u{7}", "x".repeat(5000)), "ready": true, "live": true,
+        "uptimeSeconds": -5, "members": "later", "requests": [{"name": "peers", "count": u64::MAX}],
     });
     let mut escapes = lies.clone();
     escapes["members"] = json!([{"id": "\u{1b}[31m", "present": true, "view": "from-the-future"}]);
