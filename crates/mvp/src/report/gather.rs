@@ -168,7 +168,7 @@ impl<'a> Found<'a> {
         let counts = sums.into_iter().filter(|(_, count)| *count > 0);
         let mut counts: Vec<Count> =
             counts.map(|(name, count)| Count { name: name.to_owned(), count }).collect();
-        counts.sort_by(|a, b| b.count.cmp(&a.count));
+        counts.sort_by_key(|count| std::cmp::Reverse(count.count));
         counts
     }
 
@@ -185,7 +185,7 @@ impl<'a> Found<'a> {
             })
             .filter(|api| api.count > 0)
             .collect();
-        counts.sort_by(|a, b| b.count.cmp(&a.count));
+        counts.sort_by_key(|count| std::cmp::Reverse(count.count));
         counts.truncate(MAX_APIS);
         counts
     }

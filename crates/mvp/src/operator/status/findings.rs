@@ -75,7 +75,7 @@ fn member(member: &MemberState) -> Option<Finding> {
     let MemberState { id, .. } = member;
     let because = member.last_error.as_ref().map_or_else(String::new, |why| format!(": {why}"));
     if !member.present {
-        let what = format!("{id} left; requests for APIs that only it serves get 503");
+        let what = format!("{id} left; requests for APIs that only it serves get 503{because}");
         let advice = format!("if it is gone for good, run on each host: mvp forget {id}");
         return Some(Finding::note(what, &advice));
     }
@@ -88,7 +88,10 @@ fn member(member: &MemberState) -> Option<Finding> {
         (ViewOf::Stale, Some(age)) => format!("{id} has not confirmed its APIs for {age}{because}"),
         (ViewOf::Stale | ViewOf::Unknown, _) => format!("{id} was never seen{because}"),
         (ViewOf::Fresh, _) if member.ejected => format!("{id} is ejected: it is chosen last"),
-        (ViewOf::Fresh, _) => return None,
+        (ViewOf::Fresh, _) => {
+            let error = member.last_error.as_ref()?;
+            return Some(Finding::note(format!("{id}, last error: {error}"), ""));
+        }
     };
     let advice = match (member.view, member.ejected) {
         (ViewOf::Fresh, _) => "it did not respond to requests; look at that server and its network",

@@ -1,15 +1,14 @@
 //! One line for each member, and what needs action below. Entry: [`draw`].
 
 use super::findings::{Finding, findings};
-use super::screen::{clip, days, duration, listed, state};
+use super::screen::{age, clip, days, listed, state};
 use crate::operator::terminal::{Cell, Colour, Paint, Table};
 use crate::report::{Answered, Kind, Status, ViewOf};
 
 /// The overview.
 pub(super) fn draw(members: &[Answered<Status>], paint: Paint) -> String {
     let mut table = Table::new([
-        "ID", "STATE", "RELEASE", "MVP", "UP", "MEMBERS", "REQUESTS", "PEERS", "AVERTED",
-        "REFUSED", "CERT",
+        "ID", "STATE", "RELEASE", "MVP", "UP", "FRESH", "PEERS", "AVERTED", "REFUSED", "CERT",
     ]);
     for member in members {
         table.row(row(member));
@@ -35,10 +34,8 @@ fn row(member: &Answered<Status>) -> Vec<Cell> {
         };
         return vec![id, state, release];
     };
-    let count = |name: &str| {
-        let counts = status.requests.iter().filter(|count| name.is_empty() || count.name == name);
-        counts.fold(0_u64, |sum, count| sum.saturating_add(count.count)).to_string()
-    };
+    let peers = status.requests.iter().filter(|count| count.name == "peers");
+    let peers = peers.fold(0_u64, |sum, count| sum.saturating_add(count.count));
     let refused = status.refusals.iter().fold(0_u64, |sum, count| sum.saturating_add(count.count));
     let fresh = status.members.iter().filter(|member| member.view == ViewOf::Fresh).count();
     let known = status.members.len();
@@ -49,19 +46,18 @@ fn row(member: &Answered<Status>) -> Vec<Cell> {
         state(status),
         release,
         Cell::from(clip(&status.version)),
-        Cell::from(status.uptime_seconds.map(duration).unwrap_or_default()),
+        Cell::from(status.uptime_seconds.map(age).unwrap_or_default()),
         Cell::coloured(
-            format!("{fresh}/{known} fresh"),
+            format!("{fresh}/{known}"),
             if fresh == known { Colour::None } else { Colour::Red },
         ),
-        Cell::from(count("")),
-        Cell::from(count("peers")),
+        Cell::from(peers.to_string()),
         Cell::from(status.averted.total.map_or_else(|| "-".to_owned(), |total| total.to_string())),
         Cell::coloured(
             refused.to_string(),
             if refused == 0 { Colour::None } else { Colour::Yellow },
         ),
-        first.map_or_else(|| Cell::from("-"), |left| days(duration(left * 86_400.0), left)),
+        first.map_or_else(|| Cell::from("-"), days),
     ]
 }
 

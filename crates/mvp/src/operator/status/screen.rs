@@ -119,8 +119,7 @@ fn one(finding: &Finding, whose: &str, paint: Paint) -> String {
 }
 
 fn members(status: &Status) -> Table {
-    let mut table =
-        Table::new(["ID", "KIND", "RELEASE", "PRESENCE", "VIEW", "CONFIRMED", "LAST ERROR"]);
+    let mut table = Table::new(["ID", "KIND", "RELEASE", "PRESENCE", "VIEW", "CONFIRMED"]);
     for member in &status.members {
         let confirmed = member.confirmed_seconds_ago;
         table.row([
@@ -132,8 +131,7 @@ fn members(status: &Status) -> Table {
             Cell::from(member.release.as_deref().map(clip).unwrap_or_default()),
             presence(member),
             view(member),
-            Cell::from(confirmed.map_or_else(|| "never".to_owned(), |age| duration(age) + " ago")),
-            Cell::from(member.last_error.as_deref().map(clip).unwrap_or_default()),
+            Cell::from(confirmed.map_or_else(|| "never".to_owned(), |since| age(since) + " ago")),
         ]);
     }
     if status.members_left_out > 0 {
@@ -194,14 +192,14 @@ fn certificates(status: &Status) -> Table {
     let mut table = Table::new(["FLAG", "FIRST EXPIRES IN"]);
     for certificate in &status.certificates {
         let left = certificate.days_left;
-        let text = if left < 0.0 { "expired".to_owned() } else { duration(left * 86_400.0) };
-        table.row([Cell::from(clip(&certificate.flag)), days(text, left)]);
+        table.row([Cell::from(clip(&certificate.flag)), days(left)]);
     }
     table
 }
 
-/// A cell with the colour of the days that a certificate has left.
-pub(super) fn days(text: String, left: f64) -> Cell {
+/// The days that a certificate has left.
+pub(super) fn days(left: f64) -> Cell {
+    let text = if left < 0.0 { "expired".to_owned() } else { age(left * 86_400.0) };
     let colour = match left {
         left if left < 7.0 => Colour::Red,
         left if left < 30.0 => Colour::Yellow,
@@ -236,6 +234,20 @@ pub(super) fn duration(seconds: f64) -> String {
         3600..172_800 => format!("{} h {} min", whole / 3600, whole / 60 % 60),
         172_800..315_360_000 => format!("{} days", whole / 86_400),
         _ => "over 10 years".to_owned(),
+    }
+}
+
+/// A time as kubectl shows ages: short, for a table.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
+pub(super) fn age(seconds: f64) -> String {
+    let whole = seconds.max(0.0) as u64;
+    match whole {
+        0..10 => format!("{:.1}s", seconds.max(0.0)),
+        10..60 => format!("{whole}s"),
+        60..3600 => format!("{}m", whole / 60),
+        3600..172_800 => format!("{}h{}m", whole / 3600, whole / 60 % 60),
+        172_800..315_360_000 => format!("{}d", whole / 86_400),
+        _ => ">10y".to_owned(),
     }
 }
 
