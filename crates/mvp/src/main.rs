@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         Invocation::Demo(args) => success(demo::run(args)),
         Invocation::Forget(args) => success(forget::run(&args)),
         Invocation::Status(args) => operator::status::run(args),
-        Invocation::Skew(args) => operator::skew::run(args),
+        Invocation::Skew(args) => operator::skew::run(&args),
         Invocation::Callers(args) => operator::callers::run(args),
         Invocation::Doctor(args) => operator::doctor::run(args),
         Invocation::Version => success(version()),

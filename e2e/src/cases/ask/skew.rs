@@ -78,11 +78,34 @@ pub(super) async fn differences(cluster: &mut Cluster) -> anyhow::Result<String>
         counted += objects;
     }
     ensure!(counted > 0, "no object was counted");
+    let upgrade = ["--kubeconfig", config, "--context", "b", "--with", "1.36"];
+    let (_, next) = kubectl.skew(&upgrade).await?;
+    next_release(&served, &next)?;
     Ok(format!(
         "{} APIs differ between three servers, also for kubectl; without a, {} are lost, with {counted} objects",
         expected.len(),
         only.len()
     ))
+}
+
+/// What 1.36 changes for b, a 1.34: the two servers of 1.36 have it or not. a has every API but
+/// autoscaling/v2, c those of a server without flags but policy/v1. b has batch/v1 switched off.
+fn next_release(served: &BTreeMap<&str, Served>, next: &Value) -> anyhow::Result<()> {
+    let of = |name: &str| served.get(name).context("no such server");
+    let (a, b, c) = (of("a")?, of("b")?, of("c")?);
+    let is_off = |api: &str, version: &str| api_parts(api).0 == version;
+    let has_parent = |served: &Served, api: &str| {
+        let (version, resource) = api_parts(api);
+        resource
+            .split_once('/')
+            .is_none_or(|(parent, _)| served.contains_key(&format!("{version}/{parent}")))
+    };
+    let new = c.keys().filter(|api| !b.contains_key(*api) && !is_off(api, "batch/v1"));
+    let new = new.filter(|api| has_parent(b, api));
+    same(&new.cloned().collect(), &names(next, "/with/added")).context("added by 1.36")?;
+    let gone = b.keys().filter(|api| !a.contains_key(*api) && !is_off(api, "autoscaling/v2"));
+    let gone = gone.filter(|api| has_parent(a, api));
+    same(&gone.cloned().collect(), &names(next, "/with/removed")).context("removed by 1.36")
 }
 
 /// One context, all servers.
@@ -173,13 +196,18 @@ fn contexts(cluster: &Cluster) -> anyhow::Result<PathBuf> {
     let list = |of: &dyn Fn(&crate::cluster::Server) -> Value| {
         cluster.servers.iter().map(of).collect::<Vec<_>>()
     };
-    config["clusters"] = json!(list(&|server| json!({"name": server.name(), "cluster": {
-        "server": format!("https://{}", server.direct()),
-        "certificate-authority": cluster.pki.files().ca(),
-    }})));
-    config["contexts"] = json!(list(&|server| {
-        json!({"name": server.name(), "context": {"cluster": server.name(), "user": "it"}})
-    }));
+    let clusters = list(&|server| {
+        json!({"name": server.name(), "cluster": {
+            "server": format!("https://{}", server.direct()),
+            "certificate-authority": cluster.pki.files().ca(),
+        }})
+    });
+    let contexts = list(
+        &|server| json!({"name": server.name(), "context": {"cluster": server.name(), "user": "it"}}),
+    );
+    let fields = config.as_object_mut().context("no object")?;
+    fields.insert("clusters".to_owned(), json!(clusters));
+    fields.insert("contexts".to_owned(), json!(contexts));
     let path = cluster.folder().join("contexts.kubeconfig");
     std::fs::write(&path, config.to_string())?;
     Ok(path)
