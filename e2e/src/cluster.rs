@@ -23,6 +23,10 @@ use testkit::kubernetes::EtcdMember;
 use testkit::pki::Pki;
 use testkit::process::{Process, Program, until};
 
+/// The ports of one more gateway beside a server.
+const ANOTHER_PORT: u16 = 7443;
+const ANOTHER_ADMIN_PORT: u16 = 7480;
+
 /// The time limit until a server is ready.
 const STARTUP: Duration = Duration::from_secs(180);
 
@@ -147,17 +151,24 @@ impl Cluster {
         change: impl FnOnce(&mut Vec<String>),
     ) -> anyhow::Result<(Process, SocketAddr)> {
         let server = self.server(beside)?;
-        let (port, admin_port) = (7443, 7480);
-        let mut arguments =
-            server.gateway_arguments(self.pki.files(), Some(&self.members()), port, admin_port);
-        arguments.retain(|flag| !flag.starts_with("--admin-socket="));
-        arguments.push(format!("--admin-socket={}", self.another_socket().display()));
+        let mut arguments = self.another_arguments(beside)?;
         change(&mut arguments);
         let log = self.folder.join(format!("{beside}.another.mvp.log"));
         let process = Program::new("mvp-another", &self.programs.mvp)
             .with_host_name()
             .start(&log, arguments)?;
-        Ok((process, SocketAddr::new(server.through().ip(), port)))
+        Ok((process, SocketAddr::new(server.through().ip(), ANOTHER_PORT)))
+    }
+
+    /// The arguments of [`another_gateway`](Self::another_gateway): `serve` and its flags.
+    pub(crate) fn another_arguments(&self, beside: &str) -> anyhow::Result<Vec<String>> {
+        let (pki, members) = (self.pki.files(), self.members());
+        let server = self.server(beside)?;
+        let mut arguments =
+            server.gateway_arguments(pki, Some(&members), ANOTHER_PORT, ANOTHER_ADMIN_PORT);
+        arguments.retain(|flag| !flag.starts_with("--admin-socket="));
+        arguments.push(format!("--admin-socket={}", self.another_socket().display()));
+        Ok(arguments)
     }
 
     /// The admin socket of [`another_gateway`](Self::another_gateway).

@@ -2,6 +2,7 @@
 //! Entry item: [`Programs::get`].
 
 mod clients;
+mod debian;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, IsTerminal};
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use sha2::{Digest, Sha256};
 use testkit::process::Program;
 use testkit::programs::{cache, mvp};
@@ -99,6 +100,7 @@ pub(crate) struct Needs {
     pub(crate) clients: bool,
     /// The e2e suite of Kubernetes.
     pub(crate) upstream: bool,
+    pub(crate) prometheus: bool,
 }
 
 /// Programs that are ready to run.
@@ -110,6 +112,8 @@ pub(crate) struct Programs {
     pub(crate) mvp: PathBuf,
     /// Other clients than kubectl of the newest version, if a case needs them.
     pub(crate) clients: Clients,
+    /// The folder of Prometheus and promtool, if a case needs them, or why they are missing.
+    prometheus: Option<Result<PathBuf, String>>,
 }
 
 impl Programs {
@@ -132,7 +136,8 @@ impl Programs {
             built.insert(UPSTREAM.folder, UPSTREAM.get(&cache)?);
         }
         let clients = if needs.clients { Clients::get(&cache)? } else { Clients::default() };
-        Ok(Programs { built, clients, mvp: mvp("release")? })
+        let prometheus = needs.prometheus.then(|| prometheus(&cache).map_err(|e| format!("{e:#}")));
+        Ok(Programs { built, clients, prometheus, mvp: mvp("release")? })
     }
 
     pub(crate) fn etcd(&self) -> PathBuf {
@@ -154,6 +159,13 @@ impl Programs {
     /// The e2e suite of Kubernetes.
     pub(crate) fn upstream_suite(&self) -> PathBuf {
         self.program(UPSTREAM.folder, "e2e.test")
+    }
+
+    /// The folder of Prometheus and promtool.
+    pub(crate) fn prometheus(&self) -> anyhow::Result<&Path> {
+        let found =
+            self.prometheus.as_ref().context("Prometheus was not requested for this run")?;
+        found.as_deref().map_err(|why| anyhow!("Prometheus is not available: {why}"))
     }
 
     /// The version that the server reports, such as `v1.36.4`.
@@ -182,6 +194,14 @@ impl std::fmt::Display for Programs {
         }
         write!(f, "{}", self.mvp.display())
     }
+}
+
+/// Finds Debian's Prometheus in the cache, or downloads it. Returns the folder of its programs.
+fn prometheus(cache: &Path) -> anyhow::Result<PathBuf> {
+    let folder = Path::new("usr/bin");
+    let program =
+        debian::unpack(cache, "prometheus", "prometheus-of-debian", &folder.join("prometheus"))?;
+    Ok(program.parent().unwrap_or(&program).to_owned())
 }
 
 /// Finds h2spec in the cache, or builds it.

@@ -261,6 +261,7 @@ pub(crate) fn needs(cases: &[Case]) -> Needs {
         servers: servers.map(|server| server.minor).collect(),
         clients: cases.iter().any(|case| case.name.starts_with("clients/")),
         upstream: cases.iter().any(|case| case.name.starts_with("upstream/")),
+        prometheus: cases.iter().any(|case| case.name == "ask/alerts"),
     }
 }
 

@@ -72,6 +72,11 @@ impl ConnectionLimit {
         Self { shared: Arc::new(shared) }
     }
 
+    /// The most connections that may be open.
+    pub fn total(&self) -> usize {
+        self.shared.total
+    }
+
     /// The number of open connections.
     pub fn open(&self) -> usize {
         self.shared.state().open

@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderValue, Response};
 use mvp_core::decide::Reason;
 
 /// Marks a request that one API server proxied to another. Kubernetes uses the same name.
-pub(crate) const PEER_PROXIED: HeaderName = HeaderName::from_static("x-kubernetes-peer-proxied");
+pub const PEER_PROXIED: HeaderName = HeaderName::from_static("x-kubernetes-peer-proxied");
 
 /// Marks a refusal: nothing of the request was processed. The value is the label of a [`Reason`].
 const REFUSED: HeaderName = HeaderName::from_static("x-mvp-refused");
@@ -117,6 +117,15 @@ pub enum Who {
     },
     /// A server without a gateway. It does not tell its ID.
     Server,
+}
+
+/// The ID of the gateway that sent these response headers; none if a server without one did. Only a
+/// gateway that trusts the certificate of the request tells it, for a request with [`PEER_PROXIED`].
+pub fn gateway_id(headers: &HeaderMap) -> Option<Arc<str>> {
+    match who(headers, None) {
+        Who::Gateway { id, .. } => Some(id),
+        Who::Ourselves | Who::Server => None,
+    }
 }
 
 /// The process that sent these response headers.

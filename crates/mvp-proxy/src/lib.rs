@@ -61,12 +61,12 @@ mod upstream;
 
 pub use body::{Body, BodyError};
 pub use error::{SendError, Stage};
-pub use gateway::unique;
+pub use gateway::{PEER_PROXIED, gateway_id, unique};
 pub use identity::{
     Authenticate, AuthenticateLayer, HeadersState, Identity, RemoteHeaders, ResponseFuture, User,
 };
 pub use layer::{MixedVersion, MixedVersionLayer};
 pub use member::{Member, MemberBuilder, Worker};
-pub use metrics::Metrics;
+pub use metrics::{Callers, CallersReport, Metrics, RecordedCaller, ResourceCallers};
 pub use probe::{LocalState, OwnRequests};
 pub use upstream::{Forwarder, OutboundTls, ReloadableOutbound, Target, server_name};

@@ -75,6 +75,7 @@ impl Member {
             local_tls: tls,
             headers: RemoteHeaders::default(),
             log_local: false,
+            record_callers: false,
             probed: true,
         }
     }
@@ -170,6 +171,7 @@ pub struct MemberBuilder {
     peer_tls: Option<ReloadableOutbound>,
     headers: RemoteHeaders,
     log_local: bool,
+    record_callers: bool,
     probed: bool,
 }
 
@@ -220,6 +222,11 @@ impl MemberBuilder {
         MemberBuilder { log_local, ..self }
     }
 
+    /// Records who called which resource in the last hour ([`Metrics::callers`]).
+    pub fn record_callers(self, record_callers: bool) -> MemberBuilder {
+        MemberBuilder { record_callers, ..self }
+    }
+
     /// Does not probe the health of servers. The server at [`server_at`](Self::server_at) counts as
     /// ready until a request fails.
     pub fn without_probes(self) -> MemberBuilder {
@@ -235,13 +242,15 @@ impl MemberBuilder {
             peer_tls,
             headers,
             log_local,
+            record_callers,
             probed,
         } = self;
         let id = settings.local.clone();
         settings.instance = Some(Instance::new(id.as_deref().unwrap_or_default()));
         let clock = Clock::start();
         let (writer, reader) = channel(clock, control::first_snapshot(&settings, clock));
-        let metrics = Arc::new(Metrics::new(log_local));
+        let metrics = Metrics::new(log_local);
+        let metrics = Arc::new(if record_callers { metrics.with_callers() } else { metrics });
         let server = match (address, id) {
             (Address::At(address), Some(id)) => {
                 let (kind, server_name) = (MemberKind::Bare, server_name());
@@ -327,11 +336,15 @@ impl Worker {
     }
 
     /// Closes connections to addresses that no member has any more, and those from before a
-    /// reload of TLS. Never returns. Every worker needs it.
+    /// reload of TLS; forgets callers of more than an hour ago. Never returns. Every worker needs it.
     pub async fn prune(self) {
         loop {
             tokio::time::sleep(PRUNE_INTERVAL).await;
-            let snapshot = self.member.0.reader.load();
+            let Shared { reader, metrics, .. } = &*self.member.0;
+            if let Some(callers) = metrics.callers() {
+                callers.sweep(reader.now());
+            }
+            let snapshot = reader.load();
             let is_used = |address: &str| {
                 snapshot.members().any(|member| member.address.as_deref() == Some(address))
             };

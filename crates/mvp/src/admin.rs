@@ -1,5 +1,6 @@
 //! The admin endpoint: health, metrics and debugging, over plain HTTP, on loopback by default. What
-//! changes state needs the Unix socket ([`socket`]), which only the owner of the process can open.
+//! changes state or names users needs the Unix socket ([`socket`]), which only the owner of the process
+//! can open.
 //!
 //! [`serve`] runs a router that keeps no state: it calls the functions of [`Admin`] for each
 //! request. Health responses have the format of kube-apiserver's.
@@ -11,6 +12,7 @@ pub(crate) mod socket;
 mod tests;
 
 use std::fmt::Write as _;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
@@ -20,12 +22,15 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
+use mvp_proxy::CallersReport;
 use tokio::net::TcpListener;
 
 use self::host::AllowedHosts;
 use self::socket::AdminSocket;
+use crate::cli::Flags;
 use crate::descriptors::AdminListener;
 use crate::mistake::Problem;
+use crate::report::Gateways;
 
 /// Serves on both listeners until `shutdown` resolves, then finishes requests in flight.
 pub(crate) async fn serve(
@@ -48,14 +53,17 @@ pub(crate) async fn serve(
 
 /// The routes over TCP. `socket` is the path of the Unix socket, if there is one.
 fn over_tcp(admin: Admin, hosts: AllowedHosts, socket: Option<String>) -> Router {
-    let hint = match socket {
-        Some(path) => format!("forbidden: run mvp forget ID --admin-socket={path} on this host\n"),
-        None => "forbidden: start mvp serve with --admin-socket=PATH, then run mvp forget ID \
+    let forbid = |command: &str| {
+        let hint = match &socket {
+            Some(path) => format!("forbidden: run {command} --admin-socket={path} on this host\n"),
+            None => format!(
+                "forbidden: start mvp serve with --admin-socket=PATH, then run {command} \
                  --admin-socket=PATH on this host\n"
-            .to_owned(),
+            ),
+        };
+        move || async move { text(StatusCode::FORBIDDEN, hint) }
     };
-    let refuse = move || async move { text(StatusCode::FORBIDDEN, hint) };
-    routes(post(refuse))
+    routes(post(forbid("mvp forget ID")), get(forbid("mvp callers")))
         .layer(from_fn_with_state(Arc::new(hosts), host::check))
         .layer(from_fn(uncached))
         .with_state(admin)
@@ -63,17 +71,22 @@ fn over_tcp(admin: Admin, hosts: AllowedHosts, socket: Option<String>) -> Router
 
 /// The routes over the Unix socket.
 fn over_socket(admin: Admin) -> Router {
-    routes(post(forget)).layer(from_fn(uncached)).with_state(admin)
+    routes(post(forget), get(callers))
+        .route("/debug/flags", get(flags))
+        .layer(from_fn(uncached))
+        .with_state(admin)
 }
 
-/// The routes. Only `forget` changes something.
-fn routes(forget: MethodRouter<Admin>) -> Router<Admin> {
+/// The routes. Only `forget` changes something, and only `callers` names users.
+fn routes(forget: MethodRouter<Admin>, callers: MethodRouter<Admin>) -> Router<Admin> {
     Router::new()
         .route("/", get(index))
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .route("/debug/snapshot", get(snapshot))
+        .route("/debug/callers", callers)
+        .route("/debug/status", get(status))
         .route("/debug/apis", get(apis))
         .route("/forget", forget)
         .fallback(not_found)
@@ -91,14 +104,25 @@ pub(crate) struct Admin {
     pub metrics: Arc<dyn Fn(&mut String) + Send + Sync>,
     /// The current snapshot as JSON.
     pub snapshot: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
+    /// The callers of the last hour, with client addresses if asked for; `None` if they are not
+    /// recorded.
+    pub callers: Arc<dyn Fn(bool) -> Option<CallersReport> + Send + Sync>,
+    /// The state of this gateway or, if true, of all members.
+    pub status: Arc<Report>,
     /// What each member serves as JSON.
     pub apis: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
     /// Forgets a member that left.
     pub forget: Arc<Forget>,
+    /// The flags in force.
+    pub flags: Arc<Flags>,
 }
 
 /// Forgets the member with that ID, or returns why that is refused.
 pub(crate) type Forget = dyn Fn(&str) -> Result<(), Problem> + Send + Sync;
+
+/// Returns the state of gateways.
+pub(crate) type Report =
+    dyn Fn(bool) -> Pin<Box<dyn Future<Output = Gateways> + Send>> + Send + Sync;
 
 /// One check of readiness or liveness.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,9 +141,13 @@ const INDEX: &str = "mvp, the Mixed Version Proxy for Kubernetes
 /readyz            ok when mvp can receive traffic; ?verbose lists every check
 /metrics           for Prometheus, as OpenMetrics if that is accepted
 /debug/snapshot    members, what each serves, and conflicting IDs, as JSON
+/debug/status      what mvp status shows, as JSON; ?all asks all members
 /debug/apis        resources, verbs and subresources that each member serves, as JSON
+/debug/flags       the flags in force, as JSON; only over the Unix socket
 
+mvp callers        shows who called which API, over the Unix socket of --admin-socket
 mvp forget ID      forgets a member that left, over the Unix socket of --admin-socket
+mvp doctor         checks this gateway and its cluster, with the flags that the same socket tells
 ";
 
 async fn index() -> Response {
@@ -137,7 +165,7 @@ async fn readyz(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Respon
 /// Lists all checks if one fails, even without `?verbose`, as kube-apiserver does.
 fn health(name: &str, checks: &[Check], query: Option<&str>) -> Response {
     let ready = checks.iter().all(|check| check.problem.is_none());
-    if ready && !asks_verbose(query) {
+    if ready && !has("verbose", query) {
         return text(StatusCode::OK, "ok");
     }
     let mut body = String::new();
@@ -157,9 +185,10 @@ fn health(name: &str, checks: &[Check], query: Option<&str>) -> Response {
     text(status, body)
 }
 
-fn asks_verbose(query: Option<&str>) -> bool {
-    query
-        .is_some_and(|query| query.split('&').any(|pair| pair.split('=').next() == Some("verbose")))
+/// Whether the query has this parameter.
+fn has(parameter: &str, query: Option<&str>) -> bool {
+    let mut pairs = query.unwrap_or_default().split('&');
+    pairs.any(|pair| pair.split('=').next() == Some(parameter))
 }
 
 async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
@@ -177,9 +206,27 @@ async fn snapshot(State(admin): State<Admin>) -> Response {
     ([(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
+async fn callers(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    let Some(report) = (admin.callers)(has("addresses", query.as_deref())) else {
+        let what = "this gateway does not record callers: it runs with --record-callers=false, or \
+                    as a plain reverse proxy\n";
+        return text(StatusCode::CONFLICT, what);
+    };
+    let body = format!("{:#}\n", serde_json::json!(report));
+    ([(CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+async fn status(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    axum::Json((admin.status)(has("all", query.as_deref())).await).into_response()
+}
+
 async fn apis(State(admin): State<Admin>) -> Response {
     let body = format!("{}\n", (admin.apis)());
     ([(CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+async fn flags(State(admin): State<Admin>) -> Response {
+    axum::Json(&*admin.flags).into_response()
 }
 
 async fn forget(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {

@@ -6,6 +6,8 @@
 
 mod duration;
 mod file;
+mod flags;
+mod manual_args;
 mod operator_args;
 mod sentence;
 mod serve_args;
@@ -19,6 +21,8 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub(crate) use file::Origins;
+pub(crate) use flags::Flags;
+pub(crate) use manual_args::{CompletionsArgs, ManArgs, VersionArgs};
 pub(crate) use operator_args::{
     CallersArgs, DirectArgs, DoctorArgs, SkewArgs, SkewOutput, StatusArgs,
 };
@@ -31,29 +35,36 @@ use file::ConfigFile;
 
 /// Parses a command line, and the config file that it names.
 pub(crate) fn parse(argv: Vec<OsString>) -> Result<Invocation, Stop> {
-    let mut command = Cli::command().bin_name(if is_plugin(&argv) { "kubectl mvp" } else { "mvp" });
+    let mut command = command().bin_name(if is_plugin(&argv) { "kubectl mvp" } else { "mvp" });
     let no_file = Origins::default();
     let mut matches = command
         .try_get_matches_from_mut(&argv)
         .map_err(|error| Stop::from_clap(error, &no_file))?;
     let mut origins = no_file;
-    if let Some(("serve", given)) = matches.subcommand()
+    if let Some(("serve" | "doctor", given)) = matches.subcommand()
         && let Some(path) = given.get_one::<PathBuf>("config")
         && let Some(serve) = command.find_subcommand("serve")
     {
         let file = ConfigFile::read(path).map_err(Stop::Mistake)?;
         let (arguments, from) = file.arguments(serve, given).map_err(Stop::Mistake)?;
         origins = from;
-        // Directly after `mvp serve`: the rest may end in `--`.
+        // Directly after the command: the rest may end in `--`.
         let (before, after) = argv.split_at(argv.len().min(2));
         let all = before.iter().chain(&arguments).chain(after);
-        matches = Cli::command()
+        matches = self::command()
             .try_get_matches_from(all)
             .map_err(|error| Stop::from_clap(error, &origins))?;
     }
+    let planned = |given| {
+        let serve = command.find_subcommand("serve");
+        serve.is_some_and(|serve| operator_args::doctor::is_planned(serve, given))
+    };
+    let planned = matches.subcommand_matches("doctor").is_some_and(planned);
+    let flags = command.find_subcommand("serve").zip(matches.subcommand_matches("serve"));
+    let flags = flags.map(|(serve, given)| Flags::of(serve, given)).unwrap_or_default();
     let cli = Cli::from_arg_matches(&matches).map_err(|error| Stop::from_clap(error, &origins))?;
     Ok(match cli.command {
-        Command::Serve(args) => Invocation::Serve(args, origins),
+        Command::Serve(args) => Invocation::Serve(args, origins, flags),
         Command::Demo(args) => Invocation::Demo(args),
         Command::Forget(args) => Invocation::Forget(args),
         Command::Status(args) => Invocation::Status(args),
@@ -62,9 +73,28 @@ pub(crate) fn parse(argv: Vec<OsString>) -> Result<Invocation, Stop> {
             Invocation::Skew(args)
         }
         Command::Callers(args) => Invocation::Callers(args),
-        Command::Doctor(args) => Invocation::Doctor(args),
-        Command::Version => Invocation::Version,
+        Command::Doctor(args) => {
+            Invocation::Doctor(Box::new(DoctorArgs { planned, ..*args }), origins)
+        }
+        Command::Version(args) => Invocation::Version(args),
+        Command::Completions(args) => Invocation::Completions(args),
+        Command::Man(args) => Invocation::Man(args),
     })
+}
+
+/// Parses the flags of another process, which it tells itself.
+pub(crate) fn serve_args(flags: &Flags) -> Result<ServeArgs, Mistake> {
+    let argv = ["mvp", "serve"].into_iter().map(OsString::from).chain(flags.arguments());
+    let wrong = |error| sentence::from_clap(&error, &Origins::default());
+    match Cli::try_parse_from(argv).map_err(wrong)?.command {
+        Command::Serve(args) => Ok(*args),
+        _ => Err(Mistake::usage("mvp", "these are no flags of mvp serve")),
+    }
+}
+
+/// The definition of all commands.
+pub(crate) fn command() -> clap::Command {
+    Cli::command().mut_subcommand("doctor", operator_args::doctor::page)
 }
 
 /// Whether kubectl calls this program, as `kubectl mvp`.
@@ -78,8 +108,8 @@ const PLUGIN: &str = "kubectl-mvp";
 /// A command to run.
 #[derive(Debug)]
 pub(crate) enum Invocation {
-    /// `mvp serve`, and the origins of its settings.
-    Serve(Box<ServeArgs>, Origins),
+    /// `mvp serve`, the origins of its settings, and their values.
+    Serve(Box<ServeArgs>, Origins, Flags),
     /// `mvp demo`.
     Demo(DemoArgs),
     /// `mvp forget`.
@@ -90,10 +120,14 @@ pub(crate) enum Invocation {
     Skew(Box<SkewArgs>),
     /// `mvp callers`.
     Callers(CallersArgs),
-    /// `mvp doctor`.
-    Doctor(DoctorArgs),
+    /// `mvp doctor`, and the origins of the settings that it checks.
+    Doctor(Box<DoctorArgs>, Origins),
     /// `mvp version`.
-    Version,
+    Version(VersionArgs),
+    /// `mvp completions`.
+    Completions(CompletionsArgs),
+    /// `mvp man`.
+    Man(ManArgs),
 }
 
 /// The reason why no command runs.
@@ -141,13 +175,22 @@ enum Command {
     /// Show who called which API through a gateway in the last hour.
     Callers(CallersArgs),
     /// Check a configuration and the cluster that it names, with a fix for each finding.
-    Doctor(DoctorArgs),
-    /// Print the version.
-    Version,
+    Doctor(Box<DoctorArgs>),
+    /// Print the version, the commit and what this binary contains.
+    Version(VersionArgs),
+    /// Print the completions of a shell.
+    Completions(CompletionsArgs),
+    /// Print or write the manual pages.
+    Man(ManArgs),
 }
 
 /// The flags of `mvp forget`.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
+#[command(after_help = "Examples:
+  node-b is gone for good; run this on each host that has a gateway:
+    mvp forget node-b
+  The gateway has another --admin-socket:
+    mvp forget node-b --admin-socket=/run/mvp-2/admin.sock")]
 pub(crate) struct ForgetArgs {
     /// The ID of the member.
     #[arg(value_name = "ID")]
@@ -162,6 +205,13 @@ pub(crate) struct ForgetArgs {
 
 /// The flags of `mvp demo`.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
+#[command(after_help = "Examples:
+  A cluster of three servers, until Ctrl-C:
+    mvp demo
+  Check every promise, for a script:
+    mvp demo --check -o json
+  A rolling upgrade, without mvp and with it:
+    mvp demo --story")]
 pub(crate) struct DemoArgs {
     /// Check every promise, one line each; exit code 0 if all are kept.
     #[arg(long, conflicts_with = "story")]
@@ -178,7 +228,7 @@ pub(crate) struct DemoArgs {
     pub port_base: Option<u16>,
 }
 
-/// The output format of `mvp demo`.
+/// The output format of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     Text,

@@ -72,6 +72,8 @@ pub(crate) struct ServeConfig {
     pub log_filter: LogFilter,
     /// Whether requests that the local server answers are logged.
     pub log_local_requests: bool,
+    /// Whether the callers of the last hour are recorded.
+    pub record_callers: bool,
     /// The limits for clients.
     pub client_limits: ClientLimits,
     /// Warnings for the log, one sentence each.

@@ -14,11 +14,19 @@ pub(crate) struct ConnectionMetrics(pub(crate) ConnectionLimit);
 
 impl Collector for ConnectionMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let open = ConstGauge::new(i64::try_from(self.0.open()).unwrap_or(i64::MAX));
-        let help = "Open client connections.";
-        let metric =
-            encoder.encode_descriptor("mvp_client_connections", help, None, open.metric_type())?;
-        open.encode(metric)?;
+        let gauges = [
+            ("mvp_client_connections", "Open client connections.", self.0.open()),
+            (
+                "mvp_client_connections_limit",
+                "The most client connections that may be open.",
+                self.0.total(),
+            ),
+        ];
+        for (name, help, value) in gauges {
+            let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+            let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
+            gauge.encode(metric)?;
+        }
         let counts = [
             (
                 "mvp_client_connections_refused",

@@ -5,6 +5,8 @@
 //! served: exit code 2 for usage, 1 for the rest.
 
 mod admin;
+mod build_info;
+mod callers;
 mod cli;
 mod config;
 mod connections;
@@ -15,12 +17,16 @@ mod forget;
 mod health;
 mod heartbeat;
 mod inside;
+mod lifecycle;
 mod logging;
+mod manual;
 mod members;
 mod mistake;
 mod operator;
 mod process_metrics;
+mod readiness_metrics;
 mod reload;
+mod report;
 mod serve;
 mod shutdown;
 mod signals;
@@ -32,7 +38,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use crate::cli::{Invocation, Stop};
+use crate::cli::{Flags, Invocation, Stop};
 use crate::config::ServeConfig;
 use crate::logging::FlushGuard;
 use crate::mistake::{Mistake, OneLine};
@@ -50,9 +56,9 @@ fn main() -> ExitCode {
     // Fails only if one is installed already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let outcome = match invocation {
-        Invocation::Serve(args, origins) => {
+        Invocation::Serve(args, origins, flags) => {
             match ServeConfig::check(*args, &origins, SystemTime::now()) {
-                Ok(config) => return serve(config),
+                Ok(config) => return serve(config, flags),
                 Err(mistake) => return fail(&mistake, mistake.exit_code()),
             }
         }
@@ -61,8 +67,10 @@ fn main() -> ExitCode {
         Invocation::Status(args) => operator::status::run(args),
         Invocation::Skew(args) => operator::skew::run(&args),
         Invocation::Callers(args) => operator::callers::run(args),
-        Invocation::Doctor(args) => operator::doctor::run(args),
-        Invocation::Version => success(version()),
+        Invocation::Doctor(args, origins) => operator::doctor::run(*args, &origins),
+        Invocation::Version(args) => success(build_info::run(&args)),
+        Invocation::Completions(args) => success(manual::completions(&args)),
+        Invocation::Man(args) => success(manual::pages(&args)),
     };
     match forgive_broken_pipe(outcome) {
         Ok(code) => code,
@@ -75,7 +83,7 @@ fn main() -> ExitCode {
 
 /// Runs `mvp serve`. From here on nothing blocks on standard error: a fatal error goes through the log
 /// queue, too.
-fn serve(config: ServeConfig) -> ExitCode {
+fn serve(config: ServeConfig, flags: Flags) -> ExitCode {
     let log = match logging::init(config.log_format, &config.log_filter) {
         Ok(log) => FlushGuard(log),
         Err(error) => return fail(format_args!("{error:#}"), ExitCode::from(1)),
@@ -83,7 +91,7 @@ fn serve(config: ServeConfig) -> ExitCode {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    let Err(error) = serve::run(config, &log.0) else { return ExitCode::SUCCESS };
+    let Err(error) = serve::run(config, flags, &log.0) else { return ExitCode::SUCCESS };
     let (sentence, code) = described(&error);
     log.0.push(format!("error: {}\n", OneLine(&sentence)).as_bytes());
     code
@@ -95,11 +103,6 @@ fn described(error: &anyhow::Error) -> (String, ExitCode) {
         Some(mistake) => (mistake.to_string(), mistake.exit_code()),
         None => (format!("{error:#}"), ExitCode::from(1)),
     }
-}
-
-fn version() -> anyhow::Result<()> {
-    writeln!(io::stdout(), "mvp {}", env!("CARGO_PKG_VERSION"))?;
-    Ok(())
 }
 
 /// Prints help or the version to standard output; help for a missing command to standard error.

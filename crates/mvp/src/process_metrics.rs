@@ -11,6 +11,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 
+use crate::build_info;
+
 /// Clock ticks per second in `/proc`, the same on every architecture that Linux still supports.
 const TICKS: f64 = 100.0;
 
@@ -18,9 +20,9 @@ const TICKS: f64 = 100.0;
 pub(crate) fn register(registry: &mut Registry) {
     let build = Family::<Vec<(&'static str, &'static str)>, Gauge>::default();
     let labels = vec![
-        ("version", env!("CARGO_PKG_VERSION")),
-        ("commit", option_env!("MVP_COMMIT").unwrap_or_default()),
-        ("rustc", env!("MVP_RUSTC")),
+        ("version", build_info::VERSION),
+        ("commit", build_info::COMMIT),
+        ("rustc", build_info::RUSTC),
     ];
     build.get_or_create(&labels).set(1);
     registry.register("mvp_build_info", "Version, commit and compiler of this build", build);

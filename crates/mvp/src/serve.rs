@@ -22,6 +22,8 @@ use tower_layer::Layer;
 
 use crate::admin::host::AllowedHosts;
 use crate::admin::socket::{self, AdminSocket};
+use crate::callers::DeprecatedCallers;
+use crate::cli::Flags;
 use crate::config::{AdminSocketPath, ClientLimits, ServeConfig};
 use crate::connections::ConnectionMetrics;
 use crate::descriptors;
@@ -30,7 +32,9 @@ use crate::inside;
 use crate::logging::LogQueue;
 use crate::members::Standing;
 use crate::process_metrics;
+use crate::readiness_metrics::ReadinessMetrics;
 use crate::reload::{InForce, ReloadMetrics, Reloader};
+use crate::report::pages::{Pages, PagesLayer};
 use crate::shutdown::Shutdown;
 use crate::signals::Signals;
 use crate::supervise::Supervisor;
@@ -40,11 +44,11 @@ use crate::tls;
 const SETTLES_WITHIN: Duration = Duration::from_secs(3);
 
 /// Serves until a signal ends it.
-pub(crate) fn run(config: ServeConfig, log: &LogQueue) -> anyhow::Result<()> {
+pub(crate) fn run(config: ServeConfig, flags: Flags, log: &LogQueue) -> anyhow::Result<()> {
     let descriptors = descriptors::raise_limit();
     let asked = config.client_limits.connections;
     let max_connections = descriptors::max_client_connections(descriptors, asked)?;
-    let gateway = Arc::new(Gateway::new(&config, max_connections, log)?);
+    let gateway = Arc::new(Gateway::new(&config, flags, max_connections, log)?);
     // Before the listeners: a signal without a handler ends the process.
     let runtime = runtime()?;
     let signals = {
@@ -132,19 +136,24 @@ struct Gateway {
     client_limits: ClientLimits,
     /// The limit of client connections of all workers together.
     connections: ConnectionLimit,
+    max_connections: usize,
     member: Member,
     reload_metrics: ReloadMetrics,
     /// The metrics of this crate.
     registry: Arc<Registry>,
     shutdown: Shutdown,
     probes: Arc<Probes>,
+    /// What peers can ask for.
+    pages: Arc<Pages>,
     supervisor: Supervisor,
     share_port: bool,
+    flags: Arc<Flags>,
 }
 
 impl Gateway {
     fn new(
         config: &ServeConfig,
+        flags: Flags,
         max_connections: usize,
         log: &LogQueue,
     ) -> anyhow::Result<Gateway> {
@@ -156,7 +165,8 @@ impl Gateway {
             .remote_headers(remote_headers(config))
             .refresh_interval(config.refresh_interval)
             .forget_after(config.peers.forget_after)
-            .log_local_requests(config.log_local_requests);
+            .log_local_requests(config.log_local_requests)
+            .record_callers(config.record_callers && config.serves_peers());
         let member = match &config.local {
             Some(local) => member.server_at(&local.url.authority()),
             None => member.without_server(),
@@ -171,21 +181,31 @@ impl Gateway {
         let per_address = config.client_limits.connections_per_address;
         let connections = ConnectionLimit::new(max_connections, per_address);
         registry.register_collector(Box::new(ConnectionMetrics(connections.clone())));
+        let (metrics, reader) = (Arc::clone(member.metrics()), member.reader().clone());
+        registry.register_collector(Box::new(DeprecatedCallers { metrics, reader }));
         let shutdown = Shutdown::new(config, log);
         let reader = member.reader().clone();
         let published = move || reader.now().since(reader.load().built());
-        let probes = Probes::new(shutdown.leaving.clone(), published, config.refresh_interval);
+        let probes =
+            Arc::new(Probes::new(shutdown.leaving.clone(), published, config.refresh_interval));
+        registry.register_collector(Box::new(ReadinessMetrics(Arc::clone(&probes))));
         Ok(Gateway {
             in_force,
             client_limits: config.client_limits,
             connections,
+            max_connections,
             member,
             reload_metrics,
             registry: Arc::new(registry),
             shutdown,
-            probes: Arc::new(probes),
+            probes,
+            pages: Arc::default(),
             supervisor,
             share_port: config.share_port,
+            flags: Arc::new(match &config.local {
+                Some(local) => flags.with("server-id", local.id.clone()),
+                None => flags,
+            }),
         })
     }
 
@@ -222,11 +242,12 @@ impl Gateway {
                     tokio::spawn(heartbeat.run());
                     gateway.spawn_prune(&worker);
                     let bounds = &gateway.client_limits;
+                    let service = PagesLayer(Arc::clone(&gateway.pages)).layer(worker.gateway());
                     let service = worker
                         .authenticate()
                         .with_goaway_chance(bounds.goaway_chance)
                         .with_max_head_bytes(bounds.request_header_bytes)
-                        .layer(worker.gateway());
+                        .layer(service);
                     let service = HealthLayer(Arc::clone(&gateway.probes)).layer(service);
                     if gateway.share_port {
                         gateway.settles().await;

@@ -111,6 +111,16 @@ impl Pki {
         self.issue(name, &self.front_proxy, Leaf::named(name).for_clients())
     }
 
+    /// Issues a certificate of the CA of servers and users.
+    pub fn of_cluster(&self, name: &str, leaf: Leaf) -> io::Result<PairFiles> {
+        self.issue(name, &self.cluster, leaf)
+    }
+
+    /// Issues a certificate of the CA of front proxies.
+    pub fn of_front_proxies(&self, name: &str, leaf: Leaf) -> io::Result<PairFiles> {
+        self.issue(name, &self.front_proxy, leaf)
+    }
+
     /// Issues a client certificate of a CA that nobody trusts.
     pub fn untrusted_user(&self, name: &str, groups: &[&str]) -> io::Result<PairFiles> {
         let leaf = Leaf::new(&subject(name, groups)).for_clients();

@@ -1,12 +1,29 @@
 //! What operators ask a cluster.
 
+mod alerts;
+mod callers;
+mod canary;
+mod doctor;
 mod skew;
+mod status;
 
 use crate::suite::Case;
 
 /// The cases of this group, in the order in which they run.
 pub(super) fn cases() -> Vec<Case> {
     vec![
+        case!(
+            Mixed,
+            "ask/callers",
+            callers::of_a_removed_api,
+            "mvp callers names who calls an API that the next releases remove; averted 404s are counted"
+        ),
+        case!(
+            Mixed,
+            "ask/status",
+            status::one_gateway_and_all,
+            "mvp status shows members, decisions and refusals with advice, of one gateway and of all"
+        ),
         case!(
             Mixed,
             "ask/skew",
@@ -18,6 +35,30 @@ pub(super) fn cases() -> Vec<Case> {
             "ask/skew-endpoints",
             skew::endpoints,
             "kubectl mvp skew asks every endpoint of the cluster behind one context"
+        ),
+        case!(
+            Mixed,
+            "ask/alerts",
+            alerts::a_killed_peer,
+            "Prometheus with the rules of deploy/: a killed peer fires alerts, which resolve when it is back"
+        ),
+        case!(
+            Rolling,
+            "ask/canary",
+            canary::from_the_runbook,
+            "the canary step of docs/upgrade.md, its commands run as they stand there"
+        ),
+        case!(
+            Rolling,
+            "ask/doctor-sound",
+            doctor::sound,
+            "mvp doctor finds nothing on a sound cluster, planned and running, and writes nothing"
+        ),
+        case!(
+            Rolling,
+            "ask/doctor-faults",
+            doctor::faults,
+            "mvp doctor finds each planted fault, by the check that names it, and nothing else"
         ),
     ]
 }

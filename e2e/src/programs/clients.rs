@@ -2,11 +2,12 @@
 //! the cases that need it. Entry item: [`Clients::get`].
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, anyhow};
 use sha2::{Digest, Sha256};
 
+use super::debian::{once, run, unpack};
 use super::{CLIENT_GO, short};
 
 /// The paths of the clients, or why one is missing.
@@ -66,41 +67,5 @@ fn python(cache: &Path) -> anyhow::Result<PathBuf> {
 }
 
 fn old_kubectl(cache: &Path) -> anyhow::Result<PathBuf> {
-    once(cache, "kubectl-of-debian", Path::new("usr/bin/kubectl"), |folder| {
-        let download = || {
-            run(Command::new("apt-get").current_dir(folder).args(["download", "kubernetes-client"]))
-        };
-        // The package lists may be missing or old.
-        if download().is_err() {
-            run(Command::new("apt-get").args(["-qq", "update"]))?;
-            download()?;
-        }
-        run(Command::new("sh").current_dir(folder).args(["-c", "dpkg-deb -x *.deb ."]))
-    })
-}
-
-/// Creates a folder in the cache once, atomically, and returns a file in it.
-fn once(
-    cache: &Path,
-    name: &str,
-    file: &Path,
-    make: impl FnOnce(&Path) -> anyhow::Result<()>,
-) -> anyhow::Result<PathBuf> {
-    let folder = cache.join(name);
-    if !folder.join(file).exists() {
-        let beside = tempfile::tempdir_in(cache)?;
-        make(beside.path())?;
-        ensure!(beside.path().join(file).exists(), "there is no {file:?} in it");
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::rename(beside.path(), &folder)?;
-    }
-    Ok(folder.join(file))
-}
-
-fn run(command: &mut Command) -> anyhow::Result<()> {
-    let output = command.stdin(Stdio::null()).output();
-    let output = output.with_context(|| format!("cannot run {:?}", command.get_program()))?;
-    let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?}: {}", errors.trim());
-    Ok(())
+    unpack(cache, "kubernetes-client", "kubectl-of-debian", Path::new("usr/bin/kubectl"))
 }

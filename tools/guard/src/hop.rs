@@ -86,7 +86,8 @@ async fn serve_gateway(
     }
     let id = inputs.local.clone().context("a local server")?;
     let member = Member::builder(&id, pki.outbound()?).server_at(&server.to_string());
-    let worker = worker(member.without_probes(), Snapshot::build(inputs, None))?;
+    let member = member.record_callers(true).without_probes();
+    let worker = worker(member, Snapshot::build(inputs, None))?;
     let service = worker.authenticate().layer(worker.gateway());
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;

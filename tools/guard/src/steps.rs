@@ -55,7 +55,7 @@ pub(crate) fn layer(times: usize) -> anyhow::Result<()> {
         let pki = Pki::new();
         let inputs = inputs();
         let id = inputs.local.clone().context("a local server")?;
-        let member = Member::builder(&id, pki.outbound()?);
+        let member = Member::builder(&id, pki.outbound()?).record_callers(true);
         let worker = worker(member, Snapshot::build(inputs, None))?;
         let inner = tower::service_fn(|_: Request<Body>| async {
             Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"{}"))))

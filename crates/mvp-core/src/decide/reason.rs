@@ -48,34 +48,50 @@ pub enum Reason {
     BodyGone,
 }
 
-/// Every reason, in the order of the type.
-const ALL: [Reason; 20] = [
-    Reason::DiscoveryMerged,
-    Reason::Starting,
-    Reason::DiscoveryLocal,
-    Reason::NonResource,
-    Reason::ServedLocally,
-    Reason::ServedByPeer,
-    Reason::NobodyReachable,
-    Reason::ServedElsewhere,
-    Reason::Unlisted,
-    Reason::ConfirmedNotFound,
-    Reason::Unconfirmed,
-    Reason::Recorded,
-    Reason::LocalViewUnknown,
-    Reason::LocalDown,
-    Reason::LocalNotReady,
-    Reason::PeersTooOld,
-    Reason::ViewSuspect,
-    Reason::NotPassedOn,
-    Reason::VerbUnlisted,
-    Reason::BodyGone,
-];
-
 impl Reason {
+    /// Every reason, in the order of the type.
+    pub const ALL: [Reason; 20] = [
+        Reason::DiscoveryMerged,
+        Reason::Starting,
+        Reason::DiscoveryLocal,
+        Reason::NonResource,
+        Reason::ServedLocally,
+        Reason::ServedByPeer,
+        Reason::NobodyReachable,
+        Reason::ServedElsewhere,
+        Reason::Unlisted,
+        Reason::ConfirmedNotFound,
+        Reason::Unconfirmed,
+        Reason::Recorded,
+        Reason::LocalViewUnknown,
+        Reason::LocalDown,
+        Reason::LocalNotReady,
+        Reason::PeersTooOld,
+        Reason::ViewSuspect,
+        Reason::NotPassedOn,
+        Reason::VerbUnlisted,
+        Reason::BodyGone,
+    ];
+
+    /// The reasons for which a request is refused.
+    pub const REFUSALS: [Reason; 12] = [
+        Reason::Starting,
+        Reason::NotPassedOn,
+        Reason::ServedElsewhere,
+        Reason::NobodyReachable,
+        Reason::Unconfirmed,
+        Reason::Recorded,
+        Reason::LocalViewUnknown,
+        Reason::ViewSuspect,
+        Reason::LocalDown,
+        Reason::LocalNotReady,
+        Reason::BodyGone,
+        Reason::PeersTooOld,
+    ];
+
     /// The reason with that label; `None` for an unknown one, as a newer gateway may send it.
     pub fn from_label(label: &str) -> Option<Reason> {
-        ALL.into_iter().find(|reason| reason.as_str() == label)
+        Reason::ALL.into_iter().find(|reason| reason.as_str() == label)
     }
 
     /// The reason as a label, for metrics, logs and the header that gateways exchange.
@@ -146,11 +162,11 @@ mod tests {
 
     #[test]
     fn every_label_parses_to_its_reason() {
-        for (place, reason) in ALL.into_iter().enumerate() {
+        for (place, reason) in Reason::ALL.into_iter().enumerate() {
             assert_eq!(reason as usize, place, "{reason:?}");
             assert_eq!(Reason::from_label(reason.as_str()), Some(reason));
         }
-        assert_eq!(ALL.last(), Some(&Reason::BodyGone), "the last reason of the type");
+        assert_eq!(Reason::ALL.last(), Some(&Reason::BodyGone), "the last reason of the type");
         for unknown in ["", "Local-Not-Ready", "local-not-ready ", "from-a-newer-gateway"] {
             assert_eq!(Reason::from_label(unknown), None, "{unknown:?}");
         }

@@ -1,7 +1,8 @@
 //! Rows 3 to 6, 12 and 13: which member serves a request, and whether it may be proxied.
 
-use crate::builder::{Cluster, NOW, member, ready, second};
-use mvp_core::decide::{Asked, Denial, LocalHealth, Origin};
+use crate::builder::{Cluster, NOW, member, ready, second, unseen};
+use mvp_core::RequestInfo;
+use mvp_core::decide::{Asked, Denial, LocalHealth, Origin, local_lacks};
 use mvp_core::member::Presence;
 
 const JOBS: &str = "GET /apis/batch/v1/namespaces/default/jobs";
@@ -196,4 +197,35 @@ fn row_13_a_path_of_the_wrong_scope_is_not_served() {
         cluster.denied("POST /api/v1/pods", &[("a", false)]),
         "pass-404: confirmed-not-found",
     );
+}
+
+#[test]
+fn local_lacks_what_its_view_does_not_list() {
+    let lacks = |cluster: &Cluster, request: &str| {
+        let (method, path) = request.split_once(' ').unwrap();
+        match RequestInfo::parse(method, path, None) {
+            RequestInfo::Resource(request) => local_lacks(&request, &cluster.snapshot()),
+            other => panic!("{other:?}"),
+        }
+    };
+    let members = || {
+        let served = ["/v1/pods", "batch/v1/jobs:get,list"];
+        let peer = ["/v1/pods", "batch/v1/jobs", "batch/v1/jobs/status:get", "apps/v1/deployments"];
+        [member("a", "v1.34.0", &served), member("b", "v1.36.0", &peer)]
+    };
+    let beside = Cluster::beside(members());
+    for (request, expected) in [
+        ("GET /api/v1/namespaces/x/pods", false),
+        (JOBS, false),
+        ("DELETE /apis/batch/v1/namespaces/x/jobs/y", true),
+        ("GET /apis/batch/v1/namespaces/x/jobs/y/status", true),
+        ("GET /apis/apps/v1/namespaces/x/deployments", true),
+        ("GET /apis/made.up/v1/namespaces/x/things", true),
+    ] {
+        assert_eq!(lacks(&beside, request), expected, "{request}");
+        assert!(!lacks(&Cluster::before(members()), request), "no local server: {request}");
+    }
+    let [_, peer] = members();
+    let unknown = Cluster::beside([unseen("a"), peer]);
+    assert!(!lacks(&unknown, JOBS), "nothing is known of it");
 }

@@ -52,6 +52,16 @@ impl Identity {
         matches!(self, Identity::User(user) if user.is_unauthenticated())
     }
 
+    /// Whether the caller has the name under which gateways ask in their own right. Only a peer is
+    /// believed to have it.
+    pub fn is_gateway(&self) -> bool {
+        match self {
+            Identity::System => true,
+            Identity::User(user) => user.name == User::system().name,
+            Identity::Token | Identity::Anonymous => false,
+        }
+    }
+
     /// Whether servers believe the caller's headers only on this proxy's own certificate.
     pub(crate) fn needs_certificate(&self) -> bool {
         matches!(self, Identity::User(_) | Identity::System)

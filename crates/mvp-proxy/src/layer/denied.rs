@@ -22,6 +22,11 @@ impl Denied {
         denials.map(|(member, at, listed)| Denial { member, at: *at, listed: *listed }).collect()
     }
 
+    /// Whether this member is one of them.
+    pub(super) fn has(&self, id: &str) -> bool {
+        self.0.iter().any(|(member, _, _)| **member == *id)
+    }
+
     /// Those of these members that have not confirmed their views since they denied the request.
     pub(super) fn unconfirmed<'a>(
         &'a self,

@@ -13,6 +13,7 @@ use mvp_core::request::DiscoveryPath;
 use mvp_core::{RequestInfo, Snapshot, Timestamp, Verb, decide};
 
 use super::answer;
+use super::denied::Denied;
 use super::progress::{Attempt, MAX_ROUNDS, Mark, Next, Outcome, Progress, Served, body_gone};
 use super::refuse::refuse;
 use crate::body::Body;
@@ -96,7 +97,7 @@ impl Exchange<'_> {
             drop(denials);
             let budget = || self.peers.may_fail_over();
             match progress.absorb(summary, attempt, shared.reader.now(), budget) {
-                Next::Done(served) => return self.finish(served, &snapshot),
+                Next::Done(served) => return self.finish(served, &snapshot, &progress.denied),
                 // A document was fetched again, and nobody lists what it is about any more.
                 Next::Again if is_answer => snapshot = shared.reader.load(),
                 Next::Again => {}
@@ -106,7 +107,7 @@ impl Exchange<'_> {
                 }
             }
         }
-        self.finish(progress.give_up(), &snapshot)
+        self.finish(progress.give_up(), &snapshot, &progress.denied)
     }
 
     /// Carries out a decision.
@@ -256,7 +257,7 @@ impl Exchange<'_> {
     }
 
     /// Records how the request ended, and makes its response.
-    fn finish(&self, served: Served, snapshot: &Snapshot) -> Response<Body> {
+    fn finish(&self, served: Served, snapshot: &Snapshot, denied: &Denied) -> Response<Body> {
         let Served { by, reason, member, outcome, mark } = served;
         let Arrived { parts, body, identity, origin, at } = self.request;
         body.release();
@@ -270,6 +271,7 @@ impl Exchange<'_> {
             reason,
             member: member.as_deref(),
             at_fault: &at_fault,
+            local_denied: snapshot.local().is_some_and(|local| denied.has(&local.id)),
             snapshot,
             identity,
             status: response.status(),

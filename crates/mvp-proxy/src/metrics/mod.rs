@@ -1,14 +1,20 @@
 //! Metrics, under Kubernetes' own names where it has them. Entry item: [`Metrics`].
 //!
 //! - `requests`: how requests ended
+//! - `averted`: false 404s that clients did not get
 //! - `line`, `caller`: the log line of a request, and its caller
+//! - `callers`: who called which resource in the last hour
 //! - `failover`: failovers, retry budget, ejections
 //! - `isolation`: measures that keep callers apart
+//! - `releases`: the release of each member
 
+mod averted;
 mod caller;
+mod callers;
 mod failover;
 mod isolation;
 mod line;
+mod releases;
 mod requests;
 
 use std::fmt::Write as _;
@@ -24,8 +30,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Metric, Registry};
 
 use crate::error::Stage;
+pub use callers::{Callers, CallersReport, RecordedCaller, ResourceCallers};
 use failover::Failover;
 pub(crate) use isolation::Isolation;
+use releases::Releases;
 use requests::Requests;
 pub(crate) use requests::{Record, ServedBy};
 
@@ -36,10 +44,13 @@ pub struct Metrics {
     requests: Requests,
     failover: Failover,
     isolation: Isolation,
+    /// `None` if callers are not recorded.
+    callers: Option<Callers>,
     sync_errors: Family<TypeLabels, Counter>,
     in_flight: Gauge,
     tunnels: Gauge,
     view_age: Family<MemberLabels, Gauge<f64, AtomicU64>>,
+    releases: Releases,
     local_health: Family<StateLabels, Gauge>,
 }
 
@@ -90,6 +101,8 @@ impl Metrics {
             requests: Requests::registered(&mut registry, log_local),
             failover: Failover::registered(&mut registry),
             isolation: Isolation::registered(&mut registry),
+            releases: Releases::registered(&mut registry),
+            callers: None,
             sync_errors,
             in_flight: register(
                 &mut registry,
@@ -113,6 +126,17 @@ impl Metrics {
             ),
             registry,
         }
+    }
+
+    /// Records callers, too.
+    #[must_use]
+    pub fn with_callers(self) -> Metrics {
+        Metrics { callers: Some(Callers::default()), ..self }
+    }
+
+    /// The callers of the last hour; `None` if they are not recorded.
+    pub fn callers(&self) -> Option<&Callers> {
+        self.callers.as_ref()
     }
 
     /// Appends all metrics in the OpenMetrics text format.
@@ -189,6 +213,7 @@ impl Metrics {
         let labels = MemberLabels { member: member.to_owned() };
         self.view_age.remove(&labels);
         self.failover.forget(&labels);
+        self.releases.forget(member);
     }
 
     /// Sets the state of the local server.
@@ -204,8 +229,9 @@ impl Metrics {
         }
     }
 
-    /// Sets the age of each member's view: that of its older half.
+    /// Sets the release of each member, and the age of its view: that of its older half.
     pub(crate) fn observe_snapshot(&self, snapshot: &Snapshot, now: Timestamp) {
+        self.releases.observe(snapshot);
         for member in snapshot.members() {
             let confirmed = [&member.view.api, &member.view.apis]
                 .into_iter()
@@ -218,8 +244,11 @@ impl Metrics {
         }
     }
 
-    /// Counts a request, and logs it if it is notable.
+    /// Counts a request and its caller, and logs it if it is notable.
     pub(crate) fn record(&self, record: &Record<'_>, now: Timestamp) {
+        if let Some(callers) = &self.callers {
+            callers.record(record, now);
+        }
         self.requests.record(record, now);
     }
 }

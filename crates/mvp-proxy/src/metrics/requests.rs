@@ -10,6 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use super::averted;
 use super::line::RequestLog;
 use super::register;
 use crate::identity::Identity;
@@ -21,6 +22,7 @@ pub(super) struct Requests {
     rerouted: Family<ReroutedLabels, Counter>,
     refusals: Family<RefusalLabels, Counter>,
     peer_errors: Family<PeerErrorLabels, Counter>,
+    averted: Family<ResourceLabels, Counter>,
     merged_hits: Counter,
     nopeer: Counter,
     hop: Histogram,
@@ -36,6 +38,8 @@ pub(crate) struct Record<'a> {
     pub(crate) member: Option<&'a str>,
     /// The members because of which the request was refused.
     pub(crate) at_fault: &'a [String],
+    /// Whether the local server sent a 404 that was withheld.
+    pub(crate) local_denied: bool,
     /// The snapshot that the request was decided by.
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) identity: &'a Identity,
@@ -108,6 +112,13 @@ struct PeerErrorLabels {
     resource: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResourceLabels {
+    group: String,
+    version: String,
+    resource: String,
+}
+
 impl Requests {
     pub(super) fn registered(registry: &mut Registry, log_local: bool) -> Requests {
         // Merged documents are built when something changes, never for a request.
@@ -119,6 +130,12 @@ impl Requests {
         let hop = Histogram::new(exponential_buckets(0.0005, 2.0, 16));
         let help = "Seconds from the arrival of a request to the response head of a peer";
         registry.register("mvp_hop_seconds", help, hop.clone());
+        let refusals: Family<RefusalLabels, Counter> =
+            register(registry, "mvp_refusals", "Requests refused with 503, by reason");
+        // From 0 on: Prometheus does not see the increase of a counter that begins with 1.
+        for reason in Reason::REFUSALS {
+            drop(refusals.get_or_create(&RefusalLabels { reason: reason.as_str() }));
+        }
         Requests {
             all: register(registry, "mvp_requests", "Requests by action, reason and status code"),
             rerouted: register(
@@ -126,11 +143,16 @@ impl Requests {
                 "apiserver_rerouted_request",
                 "Requests forwarded to a peer",
             ),
-            refusals: register(registry, "mvp_refusals", "Requests refused with 503, by reason"),
+            refusals,
             peer_errors: register(
                 registry,
                 "apiserver_peer_proxy_errors",
                 "Requests for which no peer that serves them could be reached, by type",
+            ),
+            averted: register(
+                registry,
+                "mvp_false_not_found_averted",
+                "Requests that got no 404, although the local server does not serve them",
             ),
             nopeer: register(
                 registry,
@@ -174,6 +196,9 @@ impl Requests {
             }
             _ => {}
         }
+        if averted::is_averted(record) {
+            self.averted.get_or_create(&ResourceLabels::listed(record)).inc();
+        }
         self.log.write(record, is_poll, now);
     }
 }
@@ -187,15 +212,30 @@ fn resource_labels<'a>(info: &'a RequestInfo<'_>) -> (&'a str, &'a str, &'a str)
     }
 }
 
+/// The labels of any resource; empty if no member lists it.
+fn listed_labels<'a>(record: &'a Record<'_>) -> (&'a str, &'a str, &'a str) {
+    let (group, version, resource) = resource_labels(record.info);
+    match record.snapshot.listing(group, version, resource).next() {
+        Some(_) => (group, version, resource),
+        None => ("", "", ""),
+    }
+}
+
+impl ResourceLabels {
+    fn listed(record: &Record<'_>) -> ResourceLabels {
+        let (group, version, resource) = listed_labels(record);
+        ResourceLabels {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            resource: resource.to_owned(),
+        }
+    }
+}
+
 impl PeerErrorLabels {
     fn of(record: &Record<'_>) -> PeerErrorLabels {
         // With `--servers`, a resource that no member lists can have this reason, too.
-        let (group, version, resource) = resource_labels(record.info);
-        let mut listing = record.snapshot.listing(group, version, resource);
-        let (group, version, resource) = match listing.next() {
-            Some(_) => (group, version, resource),
-            None => ("", "", ""),
-        };
+        let (group, version, resource) = listed_labels(record);
         // Kubernetes' own types: no address is known, or no connection could be made.
         let r#type = match record.at_fault {
             [] => "endpoint_resolution",

@@ -46,6 +46,7 @@ pub struct Plan {
     limits: Limits,
     watches: bool,
     alone: bool,
+    callers: bool,
 }
 
 impl Gateway {
@@ -64,6 +65,7 @@ impl Gateway {
             limits: Limits::default(),
             watches: true,
             alone: false,
+            callers: true,
         }
     }
 
@@ -151,6 +153,12 @@ impl Plan {
         self
     }
 
+    /// Does not record callers.
+    pub fn without_callers(mut self) -> Plan {
+        self.callers = false;
+        self
+    }
+
     /// Starts it and waits for the views of all members.
     pub async fn start(self) -> Gateway {
         let ids: Vec<Arc<str>> = self.members.iter().map(|member| member.name.label()).collect();
@@ -169,6 +177,7 @@ impl Plan {
         let member = Member::builder(&id, pki().outbound())
             .server_at(&local.to_string())
             .remote_headers(self.headers)
+            .record_callers(self.callers)
             .refresh_interval(Duration::from_secs(3600));
         let member = if self.watches { member } else { member.without_probes() };
         let member = if self.alone { member.peer_tls(None) } else { member };

@@ -24,6 +24,7 @@ mod world;
 
 mod blame;
 mod bodies;
+mod callers;
 mod cbor;
 mod choice;
 mod discovery;

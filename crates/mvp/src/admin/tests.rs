@@ -8,6 +8,7 @@ use tower::ServiceExt;
 
 use super::host::AllowedHosts;
 use super::*;
+use crate::report::Answered;
 
 fn router(admin: Admin) -> Router {
     over_tcp(admin, AllowedHosts::new(&["gateway.example".to_owned()]), None)
@@ -38,11 +39,17 @@ fn admin(problem: Option<&'static str>) -> Admin {
         }),
         metrics: Arc::new(|out| out.push_str("# EOF\n")),
         snapshot: Arc::new(|| json!({"members": ["a"]})),
+        callers: Arc::new(|_| None),
+        status: Arc::new(|all| {
+            let gateways = vec![Answered::default(); if all { 2 } else { 1 }];
+            Box::pin(async { Gateways { gateways } })
+        }),
         apis: Arc::new(|| json!({"members": []})),
         forget: Arc::new(|id| match id {
             "gone" => Ok(()),
             other => Err(format!("there is no member {other}").into()),
         }),
+        flags: Arc::new(Flags::default().with("server-id", "a".to_owned())),
     }
 }
 
@@ -71,10 +78,29 @@ async fn forget_needs_the_unix_socket() {
     }
 }
 
+#[tokio::test]
+async fn flags_are_told_over_the_unix_socket_only() {
+    let request = || Request::get("/debug/flags").body(Body::empty()).unwrap();
+    let (status, _, body) = send(over_socket(admin(None)), request()).await;
+    assert_eq!(status, StatusCode::OK);
+    let told: Flags = serde_json::from_str(&body).unwrap();
+    assert_eq!(told.flags["server-id"], ["a"]);
+    assert_eq!(send(router(admin(None)), request()).await.0, StatusCode::NOT_FOUND);
+}
+
 /// A web page that resolves its own name to our address (DNS rebinding) sends that name.
 #[tokio::test]
 async fn every_path_over_tcp_checks_the_host() {
-    let paths = ["/", "/livez", "/readyz", "/metrics", "/debug/snapshot", "/forget", "/none"];
+    let paths = [
+        "/",
+        "/livez",
+        "/readyz",
+        "/metrics",
+        "/debug/snapshot",
+        "/debug/status",
+        "/forget",
+        "/none",
+    ];
     for path in paths {
         for (host, passes) in
             [("127.0.0.1:6480", true), ("gateway.example:80", true), ("evil.example:6480", false)]
@@ -158,7 +184,7 @@ async fn the_index_lists_all_paths() {
     for path in named.filter(|word| word.starts_with('/')) {
         assert_eq!(ask(admin(None), Method::GET, path).await.0, StatusCode::OK, "{path}");
     }
-    assert_eq!(text.matches("\n/").count(), 4);
+    assert_eq!(text.matches("\n/").count(), 5);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! The flags of the commands that operators ask a cluster with.
 
 mod callers;
-mod doctor;
+pub(super) mod doctor;
 mod skew;
 mod status;
 

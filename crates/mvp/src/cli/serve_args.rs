@@ -230,6 +230,12 @@ pub(crate) struct ServeArgs {
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     #[arg(default_value = "false", hide_default_value = true, hide_possible_values = true)]
     pub log_local_requests: bool,
+    /// Keep in memory who called which resource in the last hour (user, user agent, address), for mvp
+    /// callers; --record-callers=false keeps nothing.
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, help_heading = ADMIN)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(default_value = "true", hide_possible_values = true)]
+    pub record_callers: bool,
 
     /// YAML file with these flags as keys, without the leading dashes; repeatable flags are lists. A
     /// flag on the command line overrides its key.

@@ -76,6 +76,7 @@ impl ServeConfig {
             log_format: args.log_format,
             log_filter: args.log_level.clone(),
             log_local_requests: args.log_local_requests,
+            record_callers: args.record_callers,
             client_limits,
             warnings: check.files.into_warnings(),
             origins: origins.clone(),

@@ -74,7 +74,12 @@ impl<'a> Files<'a> {
         Ok(Some(KeyPair { chain, key }))
     }
 
-    fn certificates(&self, key: &'static str, path: PathBuf) -> Result<CertificateFile, Mistake> {
+    /// Reads a file of certificates, whatever they are for.
+    pub(crate) fn certificates(
+        &self,
+        key: &'static str,
+        path: PathBuf,
+    ) -> Result<CertificateFile, Mistake> {
         let pem = (self.read)(&path).map_err(|problem| self.bad(key, problem.to_string()))?;
         let shown = path.display();
         let certificates = CertificateDer::pem_slice_iter(&pem)

@@ -43,7 +43,7 @@ impl Files {
         let argv = ["mvp", "serve"].iter().chain(arguments);
         let argv = argv.map(|argument| OsString::from(argument.replace('@', &directory)));
         match cli::parse(argv.collect()) {
-            Ok(Invocation::Serve(args, origins)) => ServeConfig::check(*args, &origins, now),
+            Ok(Invocation::Serve(args, origins, _)) => ServeConfig::check(*args, &origins, now),
             Err(Stop::Mistake(mistake)) => Err(mistake),
             other => panic!("{other:?}"),
         }
@@ -83,7 +83,7 @@ fn a_minimal_configuration_has_the_documented_defaults() {
     assert!(config.interoperability && !config.serves_peers());
     assert!((1..=64).contains(&config.workers));
     assert_eq!(config.log_format, LogFormat::Text);
-    assert!(!config.log_local_requests);
+    assert!(!config.log_local_requests && config.record_callers);
     let limits = config.client_limits;
     assert!(limits.goaway_chance == 0.0 && limits.connections.is_none());
     assert_eq!((limits.request_header_bytes, limits.connections_per_address), (128 << 10, None));
@@ -298,7 +298,8 @@ fn flags_override_the_config_file() {
         "mvp.yaml",
         "local-server: https://10.0.0.9:6443\nlocal-ca-file: ca.crt\nsecure-port: 7000\n\
          peer-advertise-address: 10.0.0.4\npeer: [a=https://a:1, b=https://b:1]\nworkers: 5\n\
-         requestheader-allowed-names: [one, 'two,three']\nlog-local-requests: true\n",
+         requestheader-allowed-names: [one, 'two,three']\nlog-local-requests: true\n\
+         record-callers: false\n",
     );
     let config = files.check(&with(&["--config=@/mvp.yaml", "--secure-port=8000"])).unwrap();
     assert_eq!(config.local.as_ref().unwrap().url.host, "127.0.0.1");
@@ -308,16 +309,17 @@ fn flags_override_the_config_file() {
     assert_eq!(config.peers.named.len(), 2);
     assert_eq!(config.workers, 5);
     assert_eq!(config.request_header.allowed_names, ["one", "two", "three"]);
-    assert!(config.log_local_requests);
+    assert!(config.log_local_requests && !config.record_callers);
     let config = files
         .check(&with(&[
             "--config=@/mvp.yaml",
             "--peer=c=https://c:1",
             "--log-local-requests=false",
+            "--record-callers",
         ]))
         .unwrap();
     assert_eq!(config.peers.named.len(), 1);
-    assert!(!config.log_local_requests);
+    assert!(!config.log_local_requests && config.record_callers);
 }
 
 /// The same as on the command line, but with the file and the line.

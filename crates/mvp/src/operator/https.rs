@@ -1,13 +1,15 @@
-//! One request to an API server, over a connection of its own. Entry: [`Https::get`].
+//! One request to an API server, over a connection of its own. Entries: [`Https::get`],
+//! [`Https::post`].
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, HOST};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::request::Builder;
 use http::{HeaderMap, HeaderValue, Request, StatusCode};
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use mvp_net::ClientTls;
@@ -44,7 +46,27 @@ pub(crate) struct Answer {
 impl Https {
     /// Sends a GET request with these headers, and reads the whole response.
     pub(crate) async fn get(&self, path: &str, headers: &[(&str, &str)]) -> anyhow::Result<Answer> {
-        let mut request = Request::get(path).header(HOST, self.url.authority());
+        self.send(Request::get(path), headers, Bytes::new()).await
+    }
+
+    /// Sends a POST request with a JSON body, in the same way.
+    pub(crate) async fn post(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &serde_json::Value,
+    ) -> anyhow::Result<Answer> {
+        let request = Request::post(path).header(CONTENT_TYPE, "application/json");
+        self.send(request, headers, body.to_string().into()).await
+    }
+
+    async fn send(
+        &self,
+        request: Builder,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> anyhow::Result<Answer> {
+        let mut request = request.header(HOST, self.url.authority());
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -54,13 +76,13 @@ impl Https {
             value.set_sensitive(true);
             request = request.header(AUTHORIZATION, value);
         }
-        let exchange = self.exchange(request.body(Empty::new())?);
+        let exchange = self.exchange(request.body(Full::new(body))?);
         timeout(TIMEOUT, exchange)
             .await
             .with_context(|| format!("{} sent no response within {TIMEOUT:?}", self.url))?
     }
 
-    async fn exchange(&self, request: Request<Empty<Bytes>>) -> anyhow::Result<Answer> {
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> anyhow::Result<Answer> {
         let stream = TcpStream::connect((self.url.host.as_str(), self.url.port))
             .await
             .with_context(|| format!("{} cannot be reached", self.url))?;

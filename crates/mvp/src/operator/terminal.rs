@@ -26,6 +26,10 @@ impl Paint {
     #[cfg(test)]
     pub(crate) const PLAIN: Paint = Paint { colour: false };
 
+    /// Colours.
+    #[cfg(test)]
+    pub(crate) const COLOURED: Paint = Paint { colour: true };
+
     pub(crate) fn bold(self, text: &str) -> String {
         self.with("1", text)
     }
@@ -139,7 +143,8 @@ impl Table {
 }
 
 impl Cell {
-    fn painted(&self, paint: Paint) -> String {
+    /// The text in its colour.
+    pub(crate) fn painted(&self, paint: Paint) -> String {
         match self.colour {
             Colour::None => self.text.clone(),
             Colour::Bold => paint.bold(&self.text),
@@ -215,7 +220,7 @@ mod tests {
         table.row(["server-b", "", "gone"]);
         let plain = "NAME       STATE   NOTE\na          ready\nserver-b           gone\n";
         assert_eq!(table.render(Paint::PLAIN), plain);
-        let coloured = table.render(Paint { colour: true });
+        let coloured = table.render(Paint::COLOURED);
         assert!(coloured.contains("a          \x1b[32mready\x1b[0m\n"), "{coloured}");
     }
 

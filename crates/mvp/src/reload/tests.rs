@@ -87,7 +87,7 @@ impl Place {
         .map(|argument| argument.replace('@', &shown.to_string()).into())
         .collect();
         let now = SystemTime::now();
-        let Ok(Invocation::Serve(args, origins)) = cli::parse(argv) else { panic!() };
+        let Ok(Invocation::Serve(args, origins, _)) = cli::parse(argv) else { panic!() };
         let config = ServeConfig::check(*args, &origins, now).unwrap();
         let in_force = InForce {
             tls: ReloadableTls::new(tls::server(&config).unwrap()),

@@ -6,6 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use anyhow::Context;
+use bytes::Bytes;
 use futures_util::FutureExt;
 use mvp_core::member::{MemberKind, Presence, ViewState};
 use mvp_proxy::{Target, Worker, server_name};
@@ -14,9 +15,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::{AdminEndpoint, Gateway};
 use crate::admin::{self, Admin};
+use crate::callers;
 use crate::health::Readiness;
 use crate::inside;
 use crate::members::{self, CountedReads, Members, Seed, Standing, Witness};
+use crate::report::gather::Reporter;
+use crate::report::pages::Page;
+use crate::report::relay::Relay;
+use crate::report::{Answered, Gateways};
 use crate::signals::Signals;
 
 impl Gateway {
@@ -69,6 +75,10 @@ impl Gateway {
             &self.shutdown.leaving,
             &self.supervisor,
         );
+        let relay = Relay::new(Arc::clone(worker.forwarder()), self.member.reader().clone());
+        let reporter = Arc::new(self.reporter(&members));
+        let report = Arc::clone(&reporter);
+        self.pages.written_by(Arc::new(move |page| written(&report, page)));
         // Both run while the workers drain: requests in flight need the control loop, and operators
         // need the admin endpoint.
         let control = tokio::spawn(worker.run_control_loop(membership, CancellationToken::new()));
@@ -76,7 +86,8 @@ impl Gateway {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let handed_over = CancellationToken::new();
         let closes = handed_over.clone().cancelled_owned().shared();
-        let admin = admin::serve(listener, socket, hosts, self.admin(&members), closes);
+        let admin =
+            admin::serve(listener, socket, hosts, self.admin(&members, reporter, relay), closes);
 
         until_end(control, tokio::spawn(admin), self.shutdown.run(signals, &reload)).await?;
         self.shutdown.leaving.cancel();
@@ -94,12 +105,38 @@ impl Gateway {
         Ok(())
     }
 
-    fn admin(&self, members: &Members) -> Admin {
+    /// What writes the reports of this gateway.
+    fn reporter(&self, members: &Members) -> Reporter {
+        let conflicts = members.handle();
+        Reporter {
+            id: self.member.id().cloned(),
+            reader: self.member.reader().clone(),
+            probes: Arc::clone(&self.probes),
+            metrics: self.metrics_text(),
+            conflicts: Box::new(move || {
+                conflicts.conflicts().iter().map(ToString::to_string).collect()
+            }),
+            connection_limit: self.max_connections,
+        }
+    }
+
+    /// Writes all metrics as OpenMetrics text.
+    fn metrics_text(&self) -> Arc<dyn Fn(&mut String) + Send + Sync> {
+        let (metrics, registry) = (Arc::clone(self.member.metrics()), Arc::clone(&self.registry));
+        Arc::new(move |text| {
+            metrics.encode_open(text);
+            // Writing to a string cannot fail.
+            let _ = encode(text, &registry);
+        })
+    }
+
+    fn admin(&self, members: &Members, reporter: Arc<Reporter>, relay: Relay) -> Admin {
         let snapshot = self.member.reader().clone();
         let apis = snapshot.clone();
         self.probes.ready_when(self.readiness(members));
         let (ready, live) = (Arc::clone(&self.probes), Arc::clone(&self.probes));
-        let (metrics, registry) = (Arc::clone(self.member.metrics()), Arc::clone(&self.registry));
+        let relay = Arc::new(relay);
+        let (recorded, clock) = (Arc::clone(self.member.metrics()), snapshot.clone());
         let (handle, conflicts) = (members.handle(), members.handle());
         let reader = self.member.reader().clone();
         Admin {
@@ -122,11 +159,19 @@ impl Gateway {
                 reader.forget(id);
                 Ok(())
             }),
-            metrics: Arc::new(move |text| {
-                metrics.encode_open(text);
-                // Writing to a string cannot fail.
-                let _ = encode(text, &registry);
+            metrics: self.metrics_text(),
+            status: Arc::new(move |all| {
+                let (reporter, relay) = (Arc::clone(&reporter), Arc::clone(&relay));
+                Box::pin(async move {
+                    let mut gateways = vec![Answered::own(reporter.status())];
+                    if all {
+                        gateways.extend(relay.ask(Page::Status).await);
+                    }
+                    Gateways { gateways }
+                })
             }),
+            callers: Arc::new(move |addresses| callers::described(&recorded, &clock, addresses)),
+            flags: Arc::clone(&self.flags),
             snapshot: Arc::new(move || inside::described(&snapshot, &conflicts.conflicts())),
             apis: Arc::new(move || inside::apis(&apis)),
         }
@@ -151,6 +196,15 @@ impl Gateway {
             checks
         })
     }
+}
+
+/// A page for peers, as JSON.
+fn written(reporter: &Reporter, page: Page) -> Bytes {
+    let written = match page {
+        Page::Status => serde_json::to_vec(&reporter.status()),
+    };
+    // Only maps with other keys than strings cannot be written.
+    written.unwrap_or_default().into()
 }
 
 /// Waits for the requested shutdown, or for the end of a task that cannot be restarted: the control

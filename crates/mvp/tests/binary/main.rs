@@ -1,10 +1,18 @@
 //! The binary as an operator sees it: its output and its exit code.
 
-#![allow(missing_docs, clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
 
 mod config_file;
 mod demo;
+mod doctor;
 mod folder;
 mod help;
+mod manual;
 mod mistakes;
 mod skew;

@@ -34,6 +34,49 @@ async fn tcp(gateway: &Gateway, request: &str) -> String {
 }
 
 #[tokio::test]
+async fn callers_are_shown_over_the_socket_alone() {
+    let local = serve(any(), api_server("a", Storage::new())).await;
+    let path = socket("callers");
+    let gateway = Gateway::start(free_address(), "a", local.address, &[flag(&path)]).ready().await;
+    let client = Client::user(gateway.address).await;
+    assert_eq!(client.get(WIDGETS).await.0, StatusCode::OK);
+    let over_tcp = "GET /debug/callers HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    let answer = tcp(&gateway, over_tcp).await;
+    assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+    assert!(answer.contains(&format!("mvp callers {}", flag(&path))), "{answer}");
+    let refused = Gateway::run(&["callers"], &[format!("--admin-address={}", gateway.admin)]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains(&flag(&path)), "{refused:?}");
+
+    let shown = Gateway::run(&["callers", "widgets"], &[flag(&path)]);
+    let table = String::from_utf8(shown.stdout).unwrap();
+    assert!(table.starts_with("GROUP/VERSION/RESOURCE "), "{table}");
+    assert_eq!(table.lines().count(), 2, "{table}");
+    assert!(table.contains("widgets") && !table.contains("127.0.0.1"), "{table}");
+    let shown = Gateway::run(&["callers", "widgets", "--addresses"], &[flag(&path)]);
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("127.0.0.1"), "{shown:?}");
+    let none = Gateway::run(&["callers", "--removed-in=1.36"], &[flag(&path)]);
+    assert_eq!((none.status.code(), none.stdout.as_slice()), (Some(0), &b""[..]));
+    assert_eq!(none.stderr, b"No callers in the last hour.\n");
+    let unknown = Gateway::run(&["callers", "--removed-in=1.99"], &[flag(&path)]);
+    assert_eq!(unknown.status.code(), Some(2), "{unknown:?}");
+}
+
+#[tokio::test]
+async fn callers_can_be_switched_off() {
+    let local = serve(any(), api_server("a", Storage::new())).await;
+    let path = socket("no-callers");
+    let off = ["--record-callers=false".to_owned(), flag(&path)];
+    let gateway = Gateway::start(free_address(), "a", local.address, &off).ready().await;
+    let client = Client::user(gateway.address).await;
+    assert_eq!(client.get(WIDGETS).await.0, StatusCode::OK);
+    let said = Gateway::run(&["callers"], &[flag(&path)]);
+    assert_eq!((said.status.code(), said.stdout.as_slice()), (Some(1), &b""[..]));
+    let sentence = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(sentence.contains("--record-callers=false"), "{sentence}");
+}
+
+#[tokio::test]
 async fn forget_works_over_the_socket_alone() {
     let storage = Storage::new();
     let local = serve(any(), api_server("b", storage.clone())).await;

@@ -7,9 +7,29 @@ use crate::operator::gateway::GatewayArgs;
 
 /// The flags of `mvp status`.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
+#[command(after_help = "Examples:
+  The gateway on this host:
+    mvp status
+  Every member of the cluster, asked by the gateway on this host:
+    mvp status --all
+  Follow an upgrade, until Ctrl-C:
+    mvp status --all --watch
+  The checks that fail, for a script:
+    mvp status -o json | jq '.gateways[].status.readiness[] | select(.problem)'
+
+Counts are since the start of the gateway.
+
+Exit codes: 0 if the gateway is ready, 3 if it is not (with --all: if any gateway is not, or does
+not answer), 1 if the gateway on this host cannot be asked, 2 for an error in flags.")]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub gateway: GatewayArgs,
+    /// Show every member: the gateway asks the others over their API ports.
+    #[arg(long)]
+    pub all: bool,
+    /// Show it again every two seconds, on a terminal.
+    #[arg(long, conflicts_with = "output")]
+    pub watch: bool,
     /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Output,

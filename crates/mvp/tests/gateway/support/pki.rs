@@ -18,6 +18,7 @@ pub(crate) struct Pki {
     front_proxies: Ca,
     server: Pair,
     user: Pair,
+    proxy: Pair,
 }
 
 impl Pki {
@@ -28,13 +29,14 @@ impl Pki {
         let [servers, clients, front_proxies] = ["servers", "clients", "proxies"].map(Ca::new);
         let (server, user) = (servers.server(&[SERVER_NAME]), clients.client(&[cn("alice")]));
         server.write(&directory, "server").unwrap();
-        front_proxies.client(&[cn(FRONT_PROXY_NAME)]).write(&directory, "proxy").unwrap();
+        let proxy = front_proxies.client(&[cn(FRONT_PROXY_NAME)]);
+        proxy.write(&directory, "proxy").unwrap();
         for (name, ca) in
             [("ca.crt", &servers), ("client-ca.crt", &clients), ("proxy-ca.crt", &front_proxies)]
         {
             fs::write(directory.join(name), ca.pem()).unwrap();
         }
-        Pki { directory, servers, clients, front_proxies, server, user }
+        Pki { directory, servers, clients, front_proxies, server, user, proxy }
     }
 
     /// A flag whose value is one of the files.
@@ -66,5 +68,11 @@ impl Pki {
     pub(crate) fn client(&self, as_user: bool, protocol: &[u8]) -> Arc<rustls::ClientConfig> {
         let user = as_user.then(|| self.user.pem());
         ClientTls::new(self.servers.pem().as_bytes(), user).unwrap().config(&[protocol])
+    }
+
+    /// The TLS configuration of a front proxy or a peer.
+    pub(crate) fn front_proxy(&self, protocol: &[u8]) -> Arc<rustls::ClientConfig> {
+        let roots = self.servers.pem().as_bytes();
+        ClientTls::new(roots, Some(self.proxy.pem())).unwrap().config(&[protocol])
     }
 }

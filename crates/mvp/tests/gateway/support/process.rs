@@ -125,9 +125,30 @@ impl Gateway {
         Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
     }
 
+    /// Runs a command of `mvp`.
+    pub(crate) fn run(arguments: &[&str], flags: &[String]) -> std::process::Output {
+        Command::new(binary()).args(arguments).args(flags).output().unwrap()
+    }
+
     /// Runs `mvp forget` for this member.
     pub(crate) fn forget(id: &str, flags: &[String]) -> std::process::Output {
-        Command::new(binary()).args(["forget", id]).args(flags).output().unwrap()
+        Gateway::run(&["forget", id], flags)
+    }
+
+    /// Runs `mvp status` for this gateway: the exit code, and what it prints.
+    pub(crate) async fn status(&self, more: &[&str]) -> (Option<i32>, String) {
+        let address = format!("--admin-address={}", self.admin);
+        Gateway::run(&[&["status", &address], more].concat()).await
+    }
+
+    /// Runs `mvp`: the exit code, and what it prints.
+    pub(crate) async fn run(arguments: &[&str]) -> (Option<i32>, String) {
+        let mut command = Command::new(binary());
+        command.args(arguments);
+        // On another thread: the servers of the test run on this one.
+        let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).unwrap())
     }
 
     /// The body of an admin endpoint that must return 200.

@@ -1,0 +1,201 @@
+//! What a gateway reports of itself, to operators and to its peers. Entry: [`Status`].
+//!
+//! - [`gather`]: the report of this gateway
+//! - [`pages`]: reports on the API port, for peers only
+//! - [`relay`]: the reports of all other members
+//! - [`advice`]: what to do about each reason of a refusal
+
+pub(crate) mod advice;
+pub(crate) mod gather;
+pub(crate) mod pages;
+pub(crate) mod relay;
+mod samples;
+
+use serde::{Deserialize, Serialize};
+
+/// The most members in a report, and the most that are asked for theirs.
+pub(crate) const MAX_MEMBERS: usize = 128;
+/// The most APIs in a list of counts.
+const MAX_APIS: usize = 10;
+/// The longest text of a report that comes from elsewhere, in characters.
+const MAX_TEXT: usize = 300;
+
+/// The state of a gateway. Fields that a gateway of another version does not know have their default.
+/// Counts are since its start.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Status {
+    /// The ID of its server; none for a load balancer.
+    pub(crate) id: Option<String>,
+    /// The version of `mvp`.
+    pub(crate) version: String,
+    /// The commit of that version; empty if it is not known.
+    pub(crate) commit: String,
+    /// The release of its server.
+    pub(crate) release: Option<String>,
+    pub(crate) uptime_seconds: Option<f64>,
+    pub(crate) ready: bool,
+    pub(crate) live: bool,
+    pub(crate) readiness: Vec<CheckState>,
+    pub(crate) liveness: Vec<CheckState>,
+    /// At most [`MAX_MEMBERS`].
+    pub(crate) members: Vec<MemberState>,
+    pub(crate) members_left_out: usize,
+    /// IDs that two members use.
+    pub(crate) conflicts: Vec<String>,
+    /// Requests by action.
+    pub(crate) requests: Vec<Count>,
+    /// Requests for which the local server alone would have answered with a false 404.
+    pub(crate) averted: Averted,
+    /// Refusals by reason.
+    pub(crate) refusals: Vec<Count>,
+    /// Requests for which no peer that serves them could be reached.
+    pub(crate) proxy_errors: Vec<ApiCount>,
+    pub(crate) certificates: Vec<Certificate>,
+    /// The flags whose files cannot be used.
+    pub(crate) reloads_failing: Vec<String>,
+    pub(crate) connections: Connections,
+    pub(crate) task_restarts: u64,
+    pub(crate) log_lines_dropped: u64,
+}
+
+/// A check of readiness or liveness.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct CheckState {
+    pub(crate) name: String,
+    /// Why it fails; none if it passes.
+    pub(crate) problem: Option<String>,
+    pub(crate) remark: Option<String>,
+}
+
+/// A member, as the gateway sees it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct MemberState {
+    pub(crate) id: String,
+    pub(crate) local: bool,
+    pub(crate) kind: Kind,
+    pub(crate) address: Option<String>,
+    pub(crate) present: bool,
+    pub(crate) release: Option<String>,
+    pub(crate) view: ViewOf,
+    /// The time since it last confirmed what it serves; none for never.
+    pub(crate) confirmed_seconds_ago: Option<f64>,
+    pub(crate) heard_seconds_ago: f64,
+    pub(crate) ejected: bool,
+    pub(crate) last_error: Option<String>,
+}
+
+/// What listens at the address of a member.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Kind {
+    /// A gateway, or an API server with the layer inside.
+    #[default]
+    Mvp,
+    /// A kube-apiserver.
+    Bare,
+}
+
+/// What is known of the APIs of a member.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ViewOf {
+    Fresh,
+    Stale,
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+/// A count under a name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Count {
+    pub(crate) name: String,
+    pub(crate) count: u64,
+}
+
+/// A count for an API. `kind` is the type of an error, or empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ApiCount {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) kind: String,
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) resource: String,
+    pub(crate) count: u64,
+}
+
+/// False 404s that were averted; no total if the gateway does not count them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Averted {
+    pub(crate) total: Option<u64>,
+    /// The APIs with the most of them.
+    pub(crate) apis: Vec<ApiCount>,
+}
+
+/// The first certificate of a file that expires.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Certificate {
+    pub(crate) flag: String,
+    /// Unix time.
+    pub(crate) expires: i64,
+    pub(crate) days_left: f64,
+}
+
+/// Client connections.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Connections {
+    pub(crate) open: u64,
+    /// The limit; 0 if it is not known.
+    pub(crate) limit: u64,
+    pub(crate) refused: u64,
+    pub(crate) evicted: u64,
+    /// Ended because they reset too many requests.
+    pub(crate) ended: u64,
+    /// Requests for which no connection to a server was free.
+    pub(crate) overloaded: u64,
+}
+
+/// What a member answered, or why it did not.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Answered<T> {
+    /// The ID of the member; none for a load balancer, which is no member.
+    pub(crate) id: Option<String>,
+    pub(crate) kind: Kind,
+    pub(crate) release: Option<String>,
+    /// Whether it left the cluster, and is only remembered.
+    pub(crate) left: bool,
+    pub(crate) status: Option<T>,
+    pub(crate) no_answer: Option<String>,
+}
+
+/// The reports of several gateways. The first is that of the gateway that was asked.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Gateways {
+    pub(crate) gateways: Vec<Answered<Status>>,
+}
+
+/// The start of a text.
+fn clipped(text: &str) -> String {
+    match text.char_indices().nth(MAX_TEXT) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+impl Answered<Status> {
+    /// The gateway's own report.
+    pub(crate) fn own(status: Status) -> Answered<Status> {
+        let (id, release) = (status.id.clone(), status.release.clone());
+        Answered { id, release, status: Some(status), ..Answered::default() }
+    }
+}
