@@ -68,7 +68,10 @@ pub(crate) fn parse(argv: Vec<OsString>) -> Result<Invocation, Stop> {
         Command::Demo(args) => Invocation::Demo(args),
         Command::Forget(args) => Invocation::Forget(args),
         Command::Status(args) => Invocation::Status(args),
-        Command::Skew(args) => Invocation::Skew(SkewArgs { plugin: is_plugin(&argv), ..args }),
+        Command::Skew(mut args) => {
+            args.plugin = is_plugin(&argv);
+            Invocation::Skew(args)
+        }
         Command::Callers(args) => Invocation::Callers(args),
         Command::Doctor(args) => {
             Invocation::Doctor(Box::new(DoctorArgs { planned, ..*args }), origins)
@@ -114,7 +117,7 @@ pub(crate) enum Invocation {
     /// `mvp status`.
     Status(StatusArgs),
     /// `mvp skew`.
-    Skew(SkewArgs),
+    Skew(Box<SkewArgs>),
     /// `mvp callers`.
     Callers(CallersArgs),
     /// `mvp doctor`, and the origins of the settings that it checks.
@@ -168,7 +171,7 @@ enum Command {
     /// Show the state of a gateway, or of all.
     Status(StatusArgs),
     /// Show which APIs differ between the servers of a cluster.
-    Skew(SkewArgs),
+    Skew(Box<SkewArgs>),
     /// Show who called which API through a gateway in the last hour.
     Callers(CallersArgs),
     /// Check a configuration and the cluster that it names, with a fix for each finding.

@@ -65,7 +65,7 @@ fn main() -> ExitCode {
         Invocation::Demo(args) => success(demo::run(args)),
         Invocation::Forget(args) => success(forget::run(&args)),
         Invocation::Status(args) => operator::status::run(args),
-        Invocation::Skew(args) => operator::skew::run(args),
+        Invocation::Skew(args) => operator::skew::run(&args),
         Invocation::Callers(args) => operator::callers::run(args),
         Invocation::Doctor(args, origins) => operator::doctor::run(*args, &origins),
         Invocation::Version(args) => success(build_info::run(&args)),

@@ -34,7 +34,7 @@ use crate::operator::terminal::{Paint, Progress};
 const STRANDED: u8 = 3;
 
 /// Runs the command.
-pub(crate) fn run(args: SkewArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &SkewArgs) -> anyhow::Result<ExitCode> {
     if args.watch && matches!(args.output, SkewOutput::Yaml | SkewOutput::Markdown) {
         let sentence = "with --watch, use table, wide or json";
         return Err(Mistake::usage("--output", sentence).into());
@@ -46,13 +46,13 @@ pub(crate) fn run(args: SkewArgs) -> anyhow::Result<ExitCode> {
         if let (Some(releases), Some(version)) = (&releases, &args.with) {
             releases.step(version, &[])?;
         }
-        let source = Source::choose(&args)?;
+        let source = Source::choose(args)?;
         if args.watch {
-            return watch::watch(&source, &args).await.map(|()| ExitCode::SUCCESS);
+            return watch::watch(&source, args).await.map(|()| ExitCode::SUCCESS);
         }
         let progress = Progress::start("asking the servers what they serve");
         let found = source.ask().await?;
-        let question = ask(&args, releases.as_ref(), &found.servers, &progress).await?;
+        let question = ask(args, releases.as_ref(), &found.servers, &progress).await?;
         drop(progress);
         for remark in &found.remarks {
             writeln!(io::stderr(), "{}", OneLine(remark))?;

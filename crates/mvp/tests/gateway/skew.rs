@@ -24,7 +24,7 @@ async fn the_members_of_a_gateway_are_compared() {
     let found: Value = serde_json::from_slice(&found.stdout).unwrap();
     let name = |api: &Value| api["resource"].as_str().unwrap().to_owned();
     let names: Vec<String> = found["apis"].as_array().unwrap().iter().map(name).collect();
-    assert_eq!(names, ["bulks", "widgets"], "{found}");
+    assert_eq!(names, ["bulks", "widgets", "gears"], "{found}");
     assert_eq!(found["apis"][1]["servers"]["b"], Value::Null);
     assert!(found["apis"][1]["servers"]["a"].as_array().unwrap().contains(&json!("watch")));
 

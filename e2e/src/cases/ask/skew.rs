@@ -27,7 +27,7 @@ pub(super) async fn differences(cluster: &mut Cluster) -> anyhow::Result<String>
     let admin = cluster.server("b")?.gateway_admin().to_string();
     let (code, known) = skew(&cluster.programs.mvp, &["--admin-address", &admin]).await?;
     ensure!(code == 0, "exit code {code}: {known}");
-    ensure!(names(&known, "/apis") == expected, "through the gateway: {known}");
+    same(&expected, &names(&known, "/apis")).context("through the gateway")?;
 
     // kubectl, with a context for each server.
     let kubectl = Plugin::new(cluster)?;
@@ -35,7 +35,7 @@ pub(super) async fn differences(cluster: &mut Cluster) -> anyhow::Result<String>
     let config = config.to_str().context("a path")?;
     let (code, found) = kubectl.skew(&["--kubeconfig", config, "--all-contexts"]).await?;
     ensure!(code == 0, "exit code {code}: {found}");
-    ensure!(names(&found, "/apis") == expected, "by kubectl: {found}");
+    same(&expected, &names(&found, "/apis")).context("by kubectl")?;
     for api in items(&found, "/apis") {
         for (server, served) in &served {
             let name = name(api);
@@ -63,7 +63,7 @@ pub(super) async fn differences(cluster: &mut Cluster) -> anyhow::Result<String>
     ensure!(code == 3, "exit code {code}: {lost}");
     let whole = |api: &&Value| api["subresource"].is_null() && api["verbs"].is_null();
     let found: Vec<&Value> = items(&lost, "/without/lost").filter(whole).collect();
-    ensure!(found.iter().map(|api| name(api)).collect::<BTreeSet<_>>() == only, "{only:?}: {lost}");
+    same(&only, &found.iter().map(|api| name(api)).collect()).context("without a")?;
     let mut counted = 0;
     for api in found {
         let name = name(api);
@@ -78,11 +78,34 @@ pub(super) async fn differences(cluster: &mut Cluster) -> anyhow::Result<String>
         counted += objects;
     }
     ensure!(counted > 0, "no object was counted");
+    let upgrade = ["--kubeconfig", config, "--context", "b", "--with", "1.36"];
+    let (_, next) = kubectl.skew(&upgrade).await?;
+    next_release(&served, &next)?;
     Ok(format!(
         "{} APIs differ between three servers, also for kubectl; without a, {} are lost, with {counted} objects",
         expected.len(),
         only.len()
     ))
+}
+
+/// What 1.36 changes for b, a 1.34: the two servers of 1.36 have it or not. a has every API but
+/// autoscaling/v2, c those of a server without flags but policy/v1. b has batch/v1 switched off.
+fn next_release(served: &BTreeMap<&str, Served>, next: &Value) -> anyhow::Result<()> {
+    let of = |name: &str| served.get(name).context("no such server");
+    let (a, b, c) = (of("a")?, of("b")?, of("c")?);
+    let is_off = |api: &str, version: &str| api_parts(api).0 == version;
+    let has_parent = |served: &Served, api: &str| {
+        let (version, resource) = api_parts(api);
+        resource
+            .split_once('/')
+            .is_none_or(|(parent, _)| served.contains_key(&format!("{version}/{parent}")))
+    };
+    let new = c.keys().filter(|api| !b.contains_key(*api) && !is_off(api, "batch/v1"));
+    let new = new.filter(|api| has_parent(b, api));
+    same(&new.cloned().collect(), &names(next, "/with/added")).context("added by 1.36")?;
+    let gone = b.keys().filter(|api| !a.contains_key(*api) && !is_off(api, "autoscaling/v2"));
+    let gone = gone.filter(|api| has_parent(a, api));
+    same(&gone.cloned().collect(), &names(next, "/with/removed")).context("removed by 1.36")
 }
 
 /// One context, all servers.
@@ -123,14 +146,16 @@ fn differ(served: &BTreeMap<&str, Served>) -> BTreeSet<String> {
     all.iter().filter(differs).map(|api| (**api).clone()).collect()
 }
 
-/// What a server serves, from the legacy documents of every group and version that any server lists.
+/// What a server serves, from the legacy document of every version whose path any server has. The lists
+/// of groups at `/apis` come from shared APIServices, which servers of different versions change.
 async fn legacy(cluster: &Cluster, server: &str) -> anyhow::Result<Served> {
     let to = cluster.server(server)?.direct();
     let mut versions = BTreeSet::from(["/api/v1".to_owned()]);
     for server in &cluster.servers {
-        let groups = cluster.admin.get(server.direct(), "/apis").await?.expect(200)?;
-        let listed = items(&groups, "/groups").flat_map(|group| items(group, "/versions"));
-        versions.extend(listed.map(|it| format!("/apis/{}", text(it, "/groupVersion"))));
+        let root = cluster.admin.get(server.direct(), "/").await?.expect(200)?;
+        let paths = items(&root, "/paths").filter_map(Value::as_str);
+        let is_version = |path: &&str| path.starts_with("/apis/") && path.split('/').count() == 4;
+        versions.extend(paths.filter(is_version).map(str::to_owned));
     }
     let mut served = Served::new();
     for path in versions {
@@ -145,6 +170,12 @@ async fn legacy(cluster: &Cluster, server: &str) -> anyhow::Result<Served> {
         }
     }
     Ok(served)
+}
+
+fn same(expected: &BTreeSet<String>, found: &BTreeSet<String>) -> anyhow::Result<()> {
+    let different: Vec<&String> = expected.symmetric_difference(found).collect();
+    ensure!(different.is_empty(), "{different:?} of {expected:?}");
+    Ok(())
 }
 
 fn name(api: &Value) -> String {
@@ -165,13 +196,18 @@ fn contexts(cluster: &Cluster) -> anyhow::Result<PathBuf> {
     let list = |of: &dyn Fn(&crate::cluster::Server) -> Value| {
         cluster.servers.iter().map(of).collect::<Vec<_>>()
     };
-    config["clusters"] = json!(list(&|server| json!({"name": server.name(), "cluster": {
-        "server": format!("https://{}", server.direct()),
-        "certificate-authority": cluster.pki.files().ca(),
-    }})));
-    config["contexts"] = json!(list(&|server| {
-        json!({"name": server.name(), "context": {"cluster": server.name(), "user": "it"}})
-    }));
+    let clusters = list(&|server| {
+        json!({"name": server.name(), "cluster": {
+            "server": format!("https://{}", server.direct()),
+            "certificate-authority": cluster.pki.files().ca(),
+        }})
+    });
+    let contexts = list(
+        &|server| json!({"name": server.name(), "context": {"cluster": server.name(), "user": "it"}}),
+    );
+    let fields = config.as_object_mut().context("no object")?;
+    fields.insert("clusters".to_owned(), json!(clusters));
+    fields.insert("contexts".to_owned(), json!(contexts));
     let path = cluster.folder().join("contexts.kubeconfig");
     std::fs::write(&path, config.to_string())?;
     Ok(path)

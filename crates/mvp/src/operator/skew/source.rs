@@ -29,7 +29,7 @@ pub(crate) enum Source {
     /// These servers.
     Servers(Vec<Target>),
     /// The endpoints behind one server.
-    Endpoints(Endpoints),
+    Endpoints(Box<Endpoints>),
 }
 
 /// The servers as they answered, and remarks for standard error.
@@ -63,7 +63,8 @@ impl Source {
             let url =
                 access.url.ok_or_else(|| Mistake::usage("--kubeconfig", "it has no server"))?;
             let way = credentials.way(&url).map_err(|what| Mistake::trouble(&name, what))?;
-            return Ok(Source::Endpoints(Endpoints { through: Target { name, way }, credentials }));
+            let through = Target { name, way };
+            return Ok(Source::Endpoints(Box::new(Endpoints { through, credentials })));
         }
         let config = Kubeconfig::load(direct.kubeconfig.as_deref())?;
         let names: Vec<&str> = match direct.all_contexts {
