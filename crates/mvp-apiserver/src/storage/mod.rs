@@ -21,7 +21,7 @@ use tokio::sync::watch;
 pub(crate) use cursor::{Cursor, Start};
 pub(crate) use key::{CollectionKey, ObjectKey};
 use log::Log;
-pub(crate) use log::{Event, Expired};
+pub(crate) use log::{Event, Expired, SharedLine, size_of_value};
 pub(crate) use range::{Range, Unreadable};
 
 use crate::object;
@@ -167,7 +167,8 @@ impl Storage {
         } else {
             held.objects.insert(key.clone(), Arc::clone(&object));
         }
-        let event = Event { revision, deleted, object: Arc::clone(&object), previous };
+        let (object_of_event, line) = (Arc::clone(&object), SharedLine::default());
+        let event = Event { revision, deleted, object: object_of_event, previous, line };
         let (added, freed) = held.log.push(event);
         held.changed.send_replace(());
         state.revision = revision;

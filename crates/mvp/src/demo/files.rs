@@ -200,8 +200,9 @@ mod tests {
         let next = Files::new(parent).unwrap();
         assert_ne!(running.folder, next.folder);
         let is_there = |name: &str| parent.join(name).symlink_metadata().is_ok();
-        let left: Vec<bool> =
-            ["mvp-demo-1", "mvp-demo-1-2", "mvp-demo-x", "other-1", "mvp-demo-9"].map(is_there).into();
+        let left: Vec<bool> = ["mvp-demo-1", "mvp-demo-1-2", "mvp-demo-x", "other-1", "mvp-demo-9"]
+            .map(is_there)
+            .into();
         assert_eq!(left, [false, false, true, true, true]);
         assert!(parent.join("other-1/admin.key").exists());
         let before = folders(parent);

@@ -236,11 +236,8 @@ mod tests {
 
     #[test]
     fn a_token_is_shown_as_its_user() {
-        let hashed = || Flow {
-            user: "0a1b2c3d".to_owned(),
-            user_source: "token-hash".to_owned(),
-            ..flow()
-        };
+        let hashed =
+            || Flow { user: "0a1b2c3d".to_owned(), user_source: "token-hash".to_owned(), ..flow() };
         for (known, shown) in [(Some("viewer"), "viewer: "), (None, "unknown token: ")] {
             let mut flow = hashed();
             flow.name_token_user(known);

@@ -56,7 +56,8 @@ pub(super) async fn node(cluster: &mut Cluster) -> anyhow::Result<String> {
 /// Upgrades all servers of a demo while Jobs change, and compares what an informer saw.
 async fn follow(mut demo: Demo, mut informer: Informer, client: &str) -> anyhow::Result<String> {
     let mut writer = Writer::default();
-    writer.change(&jobs(&demo, "server-a").await?).await?;
+    // The first one alone: an informer that lists later sees it, but not how it came to be.
+    writer.create(&jobs(&demo, "server-a").await?).await?;
     informer.wait_for(&writer.expected).await.context("before the upgrade")?;
     for (upgraded, other) in
         [("server-a", "server-c"), ("server-b", "server-c"), ("server-c", "server-a")]
@@ -119,29 +120,40 @@ struct Writer {
 impl Writer {
     /// Creates a Job, changes it and its predecessor, and deletes the one before that.
     async fn change(&mut self, api: &Api<DynamicObject>) -> anyhow::Result<()> {
-        let name = |number: usize| format!("job-{number}");
-        let object = serde_json::from_value(objects::job(NAMESPACE, &name(self.count)).object)?;
-        let made = api.create(&PostParams::default(), &object).await?;
-        self.record("ADDED", made);
-        for number in [Some(self.count), self.count.checked_sub(1)].into_iter().flatten() {
-            let patch = json!({"metadata": {"labels": {"change": self.expected.len().to_string()}}});
+        let newest = self.create(api).await?;
+        for number in [Some(newest), newest.checked_sub(1)].into_iter().flatten() {
+            let patch =
+                json!({"metadata": {"labels": {"change": self.expected.len().to_string()}}});
             let patch = Patch::Merge(&patch);
             let changed = api.patch(&name(number), &PatchParams::default(), &patch).await?;
             self.record("MODIFIED", changed);
         }
-        if let Some(number) = self.count.checked_sub(2) {
+        if let Some(number) = newest.checked_sub(2) {
             api.delete(&name(number), &DeleteParams::background()).await?;
             let (kind, version) = ("DELETED".to_owned(), String::new());
             self.expected.push(Seen { kind, name: name(number), version });
         }
-        self.count += 1;
         Ok(())
+    }
+
+    /// Creates a Job, and returns its number.
+    async fn create(&mut self, api: &Api<DynamicObject>) -> anyhow::Result<usize> {
+        let number = self.count;
+        let object = serde_json::from_value(objects::job(NAMESPACE, &name(number)).object)?;
+        let made = api.create(&PostParams::default(), &object).await?;
+        self.record("ADDED", made);
+        self.count += 1;
+        Ok(number)
     }
 
     fn record(&mut self, kind: &str, object: DynamicObject) {
         let (name, version) = named(object).unwrap_or_default();
         self.expected.push(Seen { kind: kind.to_owned(), name, version });
     }
+}
+
+fn name(number: usize) -> String {
+    format!("job-{number}")
 }
 
 /// An informer under test.
@@ -165,7 +177,8 @@ impl Informer {
         };
         let outcome = timeout(DEADLINE, waiting).await;
         let seen = self.seen();
-        let same = seen.iter().zip(expected).take_while(|(seen, expected)| seen == expected).count();
+        let same =
+            seen.iter().zip(expected).take_while(|(seen, expected)| seen == expected).count();
         ensure!(
             same == expected.len() && seen.len() == same,
             "after {same} of {} changes, it saw {:?} and not {:?} ({outcome:?})",
@@ -237,7 +250,11 @@ impl Here {
                     (false, true) => "MODIFIED",
                     (false, false) => "ADDED",
                 };
-                if deleted { known.remove(&name) } else { known.insert(name.clone()) };
+                if deleted {
+                    known.remove(&name)
+                } else {
+                    known.insert(name.clone())
+                };
                 let _ = sender.send(Seen { kind: kind.to_owned(), name, version });
             }
         });
