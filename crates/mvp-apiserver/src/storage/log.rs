@@ -122,7 +122,8 @@ fn size(event: &Event) -> usize {
     2 * size_of_fields(&event.object.fields) + previous
 }
 
-fn size_of_fields(fields: &Fields) -> usize {
+/// The memory of fields, about.
+pub(super) fn size_of_fields(fields: &Fields) -> usize {
     fields.iter().map(|(key, value)| key.len() + 16 + size_of_value(value)).sum()
 }
 
