@@ -20,8 +20,8 @@ use tokio::sync::watch;
 
 pub(crate) use cursor::{Cursor, Start};
 pub(crate) use key::{CollectionKey, ObjectKey};
-use log::{Log, size_of_fields};
 pub(crate) use log::{Event, Expired, SharedLine, size_of_value};
+use log::{Log, size_of_fields};
 pub(crate) use range::{Range, Unreadable};
 
 use crate::object;
