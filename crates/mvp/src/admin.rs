@@ -143,7 +143,6 @@ const INDEX: &str = "mvp, the Mixed Version Proxy for Kubernetes
 /debug/snapshot    members, what each serves, and conflicting IDs, as JSON
 /debug/status      what mvp status shows, as JSON; ?all asks all members
 /debug/apis        resources, verbs and subresources that each member serves, as JSON
-/debug/flags       the flags in force, as JSON; only over the Unix socket
 
 mvp callers        shows who called which API, over the Unix socket of --admin-socket
 mvp forget ID      forgets a member that left, over the Unix socket of --admin-socket

@@ -1,5 +1,6 @@
 //! What installers put beside the binary: completions and manual pages. And `mvp version`.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -104,8 +105,9 @@ fn each_command_has_a_manual_page_that_renders() {
     let mut names: Vec<String> =
         commands(&place).iter().map(|command| format!("mvp-{command}")).collect();
     names.insert(0, "mvp".to_owned());
-    let written: Vec<String> = names.iter().map(|name| format!("pages/{name}.1")).collect();
-    assert_eq!(outcome.stdout.lines().collect::<Vec<_>>(), written);
+    let expected: BTreeSet<String> = names.iter().map(|name| format!("pages/{name}.1")).collect();
+    let written: BTreeSet<String> = outcome.stdout.lines().map(str::to_owned).collect();
+    assert_eq!(written, expected);
     for name in names {
         let page = std::fs::read_to_string(place.path(&format!("pages/{name}.1"))).unwrap();
         if let Some(command) = name.strip_prefix("mvp-") {
