@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use testkit::process::Program;
 use testkit::programs::{cache, mvp};
 
-pub(crate) use clients::{Clients, python_folder};
+pub(crate) use clients::{Clients, node_folder, python_folder};
 
 /// The builds of every run. Each has a Go module under `e2e/programs`, which pins its dependencies.
 const BUILDS: [Build; 3] = [

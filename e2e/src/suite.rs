@@ -259,7 +259,9 @@ pub(crate) fn needs(cases: &[Case]) -> Needs {
     let servers = cases.iter().flat_map(|case| case.setting.spec().servers);
     Needs {
         servers: servers.map(|server| server.minor).collect(),
-        clients: cases.iter().any(|case| case.name.starts_with("clients/")),
+        clients: ["clients/", "demo/informers"]
+            .iter()
+            .any(|group| cases.iter().any(|case| case.name.starts_with(group))),
         upstream: cases.iter().any(|case| case.name.starts_with("upstream/")),
         prometheus: cases.iter().any(|case| case.name == "ask/alerts"),
     }

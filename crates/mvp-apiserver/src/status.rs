@@ -13,6 +13,7 @@ use crate::access::Attributes;
 use crate::respond::{self, Body};
 use crate::review::Caller;
 use crate::route::Target;
+use crate::storage::NoSpace;
 
 /// The error of a request.
 #[derive(Debug)]
@@ -358,6 +359,13 @@ impl Status {
             details: None,
             code: None,
         }
+    }
+}
+
+impl From<NoSpace> for Failure {
+    fn from(_: NoSpace) -> Failure {
+        let message = "etcdserver: mvcc: database space exceeded: delete objects to make room";
+        Failure::internal(message.to_owned())
     }
 }
 

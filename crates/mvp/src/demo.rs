@@ -16,6 +16,7 @@ mod load;
 mod plan;
 mod server;
 mod story;
+mod upgrade;
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -80,12 +81,13 @@ async fn perform(args: DemoArgs, stop: &CancellationToken) -> anyhow::Result<()>
         show_flow()?;
     }
     let plans = plan::mixed();
-    let cluster = Cluster::start_on(&certificates, plans, Mode::Proxied, listeners, stop).await?;
+    let mut cluster =
+        Cluster::start_on(&certificates, plans, Mode::Proxied, listeners, stop).await?;
     let files = Files::write(&certificates, &cluster)?;
     let address = Address::new(&certificates, cluster.at(1)?.address)?;
     tokio::spawn(stop.clone().run_until_cancelled_owned(controllers::run(address)));
     introduce::introduce(&cluster, &files, &ports, args.output)?;
-    std::future::pending().await
+    upgrade::run(&mut cluster, args.output).await
 }
 
 /// The ports of the demo.

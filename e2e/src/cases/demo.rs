@@ -1,9 +1,14 @@
 //! The embedded control plane of `mvp demo`, used with the real kubectl and compared with a real
-//! server of the same release. docs/demo.md lists the differences.
+//! server of the same release; docs/demo.md lists the differences. And informers of real clients
+//! during an upgrade of its servers.
 
+mod informers;
 mod script;
 
+use std::fs::File;
+use std::io::Write;
 use std::path::PathBuf;
+use std::process::{ChildStdin, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -17,12 +22,32 @@ use script::{Compare, STEPS, Step, words};
 
 /// The cases of this group, in the order in which they run.
 pub(super) fn cases() -> Vec<Case> {
-    vec![case!(
-        Mixed,
-        "demo/kubectl",
-        kubectl_script,
-        "a script of kubectl commands at `mvp demo` and at a real server of the same release"
-    )]
+    vec![
+        case!(
+            Mixed,
+            "demo/kubectl",
+            kubectl_script,
+            "a script of kubectl commands at `mvp demo` and at a real server of the same release"
+        ),
+        case!(
+            Mixed,
+            "demo/informers-kube-rs",
+            informers::kube_rs,
+            "a reflector of kube-rs during a rolling upgrade of `mvp demo`"
+        ),
+        case!(
+            Mixed,
+            "demo/informers-python",
+            informers::python,
+            "an informer of the Python client during a rolling upgrade of `mvp demo`"
+        ),
+        case!(
+            Mixed,
+            "demo/informers-node",
+            informers::node,
+            "an informer of client-node during a rolling upgrade of `mvp demo`"
+        ),
+    ]
 }
 
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -82,14 +107,21 @@ struct Demo {
     kubeconfig: PathBuf,
     /// The context of the newest server.
     context: String,
+    input: ChildStdin,
+    /// The lines of its output that have been read.
+    lines: usize,
 }
 
 impl Demo {
     async fn start(cluster: &Cluster) -> anyhow::Result<Demo> {
         let log = cluster.folder().join("demo.log");
-        let _ = std::fs::remove_file(&log);
         let program = Program::new("mvp demo", &cluster.programs.mvp);
-        let mut process = program.start(&log, ["demo", "-o", "json", "--port-base", "0"])?;
+        let out = File::create(&log)?;
+        let mut command = program.command()?;
+        command.args(["demo", "-o", "json", "--port-base", "0"]).stdin(Stdio::piped());
+        let mut child = command.stdout(out.try_clone()?).stderr(out).spawn()?;
+        let input = child.stdin.take().context("no standard input")?;
+        let mut process = Process::new("mvp demo", child, &log);
         let introduction = until("the demo is ready", DEADLINE, async || {
             process.check()?;
             let text = std::fs::read_to_string(&log)?;
@@ -105,7 +137,24 @@ impl Demo {
         let newest = servers.iter().find(|server| text(server, "version").starts_with("v1.36"));
         let context = text(newest.context("no server of 1.36")?, "id");
         let kubeconfig = PathBuf::from(text(&introduction, "kubeconfig"));
-        Ok(Demo { process, kubeconfig, context })
+        Ok(Demo { process, kubeconfig, context, input, lines: 1 })
+    }
+
+    /// Upgrades its next server, as Enter does.
+    fn press_enter(&mut self) -> anyhow::Result<()> {
+        Ok(self.input.write_all(b"\n")?)
+    }
+
+    /// The server that has restarted since the last call, if one has.
+    fn restarted(&mut self) -> anyhow::Result<Option<String>> {
+        self.process.check()?;
+        let text = std::fs::read_to_string(self.process.log())?;
+        let complete = text.rsplit_once('\n').map_or("", |(complete, _)| complete);
+        let Some(line) = complete.lines().nth(self.lines) else { return Ok(None) };
+        self.lines += 1;
+        let line: Value = serde_json::from_str(line)?;
+        let restarted = line.get("restarted").and_then(Value::as_str);
+        Ok(Some(restarted.with_context(|| format!("the demo says {line}"))?.to_owned()))
     }
 
     /// Ends it as Ctrl-C does. It leaves no files.

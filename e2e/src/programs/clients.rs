@@ -15,6 +15,7 @@ use super::{CLIENT_GO, short};
 pub(crate) struct Clients {
     client_go: Option<Result<PathBuf, String>>,
     python: Option<Result<PathBuf, String>>,
+    node: Option<Result<PathBuf, String>>,
     old_kubectl: Option<Result<PathBuf, String>>,
 }
 
@@ -25,6 +26,7 @@ impl Clients {
         Ok(Clients {
             client_go: said(CLIENT_GO.get(cache).map(|(_, folder)| folder.join("client-go"))),
             python: said(python(cache)),
+            node: said(node(cache)),
             old_kubectl: said(old_kubectl(cache)),
         })
     }
@@ -37,6 +39,11 @@ impl Clients {
     /// A Python interpreter with the official client.
     pub(crate) fn python(&self) -> anyhow::Result<&Path> {
         found(self.python.as_ref())
+    }
+
+    /// The folder of Node.js packages with the official client.
+    pub(crate) fn node(&self) -> anyhow::Result<&Path> {
+        found(self.node.as_ref())
     }
 
     /// The kubectl of Debian, which knows only legacy discovery.
@@ -63,6 +70,24 @@ fn python(cache: &Path) -> anyhow::Result<PathBuf> {
         let mut pip = Command::new(folder.join("bin/python"));
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
         run(pip.arg("--no-deps").arg("-r").arg(&requirements))
+    })
+}
+
+/// The folder of the informer for Node.js and its packages.
+pub(crate) fn node_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join("node")
+}
+
+fn node(cache: &Path) -> anyhow::Result<PathBuf> {
+    let (package, lock) = ("package.json", "package-lock.json");
+    let source = node_folder();
+    let key = short(Sha256::new_with_prefix(std::fs::read(source.join(lock))?));
+    once(cache, &format!("node-{key}"), Path::new("node_modules"), |folder| {
+        for file in [package, lock] {
+            std::fs::copy(source.join(file), folder.join(file))?;
+        }
+        let flags = ["ci", "--silent", "--ignore-scripts", "--no-audit", "--no-fund"];
+        run(Command::new("npm").current_dir(folder).args(flags))
     })
 }
 

@@ -9,6 +9,7 @@ mod garbage;
 mod graph;
 mod kinds;
 mod namespaces;
+mod remaining;
 
 pub use api::{Client, Problem};
 pub use garbage::{Collected, GarbageCollector};

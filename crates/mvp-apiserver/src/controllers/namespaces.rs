@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::api::{Api, Client, Problem};
 use super::kinds::{Kind, Kinds};
+use super::remaining::Remaining;
 
 /// The finalizer that this controller removes.
 const FINALIZER: &str = "kubernetes";
@@ -66,12 +67,19 @@ impl<C: Client> NamespaceController<C> {
             return Ok(false);
         }
         let kinds = Kinds::discover(&self.api).await?;
-        let mut remaining = 0;
+        let mut remaining = Remaining::default();
         for kind in kinds.deletable().filter(|kind| kind.namespaced) {
-            remaining += self.delete_all(kind, name).await?;
+            match self.delete_all(kind, name).await {
+                Ok(objects) => remaining.add(kind, &objects),
+                Err(problem) => remaining.problems.push(problem),
+            }
         }
-        if remaining > 0 {
-            return Ok(false);
+        if !remaining.is_empty() {
+            if let Some(conditions) = remaining.conditions(&namespace) {
+                let status = json!({"status": {"conditions": conditions}});
+                self.api.merge(&format!("{path}/status"), &status).await?;
+            }
+            return remaining.problems.into_iter().next().map_or(Ok(false), Err);
         }
         finalizers.retain(|finalizer| finalizer != FINALIZER);
         if let Some(namespace) = namespace.as_object_mut() {
@@ -84,8 +92,8 @@ impl<C: Client> NamespaceController<C> {
         Ok(true)
     }
 
-    /// Deletes all objects of a kind in a namespace. Returns how many are left.
-    async fn delete_all(&self, kind: &Kind, namespace: &str) -> Result<usize, Problem> {
+    /// Deletes all objects of a kind in a namespace. Returns those that are left.
+    async fn delete_all(&self, kind: &Kind, namespace: &str) -> Result<Vec<Value>, Problem> {
         let collection = kind.collection(namespace);
         let background = || json!({"propagationPolicy": "Background"});
         // What the server does not know cannot be in the namespace: this is the mistake that a
@@ -96,7 +104,7 @@ impl<C: Client> NamespaceController<C> {
         };
         let objects = listed(self.api.list(&collection).await)?;
         if objects.is_empty() {
-            return Ok(0);
+            return Ok(objects);
         }
         if kind.has("deletecollection") {
             self.api.delete(&collection, background()).await?;
@@ -110,6 +118,6 @@ impl<C: Client> NamespaceController<C> {
                 }
             }
         }
-        Ok(listed(self.api.list(&collection).await)?.len())
+        listed(self.api.list(&collection).await)
     }
 }

@@ -3,12 +3,13 @@
 //! Rules in CEL (`x-kubernetes-validations`) are not evaluated. If `anyOf` or `oneOf` fails, the errors
 //! of the alternatives are not listed.
 
-use std::collections::{HashMap, HashSet};
+use std::cell::Cell;
+use std::collections::HashSet;
 
 use serde_json::{Map, Number, Value};
 
 use super::format;
-use super::pattern::Pattern;
+use super::pattern::{Pattern, Patterns};
 use super::schema::{self, Node};
 use crate::field_error::FieldError;
 
@@ -16,18 +17,23 @@ use crate::field_error::FieldError;
 pub(super) fn check(
     fields: &Map<String, Value>,
     root: &Node,
-    patterns: &HashMap<String, Pattern>,
+    patterns: &Patterns,
 ) -> Vec<FieldError> {
-    let mut check = Check { patterns, errors: Vec::new() };
+    let steps = Cell::new(MOST_STEPS);
+    let mut check = Check { patterns, steps: &steps, errors: Vec::new() };
     check.map(fields, root, "", true);
     check.errors
 }
 
 struct Check<'a> {
-    patterns: &'a HashMap<String, Pattern>,
+    patterns: &'a Patterns,
+    /// The steps that further matches of patterns may take.
+    steps: &'a Cell<u64>,
     errors: Vec<FieldError>,
 }
 
+/// The most steps of all matches of patterns for one object, some seconds.
+const MOST_STEPS: u64 = 1_000_000_000;
 /// The most errors that a response lists.
 const MOST_ERRORS: usize = 100;
 
@@ -79,7 +85,9 @@ impl Check<'_> {
             self.push(FieldError::invalid(path, &text.into(), &why));
         }
         let pattern = schema::text(node, "pattern");
-        if self.patterns.get(pattern).is_some_and(|compiled| !compiled.matches(text)) {
+        if let Some(compiled) = self.patterns.get(pattern)
+            && !self.matches(compiled, text, path)
+        {
             let why = format!("{path} in body should match '{pattern}'");
             self.push(FieldError::invalid(path, &text.into(), &why));
         }
@@ -88,6 +96,21 @@ impl Check<'_> {
             let quoted = Value::from(text);
             let why = format!("{path} in body must be of type {format}: {quoted}");
             self.push(FieldError::wrong_type(path, &quoted, &why));
+        }
+    }
+
+    /// Whether a text matches. A pattern without time left is an error of its own.
+    fn matches(&mut self, pattern: &Pattern, text: &str, path: &str) -> bool {
+        match self.steps.get().checked_sub(pattern.steps(text)) {
+            Some(left) => {
+                self.steps.set(left);
+                pattern.matches(text)
+            }
+            None => {
+                let why = "the patterns of the schema need too much time for this object";
+                self.push(FieldError::invalid(path, &"".into(), why));
+                true
+            }
         }
     }
 
@@ -232,7 +255,7 @@ impl Check<'_> {
     }
 
     fn fits(&self, value: &Value, node: &Node, path: &str) -> bool {
-        let mut check = Check { patterns: self.patterns, errors: Vec::new() };
+        let mut check = Check { errors: Vec::new(), ..*self };
         check.value(value, node, path);
         check.errors.is_empty()
     }

@@ -66,7 +66,7 @@ async fn run(served: Weak<Served>, storage: Storage) {
             served: served.clone(),
             storage: storage.clone(),
             seen: BTreeMap::new(),
-            published: Vec::new(),
+            published: BTreeMap::new(),
         };
         for object in objects {
             // A server that starts serves what the cluster has established.
@@ -102,8 +102,15 @@ struct Follower {
     served: Weak<Served>,
     storage: Storage,
     seen: BTreeMap<String, Seen>,
-    /// The definitions that the server serves.
-    published: Vec<Arc<Object>>,
+    /// The definitions that the server serves, by name.
+    published: BTreeMap<String, Published>,
+}
+
+/// A definition that a server serves.
+struct Published {
+    object: Arc<Object>,
+    /// `None` if it cannot be served.
+    resource: Option<Arc<CustomResource>>,
 }
 
 /// A definition that a server has seen.
@@ -175,16 +182,25 @@ impl Follower {
 
     /// Serves these definitions, unless the server does so already.
     fn publish(&mut self, due: &[Arc<Object>]) {
-        let same = |(one, other): (&Arc<Object>, &Arc<Object>)| essence(one) == essence(other);
-        if due.len() == self.published.len() && due.iter().zip(&self.published).all(same) {
-            return;
+        let mut before = std::mem::take(&mut self.published);
+        let mut changed = before.len() != due.len();
+        for object in due {
+            let name = object.key.name.clone();
+            let known = before.remove(&name);
+            let resource = match known {
+                // Patterns take time to compile: what is the same stays.
+                Some(known) if essence(&known.object) == essence(object) => known.resource,
+                _ => {
+                    changed = true;
+                    CustomResource::parse(&object.fields).map(Arc::new)
+                }
+            };
+            self.published.insert(name, Published { object: Arc::clone(object), resource });
         }
-        let resources = due.iter().filter_map(|object| CustomResource::parse(&object.fields));
-        let resources = resources.map(Arc::new).collect();
-        if let Some(served) = self.served.upgrade() {
-            served.define(Definitions::new(resources));
+        if changed && let Some(served) = self.served.upgrade() {
+            let resources = self.published.values().filter_map(|known| known.resource.clone());
+            served.define(Definitions::new(resources.collect()));
         }
-        self.published = due.to_vec();
     }
 }
 

@@ -1,14 +1,12 @@
 //! A definition as a server uses it. Entry: [`CustomResource::parse`].
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use mvp_core::Verb;
 use serde_json::{Map, Value, json};
 
 use super::column::CustomColumn;
-use super::pattern::Pattern;
-use super::schema::{self, Node};
+use super::pattern::Patterns;
 use super::validate::{list, text};
 use super::{check, shape};
 use crate::field_error::FieldError;
@@ -43,7 +41,7 @@ pub(crate) struct CustomVersion {
     /// The warning for callers of a deprecated version.
     pub(crate) deprecation: Option<String>,
     status: bool,
-    patterns: HashMap<String, Pattern>,
+    patterns: Patterns,
 }
 
 /// Where the replicas of a custom resource are.
@@ -149,9 +147,10 @@ impl CustomVersion {
     fn parse(version: &Fields, group: &str, kind: &str) -> CustomVersion {
         let schema = version.get("schema").and_then(|schema| schema.get("openAPIV3Schema"));
         let schema = schema.cloned().unwrap_or_else(|| json!({}));
-        let mut patterns = HashMap::new();
+        let mut patterns = Patterns::default();
         if let Value::Object(node) = &schema {
-            compile(node, &mut patterns);
+            // A definition with an invalid one is refused before.
+            patterns.add(node, "", &mut |_, _, _| {});
         }
         let subresources = version.get("subresources");
         let name = text(Some(version), "name").to_owned();
@@ -176,14 +175,13 @@ impl CustomVersion {
         }
     }
 
-    /// Prunes unknown fields and sets defaults. Returns the paths of pruned fields.
-    pub(crate) fn shape(&self, fields: &mut Fields) -> Vec<String> {
+    /// Prunes unknown fields and sets defaults, as far as they fit. Returns the paths of pruned fields.
+    pub(crate) fn shape(&self, fields: &mut Fields) -> (Vec<String>, Result<(), shape::TooLarge>) {
         let Value::Object(schema) = &self.schema else {
-            return Vec::new();
+            return (Vec::new(), Ok(()));
         };
         let pruned = shape::prune(fields, schema);
-        shape::set_defaults(fields, schema);
-        pruned
+        (pruned, shape::set_defaults(fields, schema))
     }
 
     /// The errors of an object.
@@ -198,21 +196,4 @@ impl CustomVersion {
 /// The names of a path such as `.spec.replicas`.
 fn steps(path: &str) -> Vec<String> {
     path.split('.').filter(|name| !name.is_empty()).map(str::to_owned).collect()
-}
-
-/// Compiles the patterns of a schema. A definition with an invalid one is refused before.
-fn compile(node: &Node, patterns: &mut HashMap<String, Pattern>) {
-    let pattern = schema::text(node, "pattern");
-    if !pattern.is_empty() && !patterns.contains_key(pattern) {
-        patterns.extend(Pattern::new(pattern).map(|compiled| (pattern.to_owned(), compiled)));
-    }
-    for keyword in ["items", "additionalProperties", "not"] {
-        if let Some(child) = schema::child(node, keyword) {
-            compile(child, patterns);
-        }
-    }
-    for keyword in ["anyOf", "allOf", "oneOf"] {
-        schema::alternatives(node, keyword).for_each(|child| compile(child, patterns));
-    }
-    schema::properties(node).for_each(|(_, child)| compile(child, patterns));
 }

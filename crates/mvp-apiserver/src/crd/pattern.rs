@@ -1,18 +1,81 @@
-//! Regular expressions of schemas. Matching takes linear time. Entry: [`Pattern`].
+//! Regular expressions of schemas, with a limit for their memory. Matching takes linear time. Entry:
+//! [`Patterns`].
+
+use std::collections::HashMap;
 
 use regex_automata::nfa::thompson::{self, pikevm::PikeVM};
+
+use super::schema::{self, Node};
+
+/// The compiled expressions of the schemas of a definition.
+#[derive(Debug, Default)]
+pub(super) struct Patterns {
+    compiled: HashMap<String, Pattern>,
+    bytes: usize,
+}
 
 /// A compiled expression.
 #[derive(Debug)]
 pub(super) struct Pattern(PikeVM);
 
 /// The most bytes of a compiled expression.
-const SIZE_LIMIT: usize = 1 << 20;
+const MOST_BYTES: usize = 512 << 10;
+/// The most bytes of all expressions of a definition.
+const MOST_BYTES_TOGETHER: usize = 8 << 20;
+
+impl Patterns {
+    /// Compiles the expressions of a schema and of all schemas in it. `fault` gets the place of each
+    /// one that is not compiled, the expression and the reason.
+    pub(super) fn add(
+        &mut self,
+        node: &Node,
+        path: &str,
+        fault: &mut impl FnMut(&str, &str, String),
+    ) {
+        let text = schema::text(node, "pattern");
+        if !text.is_empty()
+            && !self.compiled.contains_key(text)
+            && let Err(why) = self.compile(text)
+        {
+            fault(path, text, why);
+        }
+        for keyword in ["items", "additionalProperties", "not"] {
+            if let Some(child) = schema::child(node, keyword) {
+                self.add(child, &format!("{path}.{keyword}"), fault);
+            }
+        }
+        for keyword in ["anyOf", "allOf", "oneOf"] {
+            for (index, child) in schema::alternatives(node, keyword).enumerate() {
+                self.add(child, &format!("{path}.{keyword}[{index}]"), fault);
+            }
+        }
+        for (name, child) in schema::properties(node) {
+            self.add(child, &format!("{path}.properties[{name}]"), fault);
+        }
+    }
+
+    /// An expression that has been compiled.
+    pub(super) fn get(&self, text: &str) -> Option<&Pattern> {
+        self.compiled.get(text)
+    }
+
+    fn compile(&mut self, text: &str) -> Result<(), String> {
+        if self.bytes > MOST_BYTES_TOGETHER {
+            let most = MOST_BYTES_TOGETHER >> 20;
+            return Err(format!("the patterns of the definition need more than {most} MiB"));
+        }
+        let pattern = Pattern::new(text)
+            .map_err(|error| format!("must be a valid regular expression, but isn't: {error}"))?;
+        self.bytes += pattern.0.get_nfa().memory_usage() + text.len();
+        self.compiled.insert(text.to_owned(), pattern);
+        Ok(())
+    }
+}
 
 impl Pattern {
     /// Compiles an expression of Go's syntax. Classes such as `\d` have only ASCII characters, as in Go.
-    pub(super) fn new(text: &str) -> Result<Pattern, String> {
-        let builder = thompson::Config::new().nfa_size_limit(Some(SIZE_LIMIT));
+    fn new(text: &str) -> Result<Pattern, String> {
+        let builder = thompson::Config::new().nfa_size_limit(Some(MOST_BYTES));
         let compiled = PikeVM::builder().thompson(builder).build(&ascii_classes(text));
         compiled.map(Pattern).map_err(|error| error.to_string())
     }
@@ -20,6 +83,11 @@ impl Pattern {
     /// Whether the expression matches somewhere in a text.
     pub(super) fn matches(&self, text: &str) -> bool {
         self.0.is_match(&mut self.0.create_cache(), text)
+    }
+
+    /// The most steps that a match takes.
+    pub(super) fn steps(&self, text: &str) -> u64 {
+        (self.0.get_nfa().states().len() as u64).saturating_mul(text.len() as u64 + 1)
     }
 }
 
@@ -76,5 +144,23 @@ mod tests {
         for pattern in ["(", "a{1000}{1000}{1000}", "[z-a]", "(?=a)"] {
             assert!(Pattern::new(pattern).is_err(), "{pattern}");
         }
+    }
+
+    #[test]
+    fn the_patterns_of_a_definition_have_one_limit() {
+        let properties: serde_json::Map<_, _> = (0..1000)
+            .map(|number| {
+                let pattern = format!("^.{{1,200}}{number}$");
+                (format!("p{number}"), serde_json::json!({ "pattern": pattern }))
+            })
+            .collect();
+        let schema = serde_json::json!({ "properties": properties });
+        let (mut patterns, mut faults) = (Patterns::default(), Vec::new());
+        let mut note = |path: &str, _: &str, why: String| faults.push(format!("{path}: {why}"));
+        patterns.add(schema.as_object().unwrap(), "schema", &mut note);
+        assert!(patterns.compiled.len() > 10 && !faults.is_empty(), "{}", faults.len());
+        assert!(patterns.bytes < MOST_BYTES_TOGETHER + MOST_BYTES);
+        assert!(faults[0].starts_with("schema.properties[p"), "{}", faults[0]);
+        assert!(faults[0].ends_with("need more than 8 MiB"), "{}", faults[0]);
     }
 }

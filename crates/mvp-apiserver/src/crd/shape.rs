@@ -1,9 +1,12 @@
 //! Gives a custom resource the shape of its schema: unknown fields are pruned, defaults are set.
 //! Entries: [`prune`], [`set_defaults`].
 
+use std::fmt;
+
 use serde_json::{Map, Value};
 
 use super::schema::{self, Node};
+use crate::storage::size_of_value;
 
 /// The fields that every resource has.
 const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
@@ -64,52 +67,92 @@ fn prune_map(
     });
 }
 
-/// Sets the defaults of a schema, and removes nulls that it does not allow.
-pub(super) fn set_defaults(fields: &mut Map<String, Value>, root: &Node) {
-    default_map(fields, root);
-}
+/// The defaults of an object take too much memory.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TooLarge;
 
-fn default_value(value: &mut Value, node: &Node) {
-    match value {
-        Value::Object(map) => default_map(map, node),
-        Value::Array(list) => {
-            let Some(items) = schema::child(node, "items") else {
-                return;
-            };
-            for element in list {
-                if let (true, Some(default)) = (is_unwanted_null(element, items), default_of(items))
-                {
-                    *element = default.clone();
-                }
-                default_value(element, items);
-            }
-        }
-        _ => {}
+impl fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let most = MOST_BYTES >> 20;
+        write!(f, "the defaults of its definition make the object larger than {most} MiB")
     }
 }
 
-fn default_map(map: &mut Map<String, Value>, node: &Node) {
-    for (name, property) in schema::properties(node) {
-        let absent = map.get(name).is_none_or(|value| is_unwanted_null(value, property));
-        match default_of(property) {
-            Some(default) if absent => drop(map.insert(name.to_owned(), default.clone())),
-            None if absent => drop(map.remove(name)),
+/// The most memory of all defaults in one object: a small list can have a large default in each element.
+const MOST_BYTES: usize = 8 << 20;
+
+/// Sets the defaults of a schema, and removes nulls that it does not allow. Too large defaults are not
+/// set.
+pub(super) fn set_defaults(fields: &mut Map<String, Value>, root: &Node) -> Result<(), TooLarge> {
+    let mut defaults = Defaults { left: MOST_BYTES, outcome: Ok(()) };
+    defaults.map(fields, root);
+    defaults.outcome
+}
+
+/// Sets defaults.
+struct Defaults {
+    /// The bytes that further defaults may take.
+    left: usize,
+    outcome: Result<(), TooLarge>,
+}
+
+impl Defaults {
+    fn value(&mut self, value: &mut Value, node: &Node) {
+        match value {
+            Value::Object(map) => self.map(map, node),
+            Value::Array(list) => {
+                let Some(items) = schema::child(node, "items") else {
+                    return;
+                };
+                for element in list {
+                    if is_unwanted_null(element, items)
+                        && let Some(default) = self.default_of(items)
+                    {
+                        *element = default;
+                    }
+                    self.value(element, items);
+                }
+            }
             _ => {}
         }
     }
-    let others = schema::child(node, "additionalProperties");
-    for (name, value) in map.iter_mut() {
-        if let Some(schema) = schema::property(node, name).or(others) {
-            if let (true, Some(default)) = (is_unwanted_null(value, schema), default_of(schema)) {
-                *value = default.clone();
+
+    fn map(&mut self, map: &mut Map<String, Value>, node: &Node) {
+        for (name, property) in schema::properties(node) {
+            if map.get(name).is_some_and(|value| !is_unwanted_null(value, property)) {
+                continue;
             }
-            default_value(value, schema);
+            match self.default_of(property) {
+                Some(default) => drop(map.insert(name.to_owned(), default)),
+                None => drop(map.remove(name)),
+            }
+        }
+        let others = schema::child(node, "additionalProperties");
+        for (name, value) in map.iter_mut() {
+            if let Some(schema) = schema::property(node, name).or(others) {
+                if is_unwanted_null(value, schema)
+                    && let Some(default) = self.default_of(schema)
+                {
+                    *value = default;
+                }
+                self.value(value, schema);
+            }
         }
     }
-}
 
-fn default_of(node: &Node) -> Option<&Value> {
-    node.get("default").filter(|default| !default.is_null())
+    fn default_of(&mut self, node: &Node) -> Option<Value> {
+        let default = node.get("default").filter(|default| !default.is_null())?;
+        match self.left.checked_sub(size_of_value(default)) {
+            Some(left) => {
+                self.left = left;
+                Some(default.clone())
+            }
+            None => {
+                self.outcome = Err(TooLarge);
+                None
+            }
+        }
+    }
 }
 
 fn is_unwanted_null(value: &Value, node: &Node) -> bool {
@@ -198,8 +241,24 @@ mod tests {
         ];
         for (sent, expected) in cases {
             let mut fields = object(sent);
-            set_defaults(&mut fields, &schema);
+            assert_eq!(set_defaults(&mut fields, &schema), Ok(()));
             assert_eq!(Value::Object(fields), expected);
+        }
+    }
+
+    #[test]
+    fn defaults_have_a_limit() {
+        let schema = object(json!({
+            "properties": { "list": { "items": { "properties": {
+                "a": { "default": "x".repeat(1 << 20) },
+            } } } },
+        }));
+        for (count, expected) in [(7, Ok(())), (9, Err(TooLarge)), (100_000, Err(TooLarge))] {
+            let mut fields = object(json!({ "list": vec![json!({}); count] }));
+            assert_eq!(set_defaults(&mut fields, &schema), expected, "{count}");
+            let set =
+                fields["list"].as_array().unwrap().iter().filter(|item| item["a"].is_string());
+            assert!(set.count() <= 8);
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use super::pattern::Pattern;
+use super::pattern::Patterns;
 use super::schema::{self, Node};
 use crate::field_error::FieldError;
 
@@ -18,11 +18,16 @@ enum Level {
     Field,
 }
 
-/// The errors of a schema. `path` is that of the schema in its definition.
-pub(super) fn check(root: &Node, path: &str) -> Vec<FieldError> {
+/// The errors of a schema. `path` is that of the schema in its definition; `patterns` are those of the
+/// schemas before it.
+pub(super) fn check(root: &Node, path: &str, patterns: &mut Patterns) -> Vec<FieldError> {
     let mut errors = Vec::new();
     structure(root, Level::Root, path, &mut errors);
     complete(root, root, path, path, &mut errors);
+    let mut fault = |path: &str, pattern: &str, why: String| {
+        errors.push(FieldError::invalid(format!("{path}.pattern"), &pattern.into(), &why));
+    };
+    patterns.add(root, path, &mut fault);
     errors.sort_by(|one, other| (&one.field, &one.message).cmp(&(&other.field, &other.message)));
     keywords(root, path, Place { root: true, meta: false }, &mut errors);
     if schema::flag(root, "nullable") {
@@ -190,7 +195,7 @@ fn metadata(node: &Node, level: Level, path: &str, errors: &mut Vec<FieldError>)
     }
 }
 
-/// The value validations of a node: its pattern, and what stands inside its junctors.
+/// The value validations of a node: what stands inside its junctors.
 fn nested(node: &Node, path: &str, errors: &mut Vec<FieldError>) {
     for keyword in ["anyOf", "allOf", "oneOf"] {
         for (index, child) in schema::alternatives(node, keyword).enumerate() {
@@ -202,11 +207,6 @@ fn nested(node: &Node, path: &str, errors: &mut Vec<FieldError>) {
     }
     if let Some(child) = schema::child(node, "not") {
         inside_junctor(child, false, &format!("{path}.not"), errors);
-    }
-    let pattern = schema::text(node, "pattern");
-    if let Err(error) = Pattern::new(pattern) {
-        let why = format!("must be a valid regular expression, but isn't: {error}");
-        errors.push(FieldError::invalid(format!("{path}.pattern"), &pattern.into(), &why));
     }
 }
 
@@ -265,11 +265,6 @@ fn inside_junctor(node: &Node, exempt: bool, path: &str, errors: &mut Vec<FieldE
             errors.push(FieldError::forbidden(&*path, why));
         }
         inside_junctor(child, false, &path, errors);
-    }
-    let pattern = schema::text(node, "pattern");
-    if let Err(error) = Pattern::new(pattern) {
-        let why = format!("must be a valid regular expression, but isn't: {error}");
-        errors.push(FieldError::invalid(format!("{path}.pattern"), &pattern.into(), &why));
     }
 }
 

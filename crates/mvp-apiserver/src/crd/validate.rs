@@ -1,18 +1,25 @@
 //! Validates a definition, with the texts of Kubernetes. Entries: [`check`], [`check_update`].
 //!
-//! Not checked: the webhook of a conversion beyond its strategy, selectable fields, the approval of
-//! groups of the Kubernetes project, and what [`structural`] leaves out.
+//! Not checked: the webhook of a conversion beyond its strategy, selectable fields, and what
+//! [`structural`] leaves out.
 
 use serde_json::{Map, Value};
 
 use super::name::{label_fault, subdomain_fault};
+use super::pattern::Patterns;
 use super::structural;
 use crate::field_error::FieldError;
 use crate::object;
 use crate::storage::Fields;
 
-/// The errors of a definition.
+/// The errors of a new definition.
 pub(super) fn check(fields: &Fields) -> Vec<FieldError> {
+    let mut errors = check_content(fields);
+    errors.extend(approval(fields).err());
+    errors
+}
+
+fn check_content(fields: &Fields) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let spec = spec_of(fields);
     let (group, plural) = (text(spec, "group"), text(names(spec), "plural"));
@@ -53,7 +60,11 @@ pub(super) fn check(fields: &Fields) -> Vec<FieldError> {
 
 /// The errors of a changed definition.
 pub(super) fn check_update(fields: &Fields, old: &Fields) -> Vec<FieldError> {
-    let mut errors = check(fields);
+    let mut errors = check_content(fields);
+    // One that was there before stays, whatever it lacks.
+    if approval(old).is_ok() {
+        errors.extend(approval(fields).err());
+    }
     let (spec, before) = (spec_of(fields), spec_of(old));
     let mut immutable = |field: &str, new: &str, old: &str| {
         if new != old {
@@ -67,6 +78,38 @@ pub(super) fn check_update(fields: &Fields, old: &Fields) -> Vec<FieldError> {
     immutable("spec.group", text(spec, "group"), text(before, "group"));
     immutable("spec.names.plural", text(names(spec), "plural"), text(names(before), "plural"));
     errors
+}
+
+/// Where the approval of an API of the Kubernetes project is.
+const APPROVED: &str = "api-approved.kubernetes.io";
+
+/// Checks that a definition in a group of the Kubernetes project is approved, or says that it is not.
+fn approval(fields: &Fields) -> Result<(), FieldError> {
+    let group = text(spec_of(fields), "group");
+    let belongs = |project: &str| {
+        group.strip_suffix(project).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    if !belongs("k8s.io") && !belongs("kubernetes.io") {
+        return Ok(());
+    }
+    let annotations =
+        object::metadata_of(fields).and_then(|all| all.get("annotations")?.as_object());
+    let approval = text(annotations, APPROVED);
+    let url = approval.parse::<http::Uri>();
+    let is_url = url.is_ok_and(|url| url.scheme().is_some() && url.host().is_some());
+    if approval.starts_with("unapproved") || is_url {
+        return Ok(());
+    }
+    let field = format!("metadata.annotations[{APPROVED}]");
+    let must = format!("protected groups must have approval annotation \"{APPROVED}\"");
+    let see = "see https://github.com/kubernetes/enhancements/pull/1111";
+    Err(match approval {
+        "" => FieldError::required(field, &format!("{must}, {see}")),
+        _ => {
+            let why = "with either a URL or a reason starting with \"unapproved\"";
+            FieldError::invalid(field, &approval.into(), &format!("{must} {why}, {see}"))
+        }
+    })
 }
 
 fn check_version(version: &Value, path: &str, errors: &mut Vec<FieldError>) {
@@ -105,6 +148,7 @@ fn check_contents(versions: &[Value], errors: &mut Vec<FieldError>) {
             }
         }
     };
+    let mut patterns = Patterns::default();
     for (path, version) in places("schema", "spec.validation") {
         let schema = version.pointer("/schema/openAPIV3Schema").and_then(Value::as_object);
         let path = format!("{path}.openAPIV3Schema");
@@ -115,7 +159,9 @@ fn check_contents(versions: &[Value], errors: &mut Vec<FieldError>) {
                        subresource is enabled";
             errors.push(FieldError::invalid(format!("{path}.type"), &kind.into(), why));
         }
-        errors.extend(schema.into_iter().flat_map(|schema| structural::check(schema, &path)));
+        errors.extend(
+            schema.into_iter().flat_map(|schema| structural::check(schema, &path, &mut patterns)),
+        );
     }
     for (path, version) in places("subresources", "spec.subresources") {
         if let Some(scale) = version.pointer("/subresources/scale") {

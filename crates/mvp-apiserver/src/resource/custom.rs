@@ -22,7 +22,8 @@ impl Call<'_> {
         if self.target.verb == Verb::Create {
             self.check_not_terminating()?;
         }
-        let unknown = custom.version.shape(&mut fields);
+        let (unknown, outcome) = custom.version.shape(&mut fields);
+        outcome.map_err(|too_large| Failure::too_large_for(too_large.to_string()))?;
         let unknown = unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect();
         self.report_unknown(unknown)?;
         Ok(fields)

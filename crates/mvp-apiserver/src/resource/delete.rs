@@ -18,7 +18,7 @@ use crate::route::Target;
 use crate::selector::Selector;
 use crate::stamp;
 use crate::status::{Failure, Status};
-use crate::storage::{Change, Fields, Object};
+use crate::storage::{Change, Fields, NoSpace, Object};
 use options::DeleteOptions;
 
 impl Call<'_> {
@@ -30,7 +30,7 @@ impl Call<'_> {
             let missing = || Failure::not_found(self.target, &key.name);
             let change = deletion(self.target, current.ok_or_else(missing)?, &options)?;
             removed = matches!(change, Change::Delete);
-            Ok(change)
+            Ok::<_, Failure>(change)
         })?;
         // An object that remains for now is returned, so that the caller sees why.
         if !removed || returns_objects(self.target) {
@@ -62,19 +62,31 @@ impl Call<'_> {
         for object in objects {
             let remove = |current: Option<&Object>| match current {
                 Some(current) if selector.matches(current) => {
-                    deletion(self.target, current, &options).map_err(Some)
+                    deletion(self.target, current, &options).map_err(NotDeleted::Failed)
                 }
-                _ => Err(None),
+                _ => Err(NotDeleted::Elsewhere),
             };
             let change = self.storage.transact(&collection, &object.key, !options.dry_run, remove);
             match change {
                 Ok(object) => deleted.push(object),
-                // Someone else was faster.
-                Err(None) => {}
-                Err(Some(failure)) => return Err(failure),
+                Err(NotDeleted::Elsewhere) => {}
+                Err(NotDeleted::Failed(failure)) => return Err(failure),
             }
         }
         Ok(self.show_list(ListMetadata::at(self.storage.resource_version()), &deleted))
+    }
+}
+
+/// Why an object of a collection was not deleted.
+enum NotDeleted {
+    /// Someone else was faster.
+    Elsewhere,
+    Failed(Failure),
+}
+
+impl From<NoSpace> for NotDeleted {
+    fn from(no_space: NoSpace) -> NotDeleted {
+        NotDeleted::Failed(no_space.into())
     }
 }
 

@@ -45,7 +45,7 @@ impl Call<'_> {
             let wanted = change(scale_of(&current.fields, self.scale_paths()))?;
             let paths = self.scale_paths();
             let change = updated(&whole, current, scaled(&whole, current, &wanted, paths)?)?;
-            Ok(self.owned(Some(current), self.accepted(change, Some(current))?))
+            Ok::<_, Failure>(self.owned(Some(current), self.accepted(change, Some(current))?))
         })?;
         Ok(respond::json(StatusCode::OK, &scale_of(&object.fields, self.scale_paths())))
     }

@@ -1,10 +1,11 @@
 //! Watches: a streamed response with a line for each change. Entry: [`Call::watch`].
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 use http::{Response, StatusCode};
 use http_body::Frame;
@@ -41,9 +42,11 @@ impl Call<'_> {
         let selector = Selector::new(self.target, self.query)?;
         let (objects, cursor) = self.storage.follow(&self.target.collection(), start);
 
+        let renderer = Renderer::new(self.target, self.form, self.custom);
         let watch = Watch {
-            renderer: Renderer::new(self.target, self.form, self.custom),
-            headers: true,
+            shared_form: renderer.shared_form(),
+            renderer,
+            headers: Cell::new(true),
             objects: objects.into_iter().filter(|object| selector.matches(object)).collect(),
             selector,
             events: VecDeque::new(),
@@ -69,8 +72,10 @@ impl Call<'_> {
 /// and expire with it.
 struct Watch {
     renderer: Renderer,
+    /// Watches with one form show a change alike.
+    shared_form: Option<Arc<str>>,
     /// Whether the next table has columns: only the first one has.
-    headers: bool,
+    headers: Cell<bool>,
     selector: Selector,
     objects: VecDeque<Arc<Object>>,
     events: VecDeque<Arc<Event>>,
@@ -142,13 +147,18 @@ impl Watch {
 
     /// The changes that have been read and match the selector, as far as they fit a chunk.
     fn shown_events(&mut self) -> Bytes {
-        let mut lines = Vec::new();
+        let mut lines = BytesMut::new();
         while lines.len() < CHUNK_BYTES
             && let Some(event) = self.events.pop_front()
         {
-            lines.extend(self.show(&event));
+            let line = self.show(&event);
+            // Usually there is one, which need not be copied.
+            if lines.is_empty() && self.events.is_empty() {
+                return line;
+            }
+            lines.extend_from_slice(&line);
         }
-        lines.into()
+        lines.freeze()
     }
 
     /// Waits for changes, or for the end of the watch. Returns false if it is time for a bookmark, and
@@ -174,25 +184,33 @@ impl Watch {
 
     /// The event of a change for this watch: an object that begins to match the selector is ADDED, one
     /// that no longer matches is DELETED. Empty if it never matched.
-    fn show(&mut self, event: &Event) -> Bytes {
+    fn show(&self, event: &Event) -> Bytes {
         let before = event.previous.as_ref().filter(|object| self.selector.matches(object));
         let after =
             Some(&event.object).filter(|object| !event.deleted && self.selector.matches(object));
-        match (before, after) {
-            (None, None) => Bytes::new(),
-            (None, Some(object)) => self.line("ADDED", &object.fields),
-            (Some(_), Some(object)) => self.line("MODIFIED", &object.fields),
-            (Some(object), None) => {
-                let mut fields = object.fields.clone();
-                let revision = event.revision.to_string();
-                object::set_metadata(&mut fields, "resourceVersion", &revision);
-                self.line("DELETED", &fields)
-            }
+        let (kind, object) = match (before, after) {
+            (None, None) => return Bytes::new(),
+            (None, Some(object)) => ("ADDED", object),
+            (Some(_), Some(object)) => ("MODIFIED", object),
+            (Some(object), None) => ("DELETED", object),
+        };
+        match self.shared_form.clone() {
+            Some(form) => event.line.get(kind, &form, || self.line_of(kind, object, event)),
+            None => self.line_of(kind, object, event),
         }
     }
 
+    fn line_of(&self, kind: &'static str, object: &Object, event: &Event) -> Bytes {
+        if kind != "DELETED" {
+            return self.line(kind, &object.fields);
+        }
+        let mut fields = object.fields.clone();
+        object::set_metadata(&mut fields, "resourceVersion", &event.revision.to_string());
+        self.line(kind, &fields)
+    }
+
     /// A bookmark with the position of this watch, from which another watch can continue.
-    fn bookmark(&mut self, end_of_objects: bool) -> Bytes {
+    fn bookmark(&self, end_of_objects: bool) -> Bytes {
         let mut fields = Fields::new();
         let revision = self.cursor.position().to_string();
         object::set_metadata(&mut fields, "resourceVersion", &revision);
@@ -203,8 +221,8 @@ impl Watch {
         self.line("BOOKMARK", &fields)
     }
 
-    fn line(&mut self, kind: &'static str, fields: &Fields) -> Bytes {
-        let headers = std::mem::take(&mut self.headers);
+    fn line(&self, kind: &'static str, fields: &Fields) -> Bytes {
+        let headers = self.headers.replace(false);
         respond::line(&WatchEvent { kind, object: self.renderer.object(fields, headers) })
     }
 }

@@ -82,7 +82,7 @@ impl Call<'_> {
             let missing = || Failure::not_found(self.target, &key.name);
             let current = current.ok_or_else(missing)?;
             let change = self.accepted(updated(self.target, current, sent)?, Some(current))?;
-            Ok(self.owned(Some(current), change))
+            Ok::<_, Failure>(self.owned(Some(current), change))
         })?;
         Ok(self.show(StatusCode::OK, &object))
     }

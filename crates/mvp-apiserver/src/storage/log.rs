@@ -1,8 +1,9 @@
 //! The latest changes of one resource, limited in number and in bytes. Entry: [`Log`].
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use serde_json::Value;
 
 use super::{Fields, Object};
@@ -29,6 +30,27 @@ pub(crate) struct Event {
     pub(crate) object: Arc<Object>,
     /// The object before the change.
     pub(crate) previous: Option<Arc<Object>>,
+    /// The line of the change for watches, encoded once for all that show it alike.
+    pub(crate) line: SharedLine,
+}
+
+/// A line that many watches show alike: the first one makes it.
+#[derive(Debug, Default)]
+pub(crate) struct SharedLine(OnceLock<(&'static str, Arc<str>, Bytes)>);
+
+impl SharedLine {
+    /// The line of this kind and form. It is kept if it is the first one that is asked for.
+    pub(crate) fn get(
+        &self,
+        kind: &'static str,
+        form: &Arc<str>,
+        make: impl Fn() -> Bytes,
+    ) -> Bytes {
+        match self.0.get_or_init(|| (kind, Arc::clone(form), make())) {
+            (kept_kind, kept_form, line) if *kept_kind == kind && kept_form == form => line.clone(),
+            _ => make(),
+        }
+    }
 }
 
 /// The error of a reader whose changes were dropped before it read them.
@@ -94,18 +116,19 @@ impl Log {
 }
 
 /// The memory that a change keeps, about. The previous state counts too: it is kept even if the change
-/// that made it is forgotten.
+/// that made it is forgotten. So does the line for watches, which is shorter than the object.
 fn size(event: &Event) -> usize {
     let previous = event.previous.as_ref().map_or(0, |object| size_of_fields(&object.fields));
-    size_of_fields(&event.object.fields) + previous
+    2 * size_of_fields(&event.object.fields) + previous
 }
 
-fn size_of_fields(fields: &Fields) -> usize {
+/// The memory of fields, about.
+pub(super) fn size_of_fields(fields: &Fields) -> usize {
     fields.iter().map(|(key, value)| key.len() + 16 + size_of_value(value)).sum()
 }
 
-/// The depth of a value is limited where bodies are parsed.
-fn size_of_value(value: &Value) -> usize {
+/// The memory of a value, about. Its depth is limited where bodies are parsed.
+pub(crate) fn size_of_value(value: &Value) -> usize {
     32 + match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         Value::String(text) => text.len(),
@@ -124,7 +147,13 @@ mod tests {
         let mut fields = Fields::new();
         fields.insert("data".to_owned(), "x".repeat(bytes).into());
         let object = Arc::new(Object { key, fields });
-        log.push(Event { revision, deleted: false, object, previous: None })
+        log.push(Event {
+            revision,
+            deleted: false,
+            object,
+            previous: None,
+            line: SharedLine::default(),
+        })
     }
 
     fn revisions(log: &Log, after: u64) -> Vec<u64> {
@@ -142,6 +171,22 @@ mod tests {
         assert_eq!(revisions(&log, 5), [8]);
         assert!(revisions(&log, 9).is_empty());
         assert_eq!(log.after(3, 1).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_line_is_made_once_for_the_first_kind_and_form() {
+        let line = SharedLine::default();
+        let made = std::cell::Cell::new(0);
+        for (kind, form, count) in
+            [("ADDED", "a", 1), ("ADDED", "a", 1), ("ADDED", "b", 2), ("DELETED", "a", 3)]
+        {
+            let make = || {
+                made.set(made.get() + 1);
+                Bytes::from(format!("{kind} {form}"))
+            };
+            assert_eq!(line.get(kind, &form.into(), make), format!("{kind} {form}"));
+            assert_eq!(made.get(), count);
+        }
     }
 
     #[test]

@@ -20,8 +20,8 @@ use tokio::sync::watch;
 
 pub(crate) use cursor::{Cursor, Start};
 pub(crate) use key::{CollectionKey, ObjectKey};
-use log::Log;
-pub(crate) use log::{Event, Expired};
+pub(crate) use log::{Event, Expired, SharedLine, size_of_value};
+use log::{Log, size_of_fields};
 pub(crate) use range::{Range, Unreadable};
 
 use crate::object;
@@ -36,13 +36,24 @@ struct Shared {
     limits: Limits,
 }
 
-/// The limits of the history.
+/// The limits of the history and of the objects.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     /// The changes of one resource.
     events: usize,
     /// The size of all changes.
     bytes: usize,
+    /// The size of all objects.
+    objects: usize,
+}
+
+/// The objects take too much memory: a change that needs more is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NoSpace;
+
+// For changes whose outcome does not matter.
+impl From<NoSpace> for () {
+    fn from(_: NoSpace) {}
 }
 
 #[derive(Debug)]
@@ -50,6 +61,7 @@ struct State {
     revision: u64,
     compacted: u64,
     history_bytes: usize,
+    object_bytes: usize,
     collections: HashMap<CollectionKey, Collection>,
 }
 
@@ -86,6 +98,8 @@ pub(crate) enum Change {
 const LOG_CAPACITY: usize = 4096;
 /// The size of the changes that all logs keep.
 const HISTORY_BYTES: usize = 64 << 20;
+/// The size of all objects, like the quota of etcd.
+const OBJECT_BYTES: usize = 1 << 30;
 
 impl Storage {
     /// An empty storage.
@@ -96,14 +110,19 @@ impl Storage {
     /// An empty storage that keeps this many changes of each resource. A watch that falls further
     /// behind ends with `410 Gone`, and so does a list at an older revision.
     pub fn with_log_capacity(events: usize) -> Storage {
-        Storage::with_limits(events, HISTORY_BYTES)
+        Storage::with_limits(events, HISTORY_BYTES, OBJECT_BYTES)
     }
 
-    fn with_limits(events: usize, bytes: usize) -> Storage {
+    fn with_limits(events: usize, bytes: usize, objects: usize) -> Storage {
         // From 1: 0 has a special meaning for lists and watches.
-        let state =
-            State { revision: 1, compacted: 0, history_bytes: 0, collections: HashMap::new() };
-        let limits = Limits { events: events.max(1), bytes };
+        let state = State {
+            revision: 1,
+            compacted: 0,
+            history_bytes: 0,
+            object_bytes: 0,
+            collections: HashMap::new(),
+        };
+        let limits = Limits { events: events.max(1), bytes, objects };
         Storage(Arc::new(Shared { state: Mutex::new(state), limits }))
     }
 
@@ -126,7 +145,7 @@ impl Storage {
     /// Changes one object in a transaction: a comparison and a put, as in etcd. `decide` gets the
     /// current object and returns the change, or an error. Without `commit` nothing is stored. Returns
     /// the new object, or the last state of a removed one.
-    pub(crate) fn transact<E>(
+    pub(crate) fn transact<E: From<NoSpace>>(
         &self,
         collection: &CollectionKey,
         key: &ObjectKey,
@@ -134,7 +153,7 @@ impl Storage {
         decide: impl FnOnce(Option<&Object>) -> Result<Change, E>,
     ) -> Result<Arc<Object>, E> {
         let mut state = self.0.lock();
-        let revision = state.revision + 1;
+        let (revision, object_bytes) = (state.revision + 1, state.object_bytes);
         let held = state.collection(collection, self.0.limits);
         let previous = held.objects.get(key).cloned();
         let mut returned = None;
@@ -161,16 +180,26 @@ impl Storage {
         }
 
         object::set_metadata(&mut fields, "resourceVersion", &revision.to_string());
+        let before = previous.as_ref().map_or(0, |object| size_of_fields(&object.fields));
+        let after = if deleted { 0 } else { size_of_fields(&fields) };
+        let object_bytes = object_bytes - before + after;
+        // A deletion must begin even if there is no space for its time.
+        let is_ending = !object::metadata_text(&fields, "deletionTimestamp").is_empty();
+        if after > before && object_bytes > self.0.limits.objects && !is_ending {
+            return Err(NoSpace.into());
+        }
         let object = Arc::new(Object { key: key.clone(), fields });
         if deleted {
             held.objects.remove(key);
         } else {
             held.objects.insert(key.clone(), Arc::clone(&object));
         }
-        let event = Event { revision, deleted, object: Arc::clone(&object), previous };
+        let (object_of_event, line) = (Arc::clone(&object), SharedLine::default());
+        let event = Event { revision, deleted, object: object_of_event, previous, line };
         let (added, freed) = held.log.push(event);
         held.changed.send_replace(());
         state.revision = revision;
+        state.object_bytes = object_bytes;
         state.history_bytes = state.history_bytes + added - freed;
         state.trim(self.0.limits.bytes);
         match returned {

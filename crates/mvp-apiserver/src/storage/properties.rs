@@ -269,7 +269,7 @@ proptest! {
         steps in prop::collection::vec(step(), 0..100),
         bytes in 0..2_000_usize,
     ) {
-        let (storage, mut model) = (Storage::with_limits(4096, bytes), Model::new());
+        let (storage, mut model) = (Storage::with_limits(4096, bytes, usize::MAX), Model::new());
         for step in &steps {
             model.apply(&storage, step);
             prop_assert!(storage.0.lock().history_bytes <= bytes);
@@ -337,4 +337,26 @@ fn concurrent_writers_lose_nothing() {
         assert_eq!(changes, expected);
         assert_eq!(state, contents(&storage.range(&widgets(), &Range::default()).unwrap().1));
     }
+}
+
+#[test]
+fn a_full_storage_refuses_growth_and_nothing_else() {
+    let storage = Storage::with_limits(10, 1 << 20, 10_000);
+    let write = |number: u8, bytes: usize| {
+        let fields = Fields::from_iter([("data".to_owned(), "x".repeat(bytes).into())]);
+        let put = |_: Option<&Object>| Ok::<_, NoSpace>(Change::Put(fields));
+        storage.transact(&widgets(), &key(number), true, put).map(drop)
+    };
+    assert_eq!((write(0, 4000), write(1, 4000)), (Ok(()), Ok(())));
+    let revision = storage.resource_version();
+    assert_eq!((write(2, 4000), write(0, 9000)), (Err(NoSpace), Err(NoSpace)));
+    assert_eq!(storage.resource_version(), revision);
+    // Whatever shrinks or goes makes room.
+    assert_eq!((write(0, 1000), write(2, 4000)), (Ok(()), Ok(())));
+    for number in 0..3 {
+        let delete = |_: Option<&Object>| Ok::<_, NoSpace>(Change::Delete);
+        storage.transact(&widgets(), &key(number), true, delete).unwrap();
+    }
+    assert_eq!(storage.0.lock().object_bytes, 0);
+    assert_eq!(write(3, 9000), Ok(()));
 }

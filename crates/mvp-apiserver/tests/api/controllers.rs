@@ -282,3 +282,65 @@ async fn an_apply_creates_only_where_a_create_may() {
     let (code, _) = patch(&servers[0], &existing, "application/apply-patch+yaml", &apply).await;
     assert_eq!(code, 200, "an object that exists can still be changed");
 }
+
+#[tokio::test]
+async fn a_namespace_says_what_keeps_it() {
+    let servers = servers();
+    fill(&servers[0]).await;
+    let held = json!({"metadata": {"name": "held", "finalizers": ["example.com/hold"]}});
+    create(&servers[0], CONFIG_MAPS, held).await;
+    call(&servers[0], Method::DELETE, "/api/v1/namespaces/work", Value::Null).await;
+    let controller = NamespaceController::new(Address::new(&servers));
+    assert!(controller.sync().await.unwrap().is_empty());
+    let (_, namespace) = get(&servers[0], "/api/v1/namespaces/work").await;
+    let conditions = namespace["status"]["conditions"].as_array().unwrap();
+    let text = |condition: &Value, key: &str| condition[key].as_str().unwrap().to_owned();
+    let said: Vec<_> = conditions
+        .iter()
+        .map(|condition| ["type", "status", "reason", "message"].map(|key| text(condition, key)))
+        .collect();
+    // As kube-controller-manager of 1.36 says it (pkg/controller/namespace/deletion).
+    let expected = [
+        [
+            "NamespaceDeletionDiscoveryFailure",
+            "False",
+            "ResourcesDiscovered",
+            "All resources successfully discovered",
+        ],
+        [
+            "NamespaceDeletionGroupVersionParsingFailure",
+            "False",
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
+        ],
+        [
+            "NamespaceDeletionContentFailure",
+            "False",
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization",
+        ],
+        [
+            "NamespaceContentRemaining",
+            "True",
+            "SomeResourcesRemain",
+            "Some resources are remaining: configmaps. has 1 resource instances",
+        ],
+        [
+            "NamespaceFinalizersRemaining",
+            "True",
+            "SomeFinalizersRemain",
+            "Some content in the namespace has finalizers remaining: example.com/hold in 1 resource \
+             instances",
+        ],
+    ];
+    assert_eq!(said, expected);
+    assert_eq!(namespace["status"]["phase"], "Terminating");
+
+    // It does not write the same again, and ends when the finalizer is gone.
+    let revision = servers[0].storage().resource_version();
+    assert!(controller.sync().await.unwrap().is_empty());
+    assert_eq!(servers[0].storage().resource_version(), revision);
+    let free = json!({"metadata": {"finalizers": []}});
+    call(&servers[0], Method::PATCH, &format!("{CONFIG_MAPS}/held"), free).await;
+    assert_eq!(controller.sync().await.unwrap(), ["work"]);
+}

@@ -94,3 +94,29 @@ async fn one_of_two_new_definitions_gets_the_name() {
     judgements.sort();
     assert_eq!(judgements, ["False", "True"]);
 }
+
+/// A server that lacks a kind of Kubernetes must not get it by mistake.
+#[tokio::test]
+async fn a_group_of_the_kubernetes_project_needs_an_approval() {
+    let server = server(Vec::new());
+    let group = "stable.k8s.io";
+    let mut definition = crontabs();
+    definition["spec"]["group"] = json!(group);
+    definition["metadata"]["name"] = json!(format!("crontabs.{group}"));
+    let (code, refusal) = call(&server, Method::POST, CRDS, definition.clone()).await;
+    let message = "CustomResourceDefinition.apiextensions.k8s.io \"crontabs.stable.k8s.io\" is \
+                   invalid: metadata.annotations[api-approved.kubernetes.io]: Required value: \
+                   protected groups must have approval annotation \"api-approved.kubernetes.io\", see \
+                   https://github.com/kubernetes/enhancements/pull/1111";
+    assert_eq!((code.as_u16(), &refusal["message"]), (422, &json!(message)));
+    for (approval, expected) in [
+        ("yes", 422),
+        ("https:///x", 422),
+        ("unapproved, an experiment", 201),
+        ("https://github.com/kubernetes/enhancements/pull/1", 409),
+    ] {
+        definition["metadata"]["annotations"] = json!({"api-approved.kubernetes.io": approval});
+        let (code, said) = call(&server, Method::POST, CRDS, definition.clone()).await;
+        assert_eq!(code, expected, "{approval}: {said}");
+    }
+}

@@ -271,3 +271,44 @@ async fn every_watch_sees_every_change_in_order() {
         writer.join().unwrap();
     }
 }
+
+#[tokio::test]
+async fn watches_of_different_forms_show_one_change_each_in_its_own() {
+    let server = server();
+    make(&server, "one").await;
+    let from = server.storage().resource_version();
+    let watch = format!("?watch=1&resourceVersion={from}");
+    let whole = "application/json";
+    let partial = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+    let beta = "/apis/example.com/v1beta1/namespaces/default/widgets";
+    let labelled = format!("{WIDGETS}{watch}&labelSelector=a%3Db");
+    let unlabelled = format!("{WIDGETS}{watch}&labelSelector=!a");
+    let all = [
+        (format!("{WIDGETS}{watch}"), whole, "MODIFIED", "example.com/v1", true),
+        (format!("{WIDGETS}{watch}"), partial, "MODIFIED", "meta.k8s.io/v1", false),
+        (format!("{beta}{watch}"), whole, "MODIFIED", "example.com/v1beta1", true),
+        (labelled, whole, "ADDED", "example.com/v1", true),
+        (unlabelled, whole, "DELETED", "example.com/v1", true),
+        (format!("{WIDGETS}{watch}"), whole, "MODIFIED", "example.com/v1", true),
+    ];
+    let change = json!({ "metadata": { "labels": { "a": "b" } } });
+    let (_, changed) = call(&server, Method::PATCH, &format!("{WIDGETS}/one"), change).await;
+    // Each order, because the first one encodes for the others.
+    for start in 0..all.len() {
+        for (path, accept, kind, version, has_spec) in
+            all.iter().cycle().skip(start).take(all.len())
+        {
+            let mut watch = Lines::open_as(&server, path, accept).await;
+            let event = watch.next().await.unwrap();
+            assert_eq!(
+                (&event["type"], &event["object"]["apiVersion"]),
+                (&json!(kind), &json!(version))
+            );
+            assert_eq!(version_of(&event["object"]), version_of(&changed));
+            assert_eq!(event["object"]["spec"].is_object(), *has_spec, "{event}");
+            // What leaves a selection is shown as it was in it.
+            let label = &event["object"]["metadata"]["labels"]["a"];
+            assert_eq!(label.is_string(), *kind != "DELETED", "{event}");
+        }
+    }
+}

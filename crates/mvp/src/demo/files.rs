@@ -1,6 +1,8 @@
 //! The files for clients: certificates, tokens and a kubeconfig. Entry: [`Files::write`].
 
-use std::io;
+use std::fs::{DirBuilder, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -14,15 +16,19 @@ use super::server::Server;
 /// The files of the demo, in a folder that is deleted when the demo ends.
 pub(super) struct Files {
     pub(super) folder: PathBuf,
+    /// The open folder, locked as long as the demo runs.
+    _lock: File,
 }
 
-/// The most folders of killed demos with one process ID.
+/// How the names of the folders start; the process ID follows.
+const PREFIX: &str = "mvp-demo-";
+/// The most folders of other demos with one process ID.
 const MAX_FOLDERS: u32 = 1000;
 
 impl Files {
     /// Writes the files into a new folder that only this user can read.
     pub(super) fn write(certificates: &Certificates, cluster: &Cluster) -> anyhow::Result<Files> {
-        let files = Files::new()?;
+        let files = Files::new(&std::env::temp_dir())?;
         files.put(&[
             ("ca.crt", &certificates.ca),
             ("admin.crt", &certificates.admin.certificate),
@@ -35,7 +41,7 @@ impl Files {
 
     /// Writes the files that `mvp serve` needs.
     pub(super) fn for_gateways(certificates: &Certificates) -> anyhow::Result<Files> {
-        let files = Files::new()?;
+        let files = Files::new(&std::env::temp_dir())?;
         files.put(&[
             ("ca.crt", &certificates.ca),
             ("front-proxy-ca.crt", &certificates.front_proxy_ca),
@@ -47,26 +53,35 @@ impl Files {
         Ok(files)
     }
 
-    fn new() -> anyhow::Result<Files> {
-        let name = format!("mvp-demo-{}", std::process::id());
-        let mut folder = std::env::temp_dir().join(&name);
-        let mut made = make_private_folder(&folder);
-        // A killed demo leaves its folder. In a container, the next one has the same process ID.
-        for number in 2..MAX_FOLDERS {
-            if !made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists) {
-                break;
+    /// Makes a folder below `parent`, and removes those of demos that were killed.
+    fn new(parent: &Path) -> anyhow::Result<Files> {
+        remove_abandoned(parent);
+        let name = format!("{PREFIX}{}", std::process::id());
+        // In containers that share `parent`, another demo can have the same process ID.
+        for number in 1..MAX_FOLDERS {
+            let folder = match number {
+                1 => parent.join(&name),
+                _ => parent.join(format!("{name}-{number}")),
+            };
+            match make_private_folder(&folder) {
+                Ok(Some(lock)) => return Ok(Files { folder, _lock: lock }),
+                Ok(None) => {}
+                Err(error) => {
+                    let folder = folder.display();
+                    let advice = "set TMPDIR to a folder that you may write to";
+                    return Err(error).with_context(|| format!("cannot make {folder}; {advice}"));
+                }
             }
-            folder.set_file_name(format!("{name}-{number}"));
-            made = make_private_folder(&folder);
         }
-        made.with_context(|| format!("cannot make {}", folder.display()))?;
-        Ok(Files { folder })
+        anyhow::bail!("there are too many folders {name}-… in {}; delete them", parent.display())
     }
 
     fn put(&self, files: &[(&str, &str)]) -> anyhow::Result<()> {
         for (name, content) in files {
             let path = self.folder.join(name);
-            std::fs::write(&path, content)
+            // Some are secrets, and somebody may copy the folder.
+            let file = File::options().write(true).create_new(true).mode(0o600).open(&path);
+            file.and_then(|mut file| file.write_all(content.as_bytes()))
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
         Ok(())
@@ -84,10 +99,41 @@ impl Drop for Files {
     }
 }
 
-/// Creates a folder for the private key: only this user may read it, and it must not exist yet.
-fn make_private_folder(folder: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    std::fs::DirBuilder::new().mode(0o700).create(folder)
+/// Creates a folder that only this user may read, and locks it. `None` if another demo has it.
+fn make_private_folder(folder: &Path) -> io::Result<Option<File>> {
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
+        made => made?,
+    }
+    // A demo that starts at the same time can take an unlocked folder for an abandoned one.
+    let Ok(lock) = File::open(folder) else { return Ok(None) };
+    if lock.try_lock().is_err() {
+        return Ok(None);
+    }
+    let is_there = std::fs::symlink_metadata(folder)
+        .is_ok_and(|found| lock.metadata().is_ok_and(|locked| found.ino() == locked.ino()));
+    Ok(is_there.then_some(lock))
+}
+
+/// Removes the folders of demos that were killed: nobody holds their locks. Whatever cannot be
+/// removed stays.
+fn remove_abandoned(parent: &Path) {
+    let user = rustix::process::getuid().as_raw();
+    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(id) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
+        // Other users' folders are none of our business, and a link could lead anywhere.
+        let is_own = entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == user);
+        if !is_own || !id.chars().all(|c| c.is_ascii_digit() || c == '-') {
+            continue;
+        }
+        let folder = entry.path();
+        if let Ok(lock) = File::open(&folder)
+            && lock.try_lock().is_ok()
+        {
+            let _ = std::fs::remove_dir_all(&folder);
+        }
+    }
 }
 
 /// A context for each server, and for a reader at the first one.
@@ -128,4 +174,58 @@ fn context(name: &str, server: &Server, user: &str) -> Value {
         "name": name,
         "context": {"cluster": server.plan.id, "user": user, "namespace": "default"},
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn folders(parent: &Path) -> usize {
+        std::fs::read_dir(parent).unwrap().count()
+    }
+
+    #[test]
+    fn a_demo_removes_what_killed_ones_left_and_nothing_else() {
+        let parent = tempfile::tempdir().unwrap();
+        let parent = parent.path();
+        let running = Files::new(parent).unwrap();
+        for left in ["mvp-demo-1", "mvp-demo-1-2", "mvp-demo-x", "other-1"] {
+            std::fs::create_dir(parent.join(left)).unwrap();
+            std::fs::write(parent.join(left).join("admin.key"), "").unwrap();
+        }
+        std::os::unix::fs::symlink(parent.join("other-1"), parent.join("mvp-demo-9")).unwrap();
+
+        let next = Files::new(parent).unwrap();
+        assert_ne!(running.folder, next.folder);
+        let is_there = |name: &str| parent.join(name).symlink_metadata().is_ok();
+        let left: Vec<bool> = ["mvp-demo-1", "mvp-demo-1-2", "mvp-demo-x", "other-1", "mvp-demo-9"]
+            .map(is_there)
+            .into();
+        assert_eq!(left, [false, false, true, true, true]);
+        assert!(parent.join("other-1/admin.key").exists());
+        let before = folders(parent);
+        drop((running, next));
+        assert_eq!(folders(parent), before - 2);
+    }
+
+    #[test]
+    fn only_this_user_can_read_the_files() {
+        let parent = tempfile::tempdir().unwrap();
+        let files = Files::new(parent.path()).unwrap();
+        files.put(&[("admin.key", "secret")]).unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&files.folder), 0o700);
+        assert_eq!(mode(&files.folder.join("admin.key")), 0o600);
+        // It never writes through a link or into a file that somebody else made.
+        assert!(files.put(&[("admin.key", "again")]).is_err());
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_named() {
+        let error = Files::new(Path::new("/nonexistent")).err().unwrap();
+        let text = format!("{error:#}");
+        assert!(text.contains("/nonexistent/mvp-demo-") && text.contains("TMPDIR"), "{text}");
+    }
 }

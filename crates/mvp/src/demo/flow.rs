@@ -1,8 +1,8 @@
 //! One line for each request that the layer proxies, as it flows. Entries: [`named`] around a server's
 //! layer, [`FlowLayer`] in the subscriber.
 //!
-//! The layer logs such requests. It does not name the server that it is in front of: the task-local
-//! does.
+//! The layer logs such requests. It knows neither the server that it is in front of nor the users of
+//! tokens: the task-local does.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use http::Request;
+use mvp_apiserver::TokenFile;
 use mvp_core::decide::Origin;
 use tokio::task::futures::TaskLocalFuture;
 use tower::Service;
@@ -21,18 +22,31 @@ use tracing_subscriber::layer;
 use crate::logging::LogQueue;
 
 tokio::task_local! {
-    static SERVER: &'static str;
+    static SCENE: Scene;
+}
+
+/// Where a request is served, and who sent it.
+pub(super) struct Scene {
+    server: &'static str,
+    /// The user of a token that the demo knows.
+    token_user: Option<String>,
 }
 
 /// A service whose requests are those of this server.
-pub(super) fn named<S>(id: &'static str, arrivals: Arrivals, inner: S) -> Named<S> {
-    Named { id, arrivals, inner }
+pub(super) fn named<S>(
+    id: &'static str,
+    tokens: Arc<TokenFile>,
+    arrivals: Arrivals,
+    inner: S,
+) -> Named<S> {
+    Named { id, tokens, arrivals, inner }
 }
 
 /// See [`named`].
 #[derive(Debug, Clone)]
 pub(super) struct Named<S> {
     id: &'static str,
+    tokens: Arc<TokenFile>,
     arrivals: Arrivals,
     inner: S,
 }
@@ -66,7 +80,7 @@ where
 {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = TaskLocalFuture<&'static str, S::Future>;
+    type Future = TaskLocalFuture<Scene, S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
@@ -75,7 +89,8 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let peer = request.extensions().get::<Origin>() == Some(&Origin::Peer);
         self.arrivals.add(request.uri().path(), peer);
-        SERVER.scope(self.id, self.inner.call(request))
+        let token_user = self.tokens.caller(request.headers()).map(|caller| caller.name.clone());
+        SCENE.scope(Scene { server: self.id, token_user }, self.inner.call(request))
     }
 }
 
@@ -92,11 +107,15 @@ impl<S: Subscriber> Layer<S> for FlowLayer {
         }
         let mut flow = Flow::default();
         event.record(&mut flow);
-        if flow.message == "request"
-            && !flow.is_polling()
-            && let Ok(server) = SERVER.try_with(|id| *id)
-        {
-            self.out.push(flow.line(server, self.colour).as_bytes());
+        if flow.message != "request" || flow.is_polling() {
+            return;
+        }
+        let line = SCENE.try_with(|scene| {
+            flow.name_token_user(scene.token_user.as_deref());
+            flow.line(scene.server, self.colour)
+        });
+        if let Ok(line) = line {
+            self.out.push(line.as_bytes());
         }
     }
 }
@@ -108,6 +127,7 @@ struct Flow {
     method: String,
     path: String,
     user: String,
+    user_source: String,
     action: String,
     reason: String,
     member: String,
@@ -136,6 +156,13 @@ impl Flow {
         format!("{user}: {way}  {method} {path}  {status}  {milliseconds} ms\n")
     }
 
+    /// Shows the user of a token instead of the hash of the token.
+    fn name_token_user(&mut self, known: Option<&str>) {
+        if self.user_source == "token-hash" {
+            known.unwrap_or("unknown token").clone_into(&mut self.user);
+        }
+    }
+
     /// Whether a controller looks for work, which it does all the time.
     fn is_polling(&self) -> bool {
         self.user == "system:kube-controller-manager" && self.method == "GET"
@@ -147,6 +174,7 @@ impl Flow {
             "method" => &mut self.method,
             "path" => &mut self.path,
             "user" => &mut self.user,
+            "user_source" => &mut self.user_source,
             "action" => &mut self.action,
             "reason" => &mut self.reason,
             "member" => &mut self.member,
@@ -204,5 +232,20 @@ mod tests {
         let refused = Flow { action: "refuse".to_owned(), code: 503, ..flow() };
         let line = "demo-admin: server-b refuses (not-local)  GET /apis/batch/v1/jobs  503  3 ms\n";
         assert_eq!(refused.line("server-b", false), line);
+    }
+
+    #[test]
+    fn a_token_is_shown_as_its_user() {
+        let hashed =
+            || Flow { user: "0a1b2c3d".to_owned(), user_source: "token-hash".to_owned(), ..flow() };
+        for (known, shown) in [(Some("viewer"), "viewer: "), (None, "unknown token: ")] {
+            let mut flow = hashed();
+            flow.name_token_user(known);
+            assert!(flow.line("server-b", false).starts_with(shown));
+        }
+        // A name that a certificate proves is never replaced.
+        let mut certified = flow();
+        certified.name_token_user(Some("viewer"));
+        assert!(certified.line("server-b", false).starts_with("demo-admin: "));
     }
 }

@@ -53,6 +53,7 @@ pub(super) fn introduce(
     }
     writeln!(out, "Token demo-viewer may read, demo-operator may do everything.")?;
     writeln!(out, "`mvp demo --story` shows an upgrade, `mvp demo --check` tests every promise.")?;
+    writeln!(out, "Enter upgrades the next server to 1.36, as a rolling upgrade does.")?;
     writeln!(out, "Ctrl-C stops the demo. Requests that go to another server:\n")
 }
 

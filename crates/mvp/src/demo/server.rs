@@ -91,7 +91,9 @@ impl Server {
                 };
                 let member = builder.build();
                 let layer = member.start(StaticMembership::new(others), stop.clone()).layer();
-                let service = flow::named(plan.id, arrivals.clone(), layer.layer(known));
+                let service = layer.layer(known);
+                let tokens = Arc::clone(&parts.tokens);
+                let service = flow::named(plan.id, tokens, arrivals.clone(), service);
                 let service = member.authenticate().layer(service);
                 (Some(member.reader().clone()), serve(parts, listener, service, &stop)?)
             }

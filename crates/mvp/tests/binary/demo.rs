@@ -1,10 +1,10 @@
 //! `mvp demo`: its checks, its story, its ports, and what it leaves behind.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -15,7 +15,8 @@ use crate::folder::Folder;
 /// A running demo.
 pub(crate) struct Demo {
     process: Process,
-    out: BufReader<std::process::ChildStdout>,
+    out: BufReader<ChildStdout>,
+    input: Option<ChildStdin>,
 }
 
 impl Demo {
@@ -24,11 +25,13 @@ impl Demo {
         let mut child: Child = folder
             .command(&[&["demo"], arguments].concat())
             .env("TMPDIR", temporary(folder))
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
-        Demo { process: Process::new("mvp", child, Path::new("/dev/null")), out }
+        let input = child.stdin.take();
+        Demo { process: Process::new("mvp", child, Path::new("/dev/null")), out, input }
     }
 
     /// Sends it a signal. Returns its exit code.
@@ -193,4 +196,41 @@ fn the_introduction_is_json_for_scripts() {
     let mut rest = String::new();
     demo.out.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "");
+}
+
+#[test]
+fn enter_upgrades_one_server_after_the_other() {
+    let folder = Folder::new();
+    let mut demo = Demo::start(&folder, &["-o", "json", "--port-base", "0"]);
+    let introduction: Value = serde_json::from_str(&demo.line()).unwrap();
+    let versions = introduction["servers"].as_array().unwrap().iter();
+    let newest = versions.map(|server| server["version"].as_str().unwrap()).max().unwrap();
+    let mut input = demo.input.take().unwrap();
+    for id in ["server-a", "server-b", "server-c", "server-a"] {
+        input.write_all(b"\n").unwrap();
+        let said: Value = serde_json::from_str(&demo.line()).unwrap();
+        assert_eq!(said, serde_json::json!({"restarted": id, "version": newest}));
+    }
+    // The end of its input is not the end of the demo.
+    drop(input);
+    assert_eq!(demo.end(Signal::INT), Some(0));
+    assert_eq!(files_below(&folder), 0, "files are left");
+}
+
+#[test]
+fn a_killed_demo_leaves_its_folder_to_the_next_one() {
+    let folder = Folder::new();
+    let mut killed = Demo::start(&folder, &["-o", "json", "--port-base", "0"]);
+    killed.line();
+    let mut running = Demo::start(&folder, &["-o", "json", "--port-base", "0"]);
+    running.line();
+    killed.process.kill();
+    assert_eq!(files_below(&folder), 2);
+    let mut next = Demo::start(&folder, &["-o", "json", "--port-base", "0"]);
+    next.line();
+    assert_eq!(files_below(&folder), 2, "those of the two that run");
+    for demo in [&mut running, &mut next] {
+        assert_eq!(demo.end(Signal::TERM), Some(0));
+    }
+    assert_eq!(files_below(&folder), 0, "files are left");
 }

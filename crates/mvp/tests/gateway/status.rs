@@ -113,10 +113,10 @@ async fn an_unready_gateway_and_a_missing_one_have_their_exit_codes() {
     let address = gateway.admin;
     drop(gateway);
     let flag = format!("--admin-address={address}");
-    let (code, said) = Gateway::run(&["status", &flag]).await;
+    let (code, said) = Gateway::print(&["status", &flag]).await;
     assert_eq!(code, Some(1));
     assert!(said.starts_with(&format!("error: no gateway answers at {address}: ")), "{said}");
-    let (code, said) = Gateway::run(&["status", "--watch", &flag]).await;
+    let (code, said) = Gateway::print(&["status", "--watch", &flag]).await;
     assert_eq!(code, Some(2), "{said}");
     assert!(said.starts_with("error: --watch: standard output is not a terminal"), "{said}");
 }

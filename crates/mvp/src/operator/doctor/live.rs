@@ -164,7 +164,7 @@ fn views(snapshot: &Snapshot) -> Vec<Check> {
         let fix = "give each server its own --server-id";
         checks.push(GROUP.fail("conflicting IDs", conflict.clone(), fix));
     }
-    checks.insert(0, GROUP.ok("views", format!("{fresh} of {} fresh", snapshot.members.len())));
+    checks.insert(0, GROUP.ok("views", format!("the discovery of {fresh} members is fresh")));
     checks
 }
 

@@ -138,11 +138,11 @@ impl Gateway {
     /// Runs `mvp status` for this gateway: the exit code, and what it prints.
     pub(crate) async fn status(&self, more: &[&str]) -> (Option<i32>, String) {
         let address = format!("--admin-address={}", self.admin);
-        Gateway::run(&[&["status", &address], more].concat()).await
+        Gateway::print(&[&["status", &address], more].concat()).await
     }
 
     /// Runs `mvp`: the exit code, and what it prints.
-    pub(crate) async fn run(arguments: &[&str]) -> (Option<i32>, String) {
+    pub(crate) async fn print(arguments: &[&str]) -> (Option<i32>, String) {
         let mut command = Command::new(binary());
         command.args(arguments);
         // On another thread: the servers of the test run on this one.

@@ -164,11 +164,11 @@ fn issued(
     ca: &CertificateFile,
     fix: &str,
 ) -> Option<Finding> {
-    match &error {
-        Error::InvalidCertificate(
-            CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. },
-        ) => return None,
-        _ => {}
+    if let Error::InvalidCertificate(
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. },
+    ) = &error
+    {
+        return None;
     }
     let issuer = CertificateNames::of(leaf)?.issuer;
     let what = format!(
