@@ -76,14 +76,12 @@ pub(crate) fn all() -> Vec<Case> {
         upgrade::cases(),
         namespace::cases(),
         membership::cases(),
-        ask::cases(),
         before::cases(),
         controllers::cases(),
         writes::cases(),
         rotation::cases(),
         rolling::cases(),
         aggregated::cases(),
-        ask::cases(),
         clients::cases(),
         kube_rs::cases(),
         demo::cases(),
@@ -92,7 +90,6 @@ pub(crate) fn all() -> Vec<Case> {
         recorded::cases(),
         versions::cases(),
         attacks::cases(),
-        ask::cases(),
         upstream::cases(),
     ]
     .into_iter()

@@ -1,14 +1,18 @@
 //! `mvp skew`, checked against legacy discovery: one document for each version, from each server by itself.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
+use testkit::process::until;
 use tokio::process::Command;
 
 use crate::cases::discovery::{items, text};
 use crate::cases::membership::keep_endpoints;
+use crate::client::plain;
 use crate::cluster::Cluster;
 
 /// Resources and subresources as `GROUP/VERSION/NAME`, with their verbs.
@@ -47,7 +51,23 @@ pub(super) async fn differences(cluster: &mut Cluster) -> anyhow::Result<String>
         }
     }
 
-    // What only a serves, with its objects.
+    let lost = without_a(cluster, &kubectl, config, &served).await?;
+    let upgrade = ["--kubeconfig", config, "--context", "b", "--with", "1.36"];
+    let (_, next) = kubectl.skew(&upgrade).await?;
+    next_release(&served, &next)?;
+    Ok(format!(
+        "{} APIs differ between three servers, also for kubectl; without a, {lost}",
+        expected.len()
+    ))
+}
+
+/// What only a serves, with its objects and its callers.
+async fn without_a(
+    cluster: &Cluster,
+    kubectl: &Plugin,
+    config: &str,
+    served: &BTreeMap<&str, Served>,
+) -> anyhow::Result<String> {
     let others: Vec<&Served> =
         served.iter().filter(|(name, _)| **name != "a").map(|(_, served)| served).collect();
     let own = served.get("a").context("no a")?;
@@ -58,7 +78,18 @@ pub(super) async fn differences(cluster: &mut Cluster) -> anyhow::Result<String>
         })
         .cloned()
         .collect();
-    let flags = ["--kubeconfig", config, "--all-contexts", "--without", "a"];
+    // One of them has a caller, whom a gateway with an admin socket records.
+    let called = "networking.k8s.io/v1beta1/servicecidrs";
+    let (mut gateway, through) = cluster.another_gateway("a", |_| ())?;
+    until("the gateway is ready", Duration::from_secs(30), async || {
+        gateway.check()?;
+        let ready = plain(SocketAddr::new(through.ip(), 7480), "/readyz").await?;
+        Ok(ready.status.is_success().then_some(()))
+    })
+    .await?;
+    cluster.admin.get(through, &format!("/apis/{called}")).await?.expect(200)?;
+    let socket = format!("--admin-socket={}", cluster.another_socket().display());
+    let flags = ["--kubeconfig", config, "--all-contexts", "--without", "a", &socket];
     let (code, lost) = kubectl.skew(&flags).await?;
     ensure!(code == 3, "exit code {code}: {lost}");
     let whole = |api: &&Value| api["subresource"].is_null() && api["verbs"].is_null();
@@ -78,14 +109,10 @@ pub(super) async fn differences(cluster: &mut Cluster) -> anyhow::Result<String>
         counted += objects;
     }
     ensure!(counted > 0, "no object was counted");
-    let upgrade = ["--kubeconfig", config, "--context", "b", "--with", "1.36"];
-    let (_, next) = kubectl.skew(&upgrade).await?;
-    next_release(&served, &next)?;
-    Ok(format!(
-        "{} APIs differ between three servers, also for kubectl; without a, {} are lost, with {counted} objects",
-        expected.len(),
-        only.len()
-    ))
+    let callers = items(&lost, "/without/lost").find(|api| name(api) == called);
+    let callers = callers.and_then(|api| api.pointer("/callers/0")).and_then(Value::as_str);
+    ensure!(callers.is_some_and(|caller| caller.starts_with("admin")), "{callers:?}: {lost}");
+    Ok(format!("{} are lost, with {counted} objects and a caller", only.len()))
 }
 
 /// What 1.36 changes for b, a 1.34: the two servers of 1.36 have it or not. a has every API but
