@@ -3,30 +3,26 @@
 //! Rules in CEL (`x-kubernetes-validations`) are not evaluated. If `anyOf` or `oneOf` fails, the errors
 //! of the alternatives are not listed.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
 use serde_json::{Map, Number, Value};
 
 use super::format;
-use super::pattern::{Pattern, Patterns};
+use super::pattern::Patterns;
 use super::schema::{self, Node};
 use crate::field_error::FieldError;
 
-/// The errors of an object. Patterns are compiled once for a definition.
-pub(super) fn check(
-    fields: &Map<String, Value>,
-    root: &Node,
-    patterns: &Patterns,
-) -> Vec<FieldError> {
-    let steps = Cell::new(MOST_STEPS);
-    let mut check = Check { patterns, steps: &steps, errors: Vec::new() };
+/// The errors of an object.
+pub(super) fn check(fields: &Map<String, Value>, root: &Node) -> Vec<FieldError> {
+    let (patterns, steps) = (RefCell::default(), Cell::new(MOST_STEPS));
+    let mut check = Check { patterns: &patterns, steps: &steps, errors: Vec::new() };
     check.map(fields, root, "", true);
     check.errors
 }
 
 struct Check<'a> {
-    patterns: &'a Patterns,
+    patterns: &'a RefCell<Patterns>,
     /// The steps that further matches of patterns may take.
     steps: &'a Cell<u64>,
     errors: Vec<FieldError>,
@@ -85,9 +81,7 @@ impl Check<'_> {
             self.push(FieldError::invalid(path, &text.into(), &why));
         }
         let pattern = schema::text(node, "pattern");
-        if let Some(compiled) = self.patterns.get(pattern)
-            && !self.matches(compiled, text, path)
-        {
+        if !pattern.is_empty() && !self.matches(pattern, text, path) {
             let why = format!("{path} in body should match '{pattern}'");
             self.push(FieldError::invalid(path, &text.into(), &why));
         }
@@ -99,19 +93,21 @@ impl Check<'_> {
         }
     }
 
-    /// Whether a text matches. A pattern without time left is an error of its own.
-    fn matches(&mut self, pattern: &Pattern, text: &str, path: &str) -> bool {
-        match self.steps.get().checked_sub(pattern.steps(text)) {
-            Some(left) => {
-                self.steps.set(left);
-                pattern.matches(text)
-            }
-            None => {
-                let why = "the patterns of the schema need too much time for this object";
-                self.push(FieldError::invalid(path, &"".into(), why));
-                true
-            }
-        }
+    /// Whether a text matches. A pattern without memory or time left is an error of its own.
+    fn matches(&mut self, pattern: &str, text: &str, path: &str) -> bool {
+        let compiled = self.patterns.borrow_mut().get(pattern);
+        let why = match compiled {
+            Ok(compiled) => match self.steps.get().checked_sub(compiled.steps(text)) {
+                Some(left) => {
+                    self.steps.set(left);
+                    return compiled.matches(text);
+                }
+                None => "the patterns of the schema need too much time for this object".to_owned(),
+            },
+            Err(why) => why,
+        };
+        self.push(FieldError::invalid(path, &"".into(), &why));
+        true
     }
 
     fn number(&mut self, number: &Number, node: &Node, path: &str) {
@@ -312,4 +308,25 @@ fn same(one: &Value, other: &Value) -> bool {
 
 fn bound(node: &Node, keyword: &str) -> Option<u64> {
     node.get(keyword)?.as_u64()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn patterns_have_a_limit_of_time_and_an_object_beyond_it_is_refused() {
+        let schema = json!({ "properties": { "a": { "type": "string", "pattern": "(.*){50}(x|.){0,20}q$" } } });
+        let errors = |length: usize| {
+            let object = json!({ "a": "a".repeat(length) });
+            let errors = check(object.as_object().unwrap(), schema.as_object().unwrap());
+            errors.iter().map(|error| error.message.clone()).collect::<Vec<_>>()
+        };
+        let [short] = errors(10).try_into().unwrap();
+        assert!(short.contains("should match"), "{short}");
+        let [long] = errors(2 << 20).try_into().unwrap();
+        assert!(long.contains("need too much time"), "{long}");
+    }
 }

@@ -6,7 +6,6 @@ use mvp_core::Verb;
 use serde_json::{Map, Value, json};
 
 use super::column::CustomColumn;
-use super::pattern::Patterns;
 use super::validate::{list, text};
 use super::{check, shape};
 use crate::field_error::FieldError;
@@ -41,7 +40,6 @@ pub(crate) struct CustomVersion {
     /// The warning for callers of a deprecated version.
     pub(crate) deprecation: Option<String>,
     status: bool,
-    patterns: Patterns,
 }
 
 /// Where the replicas of a custom resource are.
@@ -147,11 +145,6 @@ impl CustomVersion {
     fn parse(version: &Fields, group: &str, kind: &str) -> CustomVersion {
         let schema = version.get("schema").and_then(|schema| schema.get("openAPIV3Schema"));
         let schema = schema.cloned().unwrap_or_else(|| json!({}));
-        let mut patterns = Patterns::default();
-        if let Value::Object(node) = &schema {
-            // A definition with an invalid one is refused before.
-            patterns.add(node, "", &mut |_, _, _| {});
-        }
         let subresources = version.get("subresources");
         let name = text(Some(version), "name").to_owned();
         let deprecated = version.get("deprecated") == Some(&Value::Bool(true));
@@ -169,7 +162,6 @@ impl CustomVersion {
             }),
             deprecation,
             status: subresources.is_some_and(|value| value.get("status").is_some()),
-            patterns,
             schema,
             name,
         }
@@ -187,7 +179,7 @@ impl CustomVersion {
     /// The errors of an object.
     pub(crate) fn check(&self, fields: &Fields) -> Vec<FieldError> {
         match &self.schema {
-            Value::Object(schema) => check::check(fields, schema, &self.patterns),
+            Value::Object(schema) => check::check(fields, schema),
             _ => Vec::new(),
         }
     }

@@ -2,15 +2,17 @@
 //! [`Patterns`].
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use regex_automata::nfa::thompson::{self, pikevm::PikeVM};
 
 use super::schema::{self, Node};
 
-/// The compiled expressions of the schemas of a definition.
+/// Compiled expressions, for the time of one request: kept with each definition of each server, they
+/// would take far more memory than the schemas.
 #[derive(Debug, Default)]
 pub(super) struct Patterns {
-    compiled: HashMap<String, Pattern>,
+    compiled: HashMap<String, Rc<Pattern>>,
     bytes: usize,
 }
 
@@ -20,7 +22,7 @@ pub(super) struct Pattern(PikeVM);
 
 /// The most bytes of a compiled expression.
 const MOST_BYTES: usize = 512 << 10;
-/// The most bytes of all expressions of a definition.
+/// The most bytes of all expressions of a request.
 const MOST_BYTES_TOGETHER: usize = 8 << 20;
 
 impl Patterns {
@@ -34,8 +36,7 @@ impl Patterns {
     ) {
         let text = schema::text(node, "pattern");
         if !text.is_empty()
-            && !self.compiled.contains_key(text)
-            && let Err(why) = self.compile(text)
+            && let Err(why) = self.get(text)
         {
             fault(path, text, why);
         }
@@ -54,21 +55,21 @@ impl Patterns {
         }
     }
 
-    /// An expression that has been compiled.
-    pub(super) fn get(&self, text: &str) -> Option<&Pattern> {
-        self.compiled.get(text)
-    }
-
-    fn compile(&mut self, text: &str) -> Result<(), String> {
+    /// A compiled expression, or why it cannot be compiled.
+    pub(super) fn get(&mut self, text: &str) -> Result<Rc<Pattern>, String> {
+        if let Some(known) = self.compiled.get(text) {
+            return Ok(Rc::clone(known));
+        }
         if self.bytes > MOST_BYTES_TOGETHER {
             let most = MOST_BYTES_TOGETHER >> 20;
             return Err(format!("the patterns of the definition need more than {most} MiB"));
         }
         let pattern = Pattern::new(text)
             .map_err(|error| format!("must be a valid regular expression, but isn't: {error}"))?;
+        let pattern = Rc::new(pattern);
         self.bytes += pattern.0.get_nfa().memory_usage() + text.len();
-        self.compiled.insert(text.to_owned(), pattern);
-        Ok(())
+        self.compiled.insert(text.to_owned(), Rc::clone(&pattern));
+        Ok(pattern)
     }
 }
 

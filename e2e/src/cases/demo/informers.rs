@@ -40,7 +40,7 @@ pub(super) async fn python(cluster: &mut Cluster) -> anyhow::Result<String> {
     let demo = Demo::start(cluster).await?;
     let python = cluster.programs.clients.python()?;
     let informer = There::start(python, &python_folder().join("informer.py"), &demo)?;
-    follow(demo, Informer::There(informer), "the Python client").await
+    follow(demo, Informer::There(Box::new(informer)), "the Python client").await
 }
 
 pub(super) async fn node(cluster: &mut Cluster) -> anyhow::Result<String> {
@@ -50,7 +50,7 @@ pub(super) async fn node(cluster: &mut Cluster) -> anyhow::Result<String> {
     let program = modules.with_file_name("informer.js");
     std::fs::copy(node_folder().join("informer.js"), &program)?;
     let informer = There::start(Path::new("node"), &program, &demo)?;
-    follow(demo, Informer::There(informer), "client-node").await
+    follow(demo, Informer::There(Box::new(informer)), "client-node").await
 }
 
 /// Upgrades all servers of a demo while Jobs change, and compares what an informer saw.
@@ -159,7 +159,7 @@ fn name(number: usize) -> String {
 /// An informer under test.
 enum Informer {
     Here(Here),
-    There(There),
+    There(Box<There>),
 }
 
 impl Informer {
