@@ -1,13 +1,17 @@
 //! `--without`: what is lost when a server goes. Entry: [`lost`].
 
 use super::finding::{Finding, Kind};
-use super::server::Server;
+use super::server::{Answer, Server};
 use super::surface::{Surface, minus};
 
 /// The APIs that only the server at this place serves. A lost resource stands for its subresources.
 pub(crate) fn lost(servers: &[Server], gone: usize) -> Vec<Finding> {
     let others = servers.iter().enumerate().filter(|(place, _)| *place != gone);
-    let left = Surface::union(others.filter_map(|(_, server)| server.surface()));
+    // A server that does not answer keeps nothing, whatever it served before.
+    let left = Surface::union(others.filter_map(|(_, server)| match &server.answer {
+        Answer::Serves(surface) => Some(surface),
+        Answer::Served(..) | Answer::None(_) => None,
+    }));
     let Some(surface) = servers.get(gone).and_then(Server::surface) else { return Vec::new() };
     let mut lost = Vec::new();
     for (api, verbs) in surface.iter() {
@@ -33,7 +37,6 @@ mod tests {
     use super::*;
     use crate::operator::skew::compare::tests::server;
     use crate::operator::skew::finding::Objects;
-    use crate::operator::skew::server::Answer;
 
     fn names(lost: &[Finding]) -> Vec<String> {
         lost.iter()
@@ -75,6 +78,10 @@ mod tests {
         // A server that does not answer keeps nothing.
         servers[0].answer = Answer::None("it is down".to_owned());
         assert_eq!(names(&lost(&servers, 2)), <[&str; 0]>::default());
+        assert_eq!(names(&lost(&servers, 1)).len(), 5);
+        let served = server("a", "1.34", &["v1 pods get,list,watch", "v1 pods/resize get"]);
+        let served = served.surface().unwrap().clone();
+        servers[0].answer = Answer::Served(served, "silent for an hour".to_owned());
         assert_eq!(names(&lost(&servers, 1)).len(), 5);
     }
 }
