@@ -62,7 +62,7 @@ pub(crate) struct OneLine<'a>(pub &'a str);
 impl fmt::Display for OneLine<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for character in self.0.chars() {
-            if character.is_control() {
+            if character.is_control() || is_invisible(character) {
                 write!(out, "{}", character.escape_default())?;
             } else {
                 write!(out, "{character}")?;
@@ -70,6 +70,14 @@ impl fmt::Display for OneLine<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a terminal shows the text around it in another order, or nothing for it.
+fn is_invisible(character: char) -> bool {
+    matches!(
+        character,
+        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
+    )
 }
 
 #[cfg(test)]
@@ -80,5 +88,7 @@ mod tests {
     fn control_characters_in_a_path_are_escaped() {
         let mistake = Mistake::trouble("--config", "a\nb\u{1b}[31m does not exist");
         assert_eq!(mistake.to_string(), "--config: a\\nb\\u{1b}[31m does not exist");
+        let mistake = Mistake::trouble("--config", "a\u{202e}b\u{2028}ö");
+        assert_eq!(mistake.to_string(), "--config: a\\u{202e}b\\u{2028}ö");
     }
 }

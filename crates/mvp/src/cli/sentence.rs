@@ -46,7 +46,12 @@ pub(super) fn from_clap(error: &clap::Error, origins: &Origins) -> Mistake {
         }
         ErrorKind::InvalidSubcommand => {
             let name = context(error, ContextKind::InvalidSubcommand);
-            Mistake::usage(name, "not a command of mvp; use serve, demo, forget or version")
+            let suggested = context(error, ContextKind::SuggestedSubcommand);
+            let fix = match suggested.is_empty() {
+                true => "see mvp --help for all commands".to_owned(),
+                false => format!("did you mean {suggested}?"),
+            };
+            Mistake::usage(name, format!("not a command of mvp; {fix}"))
         }
         ErrorKind::MissingRequiredArgument => {
             let missing = context(error, ContextKind::InvalidArg);

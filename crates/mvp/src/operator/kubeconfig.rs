@@ -116,6 +116,10 @@ impl Kubeconfig {
     pub(crate) fn current(&self) -> Result<&str, Mistake> {
         self.current.as_deref().ok_or_else(|| {
             let names = self.names();
+            if names.is_empty() {
+                let sentence = "the kubeconfig has no contexts; give another --kubeconfig";
+                return Mistake::Trouble(sentence.to_owned());
+            }
             Mistake::Trouble(format!(
                 "the kubeconfig has no current context; give --context: {names}"
             ))

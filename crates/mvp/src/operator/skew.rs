@@ -83,6 +83,11 @@ async fn ask(
         return Ok(Question::Without { gone, lost });
     }
     if let (Some(releases), Some(version)) = (releases, &args.with) {
+        if servers.iter().all(|server| server.surface().is_none()) {
+            let reasons = servers.iter().filter_map(Server::problem);
+            let sentence = format!("no server answers: {}", reasons.collect::<Vec<_>>().join("; "));
+            return Err(Mistake::trouble("--with", sentence).into());
+        }
         let mut step: Step = releases.step(version, servers)?;
         complete(args, &mut step.removed, &servers.iter().collect::<Vec<_>>(), progress).await;
         return Ok(Question::With(step));

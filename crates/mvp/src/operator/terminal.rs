@@ -79,10 +79,21 @@ pub(crate) enum Colour {
 }
 
 impl Cell {
+    /// A cell of this colour. A long text is cut: every row is padded to the widest cell.
     pub(crate) fn coloured(text: impl Into<String>, colour: Colour) -> Cell {
-        Cell { text: OneLine(&text.into()).to_string(), colour }
+        let text: String = text.into();
+        let text = match text.char_indices().nth(MAX_CELL) {
+            Some((end, _)) => {
+                OneLine(&format!("{}…", &text.get(..end).unwrap_or_default())).to_string()
+            }
+            None => OneLine(&text).to_string(),
+        };
+        Cell { text, colour }
     }
 }
+
+/// The longest text of a cell. Names of Kubernetes have at most 253 characters.
+const MAX_CELL: usize = 256;
 
 impl Cell {
     /// The text, without a colour.
@@ -229,5 +240,13 @@ mod tests {
         let mut table = Table::new(["A"]);
         table.row(["x\u{1b}[2Jy\nz"]);
         assert_eq!(table.render(Paint::PLAIN), "A\nx\\u{1b}[2Jy\\nz\n");
+    }
+
+    #[test]
+    fn a_cell_of_a_megabyte_is_cut() {
+        let mut table = Table::new(["A", "B"]);
+        table.row(["ö".repeat(1 << 20), "b".to_owned()]);
+        let text = table.render(Paint::PLAIN);
+        assert!(text.contains(&format!("{}…   b\n", "ö".repeat(MAX_CELL))), "{}", text.len());
     }
 }

@@ -78,8 +78,11 @@ impl Report<'_> {
                 Some(sheet.line(&format!("{}: no answer: {problem}{shows}", server.name)))
             })
             .collect();
-        if !problems.is_empty() {
-            parts.push(problems);
+        match &self.question {
+            _ if problems.is_empty() => {}
+            // Before the verdict, which does not count them.
+            Question::With(_) => parts.insert(0, problems),
+            Question::Apis { .. } | Question::Without { .. } => parts.push(problems),
         }
         parts.join("\n")
     }
