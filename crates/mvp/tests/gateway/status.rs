@@ -148,18 +148,23 @@ async fn only_peers_that_ask_in_their_own_name_get_the_status() {
     let marked = ("x-kubernetes-peer-proxied", "true");
     let own = ("x-remote-user", "system:apiserver");
     let alice = ("x-remote-user", "alice");
-    let (code, page) = ask(connect("peer").await, "/mvp/status", &[marked, own]).await;
+    let group = ("x-remote-group", "system:authenticated");
+    let id = ("x-remote-extra-authentication.kubernetes.io%2fcredential-id", "X509SHA256=0");
+    let (code, page) = ask(connect("peer").await, "/mvp/status", &[marked, own, group]).await;
     assert_eq!(code, StatusCode::OK);
     let page: Value = serde_json::from_str(&page).unwrap();
     assert_eq!((&page["id"], &page["ready"]), (&json!("b"), &json!(true)));
     // Everybody else gets the server's answer, as for any other path that it does not have.
     for (who, headers, code) in [
-        ("peer", &[own][..], StatusCode::NOT_FOUND),
+        ("peer", &[own, group][..], StatusCode::NOT_FOUND),
+        ("peer", &[marked, own], StatusCode::NOT_FOUND),
+        // The user of a certificate, as a load balancer forwards it.
+        ("peer", &[marked, own, group, id], StatusCode::NOT_FOUND),
         ("peer", &[marked, alice], StatusCode::NOT_FOUND),
         ("peer", &[marked], StatusCode::UNAUTHORIZED),
-        ("user", &[marked, own], StatusCode::NOT_FOUND),
+        ("user", &[marked, own, group], StatusCode::NOT_FOUND),
         ("user", &[], StatusCode::NOT_FOUND),
-        ("token", &[marked, own], StatusCode::NOT_FOUND),
+        ("token", &[marked, own, group], StatusCode::NOT_FOUND),
     ] {
         let status = ask(connect(who).await, "/mvp/status", headers).await;
         let (other, body) = ask(connect(who).await, "/mvp/nothing", headers).await;
