@@ -81,7 +81,7 @@ async fn refusals_have_advice_and_a_dead_member_is_named() {
     })
     .await;
     let screen = eventually("the view is stale", async || match b.gateway.status(&[]).await {
-        (Some(0), screen) if screen.contains("a has not confirmed its APIs for") => Ok(screen),
+        (Some(3), screen) if screen.contains("a has not confirmed its APIs for") => Ok(screen),
         other => Err(other),
     })
     .await;
@@ -201,6 +201,11 @@ fn body(text: impl Into<Bytes>) -> Response<Body> {
     Response::new(Full::new(text.into()).boxed_unsync())
 }
 
+/// A report that is much larger in memory than on the wire.
+fn many() -> String {
+    format!("{{\"members\":[{{}}{}]}}", ",{}".repeat(80_000))
+}
+
 #[tokio::test]
 async fn a_member_that_answers_anything_is_one_line() {
     let lies = json!({
@@ -230,6 +235,7 @@ async fn a_member_that_answers_anything_is_one_line() {
             .await,
         ),
         ("huge", hostile(|| async { Response::new(Bulk::default().body(1 << 40)) }).await),
+        ("many", hostile(|| async { body(many()) }).await),
         ("slow", hostile(pending::<Response<Body>>).await),
         ("broken", hostile(|| async { json_response(StatusCode::BAD_GATEWAY, &json!({})) }).await),
         ("older", hostile(|| async { json_response(StatusCode::NOT_FOUND, &json!({})) }).await),
@@ -264,6 +270,7 @@ async fn a_member_that_answers_anything_is_one_line() {
         line.unwrap_or_else(|| panic!("{id}: {all}")).to_owned()
     };
     assert!(state("b").contains("ready"), "{all}");
+    assert!(state("many").contains(" 0/128 "), "{all}");
     assert!(state("bare").contains("no gateway"), "{all}");
     assert!(state("escapes").contains("18446744073709551615"), "{all}");
     assert!(!all.chars().any(|c| c.is_control() && c != '\n'), "{all:?}");
