@@ -5,6 +5,7 @@
 //! [`serve`] runs a router that keeps no state: it calls the functions of [`Admin`] for each
 //! request. Health responses have the format of kube-apiserver's.
 
+pub(crate) mod apart;
 mod exposition;
 pub(crate) mod host;
 pub(crate) mod socket;
@@ -25,6 +26,7 @@ use axum::routing::{MethodRouter, get, post};
 use mvp_proxy::CallersReport;
 use tokio::net::TcpListener;
 
+use self::apart::Apart;
 use self::host::AllowedHosts;
 use self::socket::AdminSocket;
 use crate::cli::Flags;
@@ -107,6 +109,8 @@ pub(crate) struct Admin {
     /// The callers of the last hour, with client addresses if asked for; `None` if they are not
     /// recorded.
     pub callers: Arc<dyn Fn(bool) -> Option<CallersReport> + Send + Sync>,
+    /// Where long answers are written.
+    pub apart: Apart,
     /// The state of this gateway or, if true, of all members.
     pub status: Arc<Report>,
     /// What each member serves as JSON.
@@ -120,9 +124,9 @@ pub(crate) struct Admin {
 /// Forgets the member with that ID, or returns why that is refused.
 pub(crate) type Forget = dyn Fn(&str) -> Result<(), Problem> + Send + Sync;
 
-/// Returns the state of gateways.
+/// Returns the state of gateways; none if that failed.
 pub(crate) type Report =
-    dyn Fn(bool) -> Pin<Box<dyn Future<Output = Gateways> + Send>> + Send + Sync;
+    dyn Fn(bool) -> Pin<Box<dyn Future<Output = Option<Gateways>> + Send>> + Send + Sync;
 
 /// One check of readiness or liveness.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -216,12 +220,19 @@ async fn callers(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Respo
 }
 
 async fn status(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
-    axum::Json((admin.status)(has("all", query.as_deref())).await).into_response()
+    match (admin.status)(has("all", query.as_deref())).await {
+        Some(gateways) => axum::Json(gateways).into_response(),
+        None => text(StatusCode::INTERNAL_SERVER_ERROR, "it cannot be written; see the log\n"),
+    }
 }
 
 async fn apis(State(admin): State<Admin>) -> Response {
-    let body = format!("{}\n", (admin.apis)());
-    ([(CONTENT_TYPE, "application/json")], body).into_response()
+    // It takes tens of milliseconds in a large cluster.
+    let apis = admin.apis;
+    match admin.apart.run(move || format!("{}\n", apis())).await {
+        Some(body) => ([(CONTENT_TYPE, "application/json")], body).into_response(),
+        None => text(StatusCode::INTERNAL_SERVER_ERROR, "it cannot be written; see the log\n"),
+    }
 }
 
 async fn flags(State(admin): State<Admin>) -> Response {

@@ -3,9 +3,11 @@
 //! - [`gather`]: the report of this gateway
 //! - [`pages`]: reports on the API port, for peers only
 //! - [`relay`]: the reports of all other members
+//! - [`bounds`]: limits of a report that another gateway sent
 //! - [`advice`]: what to do about each reason of a refusal
 
 pub(crate) mod advice;
+mod bounds;
 pub(crate) mod gather;
 pub(crate) mod pages;
 pub(crate) mod relay;
@@ -17,6 +19,10 @@ use serde::{Deserialize, Serialize};
 pub(crate) const MAX_MEMBERS: usize = 128;
 /// The most APIs in a list of counts.
 const MAX_APIS: usize = 10;
+/// The most conflicting IDs, or flags, in a report.
+const MAX_TEXTS: usize = 32;
+/// The most entries of every other list of a report that is read.
+const MAX_LIST: usize = 256;
 /// The longest text of a report that comes from elsewhere, in characters.
 const MAX_TEXT: usize = 300;
 
@@ -26,33 +32,46 @@ const MAX_TEXT: usize = 300;
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Status {
     /// The ID of its server; none for a load balancer.
+    #[serde(deserialize_with = "bounds::maybe_text")]
     pub(crate) id: Option<String>,
     /// The version of `mvp`.
+    #[serde(deserialize_with = "bounds::text")]
     pub(crate) version: String,
     /// The commit of that version; empty if it is not known.
+    #[serde(deserialize_with = "bounds::text")]
     pub(crate) commit: String,
     /// The release of its server.
+    #[serde(deserialize_with = "bounds::maybe_text")]
     pub(crate) release: Option<String>,
     pub(crate) uptime_seconds: Option<f64>,
     pub(crate) ready: bool,
     pub(crate) live: bool,
+    #[serde(deserialize_with = "bounds::list::<_, _, MAX_LIST>")]
     pub(crate) readiness: Vec<CheckState>,
+    #[serde(deserialize_with = "bounds::list::<_, _, MAX_LIST>")]
     pub(crate) liveness: Vec<CheckState>,
     /// At most [`MAX_MEMBERS`].
+    #[serde(deserialize_with = "bounds::list::<_, _, MAX_MEMBERS>")]
     pub(crate) members: Vec<MemberState>,
     pub(crate) members_left_out: usize,
     /// IDs that two members use.
+    #[serde(deserialize_with = "bounds::texts")]
     pub(crate) conflicts: Vec<String>,
     /// Requests by action.
+    #[serde(deserialize_with = "bounds::list::<_, _, MAX_LIST>")]
     pub(crate) requests: Vec<Count>,
     /// Requests for which the local server alone would have answered with a false 404.
     pub(crate) averted: Averted,
     /// Refusals by reason.
+    #[serde(deserialize_with = "bounds::list::<_, _, MAX_LIST>")]
     pub(crate) refusals: Vec<Count>,
     /// Requests for which no peer that serves them could be reached.
+    #[serde(deserialize_with = "bounds::list::<_, _, MAX_APIS>")]
     pub(crate) proxy_errors: Vec<ApiCount>,
+    #[serde(deserialize_with = "bounds::list::<_, _, MAX_LIST>")]
     pub(crate) certificates: Vec<Certificate>,
     /// The flags whose files cannot be used.
+    #[serde(deserialize_with = "bounds::texts")]
     pub(crate) reloads_failing: Vec<String>,
     pub(crate) connections: Connections,
     pub(crate) task_restarts: u64,
@@ -63,9 +82,12 @@ pub(crate) struct Status {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct CheckState {
+    #[serde(deserialize_with = "bounds::text")]
     pub(crate) name: String,
     /// Why it fails; none if it passes.
+    #[serde(deserialize_with = "bounds::maybe_text")]
     pub(crate) problem: Option<String>,
+    #[serde(deserialize_with = "bounds::maybe_text")]
     pub(crate) remark: Option<String>,
 }
 
@@ -73,17 +95,21 @@ pub(crate) struct CheckState {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct MemberState {
+    #[serde(deserialize_with = "bounds::text")]
     pub(crate) id: String,
     pub(crate) local: bool,
     pub(crate) kind: Kind,
+    #[serde(deserialize_with = "bounds::maybe_text")]
     pub(crate) address: Option<String>,
     pub(crate) present: bool,
+    #[serde(deserialize_with = "bounds::maybe_text")]
     pub(crate) release: Option<String>,
     pub(crate) view: ViewOf,
     /// The time since it last confirmed what it serves; none for never.
     pub(crate) confirmed_seconds_ago: Option<f64>,
     pub(crate) heard_seconds_ago: f64,
     pub(crate) ejected: bool,
+    #[serde(deserialize_with = "bounds::maybe_text")]
     pub(crate) last_error: Option<String>,
 }
 
@@ -96,6 +122,9 @@ pub(crate) enum Kind {
     Mvp,
     /// A kube-apiserver.
     Bare,
+    /// What only a newer gateway knows.
+    #[serde(other)]
+    Unknown,
 }
 
 /// What is known of the APIs of a member.
@@ -113,6 +142,7 @@ pub(crate) enum ViewOf {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Count {
+    #[serde(deserialize_with = "bounds::text")]
     pub(crate) name: String,
     pub(crate) count: u64,
 }
@@ -121,10 +151,13 @@ pub(crate) struct Count {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ApiCount {
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "bounds::text")]
     pub(crate) kind: String,
+    #[serde(deserialize_with = "bounds::text")]
     pub(crate) group: String,
+    #[serde(deserialize_with = "bounds::text")]
     pub(crate) version: String,
+    #[serde(deserialize_with = "bounds::text")]
     pub(crate) resource: String,
     pub(crate) count: u64,
 }
@@ -135,6 +168,7 @@ pub(crate) struct ApiCount {
 pub(crate) struct Averted {
     pub(crate) total: Option<u64>,
     /// The APIs with the most of them.
+    #[serde(deserialize_with = "bounds::list::<_, _, MAX_APIS>")]
     pub(crate) apis: Vec<ApiCount>,
 }
 
@@ -142,6 +176,7 @@ pub(crate) struct Averted {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Certificate {
+    #[serde(deserialize_with = "bounds::text")]
     pub(crate) flag: String,
     /// Unix time.
     pub(crate) expires: i64,
@@ -182,6 +217,8 @@ pub(crate) struct Answered<T> {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Gateways {
     pub(crate) gateways: Vec<Answered<Status>>,
+    /// The number of members that were not asked, because there are too many.
+    pub(crate) left_out: usize,
 }
 
 /// The start of a text.

@@ -52,12 +52,12 @@ impl Identity {
         matches!(self, Identity::User(user) if user.is_unauthenticated())
     }
 
-    /// Whether the caller has the name under which gateways ask in their own right. Only a peer is
-    /// believed to have it.
+    /// Whether the caller is the user as which gateways ask in their own right, and no other of that
+    /// name: the user of a certificate has a credential ID. Only a peer is believed to be it.
     pub fn is_gateway(&self) -> bool {
         match self {
             Identity::System => true,
-            Identity::User(user) => user.name == User::system().name,
+            Identity::User(user) => **user == User::system(),
             Identity::Token | Identity::Anonymous => false,
         }
     }

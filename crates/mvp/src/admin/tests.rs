@@ -40,9 +40,10 @@ fn admin(problem: Option<&'static str>) -> Admin {
         metrics: Arc::new(|out| out.push_str("# EOF\n")),
         snapshot: Arc::new(|| json!({"members": ["a"]})),
         callers: Arc::new(|_| None),
+        apart: Apart::default(),
         status: Arc::new(|all| {
             let gateways = vec![Answered::default(); if all { 2 } else { 1 }];
-            Box::pin(async { Gateways { gateways } })
+            Box::pin(async { Some(Gateways { gateways, left_out: 0 }) })
         }),
         apis: Arc::new(|| json!({"members": []})),
         forget: Arc::new(|id| match id {
@@ -98,6 +99,7 @@ async fn every_path_over_tcp_checks_the_host() {
         "/metrics",
         "/debug/snapshot",
         "/debug/status",
+        "/debug/apis",
         "/forget",
         "/none",
     ];
@@ -112,6 +114,11 @@ async fn every_path_over_tcp_checks_the_host() {
             assert!(response.headers().contains_key(CACHE_CONTROL));
         }
     }
+    // It is forbidden to all over TCP, but a page of another host is not told more.
+    let request = Request::get("/debug/callers").header("host", "evil.example").body(Body::empty());
+    let (status, _, body) = send(router(admin(None)), request.unwrap()).await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+    assert!(body.contains("--admin-allowed-hosts"), "{body}");
     let request = Request::get("/livez").header("host", "evil.example").body(Body::empty());
     let (status, ..) = send(over_socket(admin(None)), request.unwrap()).await;
     assert_eq!(status, StatusCode::OK, "no web page can open a Unix socket");
@@ -185,6 +192,30 @@ async fn the_index_lists_all_paths() {
         assert_eq!(ask(admin(None), Method::GET, path).await.0, StatusCode::OK, "{path}");
     }
     assert_eq!(text.matches("\n/").count(), 5);
+}
+
+/// The test has one thread, as the control loop has.
+#[tokio::test]
+async fn apis_are_written_on_another_thread_one_at_a_time() {
+    let (proceed, wait) = std::sync::mpsc::channel::<()>();
+    let (wait, writers) = (std::sync::Mutex::new(wait), Arc::new(std::sync::Mutex::new(())));
+    let apis = Arc::new(move || {
+        let writing = writers.try_lock();
+        let alone = writing.is_ok();
+        let told = wait.lock().unwrap().recv_timeout(std::time::Duration::from_secs(20));
+        json!({ "alone": alone, "told": told.is_ok() })
+    });
+    let admin = Admin { apis, ..admin(None) };
+    let one = tokio::spawn(ask(admin.clone(), Method::GET, "/debug/apis"));
+    let two = tokio::spawn(ask(admin.clone(), Method::GET, "/debug/apis"));
+    tokio::task::yield_now().await;
+    assert_eq!(ask(admin, Method::GET, "/livez").await.2, "ok");
+    for _ in 0..2 {
+        proceed.send(()).unwrap();
+    }
+    for asked in [one, two] {
+        assert_eq!(asked.await.unwrap().2, "{\"alone\":true,\"told\":true}\n");
+    }
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use mvp_proxy::{CallersReport, RecordedCaller, ResourceCallers};
 use serde::Serialize;
 
 use super::gateway::GatewayArgs;
-use super::terminal::{Cell, Colour, Paint, Table};
+use super::terminal::{Cell, Colour, Paint, Progress, Table};
 use crate::cli::{CallersArgs, Output};
 use crate::lifecycle::{Lifecycle, Removals};
 use crate::mistake::{Mistake, OneLine};
@@ -16,7 +16,10 @@ use crate::mistake::{Mistake, OneLine};
 /// Runs the command.
 pub(crate) fn run(args: CallersArgs) -> anyhow::Result<ExitCode> {
     let selection = Selection::new(&args)?;
-    let mut report = report(&args.gateway, args.addresses)?;
+    let mut report = {
+        let _progress = Progress::start("asking the gateway");
+        report(&args.gateway, args.addresses)?
+    };
     report.resources.retain(|resource| selection.has(resource));
     let mut out = io::stdout().lock();
     match args.output {

@@ -12,6 +12,8 @@ use clap::Args;
 
 /// The longest time without a byte.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// The same where the gateway asks all members: 8 s, after the rounds of those who asked before.
+const TIMEOUT_OF_ALL: Duration = Duration::from_secs(30);
 /// The largest response that is read.
 const MAX_RESPONSE: u64 = 64 << 20;
 
@@ -46,7 +48,10 @@ impl GatewayArgs {
                 io::ErrorKind::PermissionDenied => {
                     "run it as the user that runs mvp serve, or as root"
                 }
-                _ => "give the --admin-socket of a gateway on this host (its log names it)",
+                _ => {
+                    "give the --admin-socket of a gateway on this host (its log names it), or its \
+                     --admin-bind-address as --admin-address"
+                }
             };
             anyhow::anyhow!("no gateway answers at {self}: {error}; {hint}")
         })?;
@@ -60,19 +65,25 @@ impl GatewayArgs {
     }
 
     fn exchange(&self, method: &str, path: &str) -> io::Result<String> {
+        let limit = Some(time_limit(path));
         match &self.admin_address {
             Some(address) => {
                 let stream = TcpStream::connect_timeout(address, TIMEOUT)?;
-                stream.set_read_timeout(Some(TIMEOUT))?;
+                stream.set_read_timeout(limit)?;
                 exchange(stream, method, path)
             }
             None => {
                 let stream = UnixStream::connect(&self.admin_socket)?;
-                stream.set_read_timeout(Some(TIMEOUT))?;
+                stream.set_read_timeout(limit)?;
                 exchange(stream, method, path)
             }
         }
     }
+}
+
+/// The longest time without a byte of this page.
+fn time_limit(path: &str) -> Duration {
+    if path.ends_with("?all") { TIMEOUT_OF_ALL } else { TIMEOUT }
 }
 
 impl fmt::Display for GatewayArgs {
@@ -90,4 +101,16 @@ fn exchange(mut stream: impl Read + Write, method: &str, path: &str) -> io::Resu
     let mut answer = String::new();
     stream.take(MAX_RESPONSE).read_to_string(&mut answer)?;
     Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_rounds_of_all_members_fit_into_the_time_limit() {
+        let round = crate::report::relay::TOTAL;
+        assert!(time_limit("/debug/status?all") > round * 3);
+        assert_eq!(time_limit("/debug/status"), TIMEOUT);
+    }
 }

@@ -18,9 +18,9 @@ use super::gateway::GatewayArgs;
 use super::terminal::{Paint, Progress};
 use crate::cli::{Output, StatusArgs};
 use crate::mistake::{Mistake, OneLine};
-use crate::report::{Answered, Gateways, Kind, Status};
+use crate::report::{Answered, Gateways, Kind, MemberState, Status, ViewOf};
 
-/// The exit code if a gateway is not ready.
+/// The exit code if a gateway is not ready, or does not know what a member serves.
 const NOT_READY: u8 = 3;
 /// The time between two screens of `--watch`.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -39,7 +39,7 @@ pub(crate) fn run(args: StatusArgs) -> anyhow::Result<ExitCode> {
         Output::Json => serde_json::to_string_pretty(&gateways)? + "\n",
     };
     io::stdout().write_all(text.as_bytes())?;
-    let ready = gateways.gateways.iter().all(is_fine);
+    let ready = gateways.left_out == 0 && gateways.gateways.iter().all(is_fine);
     Ok(if ready { ExitCode::SUCCESS } else { ExitCode::from(NOT_READY) })
 }
 
@@ -80,14 +80,49 @@ fn ask(gateway: &GatewayArgs, all: bool) -> anyhow::Result<Gateways> {
 /// that left, have nothing to report.
 fn is_fine(member: &Answered<Status>) -> bool {
     match &member.status {
-        Some(status) => status.ready && status.live,
+        Some(status) => status.ready && status.live && status.members.iter().all(is_seen),
         None => member.kind == Kind::Bare || member.left,
+    }
+}
+
+/// Whether a gateway knows what a member serves now. A gateway that needs its local server's view is
+/// not ready before it has one; a plain reverse proxy never has one.
+fn is_seen(member: &MemberState) -> bool {
+    match member.view {
+        ViewOf::Fresh => true,
+        ViewOf::Stale => !member.present,
+        ViewOf::Unknown => !member.present || member.local,
     }
 }
 
 fn drawn(gateways: &Gateways, all: bool, paint: Paint) -> String {
     match gateways.gateways.first().and_then(|first| first.status.as_ref()) {
         Some(status) if !all => screen::draw(status, paint),
-        _ => overview::draw(&gateways.gateways, paint),
+        _ => overview::draw(gateways, paint),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_view_of_a_member_that_is_present_is_not_fine() {
+        for (view, present, local, fine) in [
+            (ViewOf::Fresh, true, false, true),
+            (ViewOf::Fresh, true, true, true),
+            (ViewOf::Stale, true, false, false),
+            (ViewOf::Stale, true, true, false),
+            (ViewOf::Unknown, true, false, false),
+            // A plain reverse proxy.
+            (ViewOf::Unknown, true, true, true),
+            (ViewOf::Stale, false, false, true),
+            (ViewOf::Unknown, false, false, true),
+        ] {
+            let member = MemberState { view, present, local, ..MemberState::default() };
+            let members = vec![member.clone()];
+            let status = Status { ready: true, live: true, members, ..Status::default() };
+            assert_eq!(is_fine(&Answered::own(status)), fine, "{member:?}");
+        }
     }
 }

@@ -12,14 +12,12 @@ use mvp_proxy::control::SnapshotReader;
 use super::samples::{Sample, samples};
 use super::{
     ApiCount, Averted, Certificate, CheckState, Connections, Count, Kind, MAX_APIS, MAX_MEMBERS,
-    MemberState, Status, ViewOf, clipped,
+    MAX_TEXTS, MemberState, Status, ViewOf, clipped,
 };
 use crate::admin::Check;
 use crate::build_info;
 use crate::health::Probes;
 
-/// The most conflicting IDs in a report.
-const MAX_CONFLICTS: usize = 32;
 const DAY: f64 = 86_400.0;
 
 /// What a report is made from.
@@ -59,7 +57,7 @@ impl Reporter {
             liveness: liveness.into_iter().map(CheckState::from).collect(),
             members: self.members(&snapshot, &found),
             members_left_out: snapshot.members().count().saturating_sub(MAX_MEMBERS),
-            conflicts: (self.conflicts)().iter().take(MAX_CONFLICTS).map(|c| clipped(c)).collect(),
+            conflicts: (self.conflicts)().iter().take(MAX_TEXTS).map(|c| clipped(c)).collect(),
             requests: found.by("mvp_requests_total", "action"),
             averted: found.averted(),
             refusals: found.by("mvp_refusals_total", "reason"),

@@ -133,6 +133,7 @@ where
 
 #[cfg(test)]
 mod tests {
+    use http::header::HeaderName;
     use http_body_util::BodyExt;
     use mvp_proxy::User;
     use tower::{ServiceExt, service_fn};
@@ -159,13 +160,25 @@ mod tests {
 
     #[tokio::test]
     async fn only_a_peer_that_asks_in_its_own_name_gets_a_page() {
-        let own = || user("system:apiserver");
+        let gateway = User {
+            name: Some(HeaderValue::from_static("system:apiserver")),
+            groups: vec![HeaderValue::from_static("system:authenticated")],
+            ..User::default()
+        };
+        // Somebody with a certificate for that name, whose request a load balancer forwards.
+        let id =
+            HeaderName::from_static("x-remote-extra-authentication.kubernetes.io%2fcredential-id");
+        let extra = vec![(id, HeaderValue::from_static("X509SHA256=0"))];
+        let certificate = User { extra, ..gateway.clone() };
+        let own = || Identity::User(Arc::new(gateway.clone()));
         let status = "/mvp/status";
         assert_eq!(ask(Method::GET, status, Origin::Peer, own()).await, "the page");
         for (method, path, origin, identity) in [
             (Method::GET, status, Origin::Client, own()),
             (Method::GET, status, Origin::Marked, own()),
             (Method::GET, status, Origin::Peer, user("alice")),
+            (Method::GET, status, Origin::Peer, user("system:apiserver")),
+            (Method::GET, status, Origin::Peer, Identity::User(Arc::new(certificate))),
             (Method::GET, status, Origin::Peer, Identity::Anonymous),
             (Method::GET, status, Origin::Peer, Identity::Token),
             (Method::POST, status, Origin::Peer, own()),

@@ -3,6 +3,7 @@
 //! A member may be slow, send too much, or something else than a report: that is one line for the
 //! operator, and has no other effect.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,33 +28,39 @@ const MAX_BYTES: usize = 256 << 10;
 const AT_ONCE: usize = 32;
 /// The time that one member has for its answer, and all of them together.
 const TIME_LIMIT: Duration = Duration::from_secs(3);
-const TOTAL: Duration = Duration::from_secs(8);
+pub(crate) const TOTAL: Duration = Duration::from_secs(8);
 
 /// The ways to all other members.
 pub(crate) struct Relay {
     forwarder: Arc<Forwarder>,
     reader: SnapshotReader,
-    /// Held while members are asked: whoever asks this gateway often must not multiply requests.
-    asking: Mutex<()>,
+    /// The members that answered before. Held while members are asked: whoever asks this gateway
+    /// often must not multiply requests.
+    answered: Mutex<BTreeSet<Arc<str>>>,
 }
 
 impl Relay {
     pub(crate) fn new(forwarder: Arc<Forwarder>, reader: SnapshotReader) -> Relay {
-        Relay { forwarder, reader, asking: Mutex::default() }
+        Relay { forwarder, reader, answered: Mutex::default() }
     }
 
-    /// Asks all other members for a page, in the order of their IDs.
-    pub(crate) async fn ask<T: DeserializeOwned>(&self, page: Page) -> Vec<Answered<T>> {
-        let _asking = self.asking.lock().await;
+    /// Asks all other members for a page, in the order of their IDs. Also returns the number of members
+    /// that were left out.
+    pub(crate) async fn ask<T: DeserializeOwned>(&self, page: Page) -> (Vec<Answered<T>>, usize) {
+        let mut before = self.answered.lock().await;
         let snapshot = self.reader.load();
         let local = snapshot.local().map(|local| &local.id);
         let others = snapshot.members().filter(|member| Some(&member.id) != local);
-        let mut members: Vec<Member> = others.cloned().collect();
-        members.sort_by(|a, b| a.id.cmp(&b.id));
-        members.truncate(MAX_MEMBERS);
+        let members: Vec<Member> = others.cloned().collect();
+        before.retain(|id| members.iter().any(|member| member.id == *id));
+        let (members, left_out) = chosen(members, &before);
+        let ids: Vec<Arc<str>> = members.iter().map(|member| Arc::clone(&member.id)).collect();
         let deadline = Instant::now() + TOTAL;
         let asked = members.into_iter().map(|member| self.answered(member, page, deadline));
-        stream::iter(asked).buffered(AT_ONCE).collect().await
+        let answers: Vec<Answered<T>> = stream::iter(asked).buffered(AT_ONCE).collect().await;
+        let answered = ids.into_iter().zip(&answers).filter(|(_, answer)| answer.status.is_some());
+        before.extend(answered.map(|(id, _)| id));
+        (answers, left_out)
     }
 
     async fn answered<T: DeserializeOwned>(
@@ -126,5 +133,49 @@ impl Relay {
         let body = Limited::new(response.into_body(), MAX_BYTES).collect().await;
         let body = body.map_err(|error| format!("its answer: {error}"))?;
         Ok(body.to_bytes())
+    }
+}
+
+/// The members to ask, by ID, and the number of the others. If there are too many, those that answered
+/// before come first, and those that cannot answer last.
+fn chosen(mut members: Vec<Member>, before: &BTreeSet<Arc<str>>) -> (Vec<Member>, usize) {
+    let left_out = members.len().saturating_sub(MAX_MEMBERS);
+    let silent = |one: &Member| one.presence == Presence::Left || one.kind == MemberKind::Bare;
+    members.sort_by_cached_key(|one| (!before.contains(&one.id), silent(one), Arc::clone(&one.id)));
+    members.truncate(MAX_MEMBERS);
+    members.sort_by(|a, b| a.id.cmp(&b.id));
+    (members, left_out)
+}
+
+#[cfg(test)]
+mod tests {
+    use mvp_core::Timestamp;
+    use mvp_core::member::View;
+
+    use super::*;
+
+    #[test]
+    fn of_too_many_members_those_that_answered_before_are_asked() {
+        let member = |number: usize| Member {
+            id: format!("{number:03}").into(),
+            kind: if number == 0 { MemberKind::Bare } else { MemberKind::Mvp },
+            address: None,
+            presence: if number == 1 { Presence::Left } else { Presence::Present },
+            joined: Timestamp::default(),
+            heard: Timestamp::default(),
+            awaited: false,
+            view: View::default(),
+        };
+        let ids = |members: &[Member]| -> Vec<String> {
+            members.iter().map(|member| member.id.to_string()).collect()
+        };
+        let all: Vec<Member> = (0..MAX_MEMBERS + 4).map(member).collect();
+        let last: Arc<str> = format!("{:03}", MAX_MEMBERS + 3).into();
+        let (asked, left_out) = chosen(all, &BTreeSet::from([Arc::clone(&last)]));
+        assert_eq!((asked.len(), left_out), (MAX_MEMBERS, 4));
+        let asked = ids(&asked);
+        assert_eq!((&*asked[0], asked.last().unwrap()), ("002", &last.to_string()));
+        let (few, left_out) = chosen((0..3).rev().map(member).collect(), &BTreeSet::new());
+        assert_eq!((ids(&few), left_out), (["000", "001", "002"].map(str::to_owned).to_vec(), 0));
     }
 }

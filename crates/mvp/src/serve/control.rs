@@ -14,6 +14,7 @@ use prometheus_client::encoding::text::encode;
 use tokio_util::sync::CancellationToken;
 
 use super::{AdminEndpoint, Gateway};
+use crate::admin::apart::Apart;
 use crate::admin::{self, Admin};
 use crate::callers;
 use crate::health::Readiness;
@@ -136,6 +137,8 @@ impl Gateway {
         self.probes.ready_when(self.readiness(members));
         let (ready, live) = (Arc::clone(&self.probes), Arc::clone(&self.probes));
         let relay = Arc::new(relay);
+        let apart = Apart::default();
+        let writing = apart.clone();
         let (recorded, clock) = (Arc::clone(self.member.metrics()), snapshot.clone());
         let (handle, conflicts) = (members.handle(), members.handle());
         let reader = self.member.reader().clone();
@@ -160,14 +163,19 @@ impl Gateway {
                 Ok(())
             }),
             metrics: self.metrics_text(),
+            apart,
             status: Arc::new(move |all| {
                 let (reporter, relay) = (Arc::clone(&reporter), Arc::clone(&relay));
+                let writing = writing.clone();
                 Box::pin(async move {
-                    let mut gateways = vec![Answered::own(reporter.status())];
-                    if all {
-                        gateways.extend(relay.ask(Page::Status).await);
-                    }
-                    Gateways { gateways }
+                    let own = writing.run(move || reporter.status()).await?;
+                    let mut gateways = vec![Answered::own(own)];
+                    let (others, left_out) = match all {
+                        true => relay.ask(Page::Status).await,
+                        false => (Vec::new(), 0),
+                    };
+                    gateways.extend(others);
+                    Some(Gateways { gateways, left_out })
                 })
             }),
             callers: Arc::new(move |addresses| callers::described(&recorded, &clock, addresses)),

@@ -81,7 +81,7 @@ async fn refusals_have_advice_and_a_dead_member_is_named() {
     })
     .await;
     let screen = eventually("the view is stale", async || match b.gateway.status(&[]).await {
-        (Some(0), screen) if screen.contains("a has not confirmed its APIs for") => Ok(screen),
+        (Some(3), screen) if screen.contains("a has not confirmed its APIs for") => Ok(screen),
         other => Err(other),
     })
     .await;
@@ -148,18 +148,23 @@ async fn only_peers_that_ask_in_their_own_name_get_the_status() {
     let marked = ("x-kubernetes-peer-proxied", "true");
     let own = ("x-remote-user", "system:apiserver");
     let alice = ("x-remote-user", "alice");
-    let (code, page) = ask(connect("peer").await, "/mvp/status", &[marked, own]).await;
+    let group = ("x-remote-group", "system:authenticated");
+    let id = ("x-remote-extra-authentication.kubernetes.io%2fcredential-id", "X509SHA256=0");
+    let (code, page) = ask(connect("peer").await, "/mvp/status", &[marked, own, group]).await;
     assert_eq!(code, StatusCode::OK);
     let page: Value = serde_json::from_str(&page).unwrap();
     assert_eq!((&page["id"], &page["ready"]), (&json!("b"), &json!(true)));
     // Everybody else gets the server's answer, as for any other path that it does not have.
     for (who, headers, code) in [
-        ("peer", &[own][..], StatusCode::NOT_FOUND),
+        ("peer", &[own, group][..], StatusCode::NOT_FOUND),
+        ("peer", &[marked, own], StatusCode::NOT_FOUND),
+        // The user of a certificate, as a load balancer forwards it.
+        ("peer", &[marked, own, group, id], StatusCode::NOT_FOUND),
         ("peer", &[marked, alice], StatusCode::NOT_FOUND),
         ("peer", &[marked], StatusCode::UNAUTHORIZED),
-        ("user", &[marked, own], StatusCode::NOT_FOUND),
+        ("user", &[marked, own, group], StatusCode::NOT_FOUND),
         ("user", &[], StatusCode::NOT_FOUND),
-        ("token", &[marked, own], StatusCode::NOT_FOUND),
+        ("token", &[marked, own, group], StatusCode::NOT_FOUND),
     ] {
         let status = ask(connect(who).await, "/mvp/status", headers).await;
         let (other, body) = ask(connect(who).await, "/mvp/nothing", headers).await;
@@ -196,6 +201,11 @@ fn body(text: impl Into<Bytes>) -> Response<Body> {
     Response::new(Full::new(text.into()).boxed_unsync())
 }
 
+/// A report that is much larger in memory than on the wire.
+fn many() -> String {
+    format!("{{\"members\":[{{}}{}]}}", ",{}".repeat(80_000))
+}
+
 #[tokio::test]
 async fn a_member_that_answers_anything_is_one_line() {
     let lies = json!({
@@ -225,6 +235,7 @@ async fn a_member_that_answers_anything_is_one_line() {
             .await,
         ),
         ("huge", hostile(|| async { Response::new(Bulk::default().body(1 << 40)) }).await),
+        ("many", hostile(|| async { body(many()) }).await),
         ("slow", hostile(pending::<Response<Body>>).await),
         ("broken", hostile(|| async { json_response(StatusCode::BAD_GATEWAY, &json!({})) }).await),
         ("older", hostile(|| async { json_response(StatusCode::NOT_FOUND, &json!({})) }).await),
@@ -259,6 +270,7 @@ async fn a_member_that_answers_anything_is_one_line() {
         line.unwrap_or_else(|| panic!("{id}: {all}")).to_owned()
     };
     assert!(state("b").contains("ready"), "{all}");
+    assert!(state("many").contains(" 0/128 "), "{all}");
     assert!(state("bare").contains("no gateway"), "{all}");
     assert!(state("escapes").contains("18446744073709551615"), "{all}");
     assert!(!all.chars().any(|c| c.is_control() && c != '\n'), "{all:?}");

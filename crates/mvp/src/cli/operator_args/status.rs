@@ -19,8 +19,8 @@ use crate::operator::gateway::GatewayArgs;
 
 Counts are since the start of the gateway.
 
-Exit codes: 0 if the gateway is ready, 3 if it is not (with --all: if any gateway is not, or does
-not answer), 1 if the gateway on this host cannot be asked, 2 for an error in flags.")]
+Exit codes: 0 if the gateway is ready and its view of every present member is fresh, 3 if not (with
+--all: if that is not so for any gateway, or one does not answer or was not asked), 1 if the gateway on this host cannot be asked, 2 for an error in flags.")]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub gateway: GatewayArgs,

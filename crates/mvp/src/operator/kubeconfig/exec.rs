@@ -2,9 +2,9 @@
 
 use std::io::{IsTerminal, Read};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::json;
@@ -14,6 +14,9 @@ use crate::mistake::{OneLine, Problem};
 
 /// The time limit of the program: it may wait for a person.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// The time that it has to end after its output, and the time between two looks.
+const TIME_TO_END: Duration = Duration::from_secs(5);
+const INTERVAL: Duration = Duration::from_millis(10);
 /// The most output that is read.
 const MAX_OUTPUT: u64 = 1 << 20;
 
@@ -49,21 +52,40 @@ pub(super) fn run(exec: &Exec, cluster: &Cluster, folder: &Path) -> Result<Crede
         });
     }
     let printed = receiver.recv_timeout(TIMEOUT);
-    if !matches!(printed, Ok(Ok(_))) {
-        // It may have ended already.
-        let _ = child.kill();
-    }
-    let status = child.wait();
+    let time = if matches!(printed, Ok(Ok(_))) { TIME_TO_END } else { Duration::ZERO };
+    let status = ended(&mut child, time);
     let Ok(Ok(printed)) = printed else {
         return Err(format!("{shown} printed nothing within {TIMEOUT:?}").into());
     };
     match status {
-        Ok(status) if status.success() => {}
-        _ => return Err(format!("{shown} failed; run kubectl to see why").into()),
+        Some(status) if status.success() => {}
+        None => {
+            return Err(
+                format!("{shown} closed its output and still ran {TIME_TO_END:?} later").into()
+            );
+        }
+        Some(_) => return Err(format!("{shown} failed; run kubectl to see why").into()),
     }
     parse(&printed).ok_or_else(|| {
         format!("{shown} printed no ExecCredential with a token or a certificate").into()
     })
+}
+
+/// The status of a program that ends by itself in that time. Otherwise it is killed.
+fn ended(child: &mut Child, time: Duration) -> Option<ExitStatus> {
+    let deadline = Instant::now() + time;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status),
+            Ok(None) if Instant::now() < deadline => std::thread::sleep(INTERVAL),
+            Ok(None) | Err(_) => {
+                // It may have ended meanwhile. Without the wait it would stay a zombie.
+                let _ = child.kill();
+                let _ = child.wait();
+                return None;
+            }
+        }
+    }
 }
 
 /// What the program is told about the call.
@@ -98,4 +120,19 @@ fn parse(printed: &[u8]) -> Option<Credential> {
     let identity = identity.map(|(chain, key)| (chain.into_bytes(), key.into_bytes()));
     let token = token.filter(|token| !token.is_empty());
     (identity.is_some() || token.is_some()).then_some(Credential { identity, token })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_closes_its_output_and_lives_on_is_killed() {
+        let start = |script: &str| Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let mut child = start("exec sleep 600");
+        assert!(ended(&mut child, INTERVAL).is_none());
+        assert!(child.try_wait().unwrap().is_some(), "it still runs");
+        let status = ended(&mut start("exit 3"), TIMEOUT).unwrap();
+        assert_eq!(status.code(), Some(3));
+    }
 }

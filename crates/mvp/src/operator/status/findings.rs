@@ -37,7 +37,10 @@ fn given(advice: &str) -> Option<String> {
 pub(super) fn findings(status: &Status) -> Vec<Finding> {
     let mut all = Vec::new();
     all.extend(checks(status));
-    all.extend(status.members.iter().filter_map(member));
+    // A failing check names the local server.
+    let told = !status.ready;
+    let members = status.members.iter().filter(|member| !(member.local && told));
+    all.extend(members.filter_map(member));
     for conflict in &status.conflicts {
         let advice = "give one of them another --server-id";
         all.push(Finding::urgent(conflict.clone(), advice));
@@ -79,8 +82,7 @@ fn member(member: &MemberState) -> Option<Finding> {
         let advice = format!("if it is gone for good, run on each host: mvp forget {id}");
         return Some(Finding::note(what, &advice));
     }
-    // A failing check names the local server.
-    if member.local {
+    if member.local && member.view != ViewOf::Stale {
         return None;
     }
     let age = member.confirmed_seconds_ago.map(duration);

@@ -3,15 +3,19 @@
 use super::findings::{Finding, findings};
 use super::screen::{age, clip, days, listed, state};
 use crate::operator::terminal::{Cell, Colour, Paint, Table};
-use crate::report::{Answered, Kind, Status, ViewOf};
+use crate::report::{Answered, Gateways, Kind, Status, ViewOf};
 
 /// The overview.
-pub(super) fn draw(members: &[Answered<Status>], paint: Paint) -> String {
+pub(super) fn draw(gateways: &Gateways, paint: Paint) -> String {
+    let members = &gateways.gateways;
     let mut table = Table::new([
         "ID", "STATE", "RELEASE", "MVP", "UP", "FRESH", "PEERS", "AVERTED", "REFUSED", "CERT",
     ]);
     for member in members {
         table.row(row(member));
+    }
+    if gateways.left_out > 0 {
+        table.row([format!("and {} more, not asked: too many members", gateways.left_out)]);
     }
     let mut text = table.render(paint);
     let found = members.iter().map(|member| listed(&found(member), &whose(member), paint));
@@ -30,7 +34,7 @@ fn row(member: &Answered<Status>) -> Vec<Cell> {
         let state = match (member.kind, member.left) {
             (_, true) => Cell::coloured("left", Colour::Yellow),
             (Kind::Bare, _) => Cell::from("no gateway"),
-            (Kind::Mvp, _) => Cell::coloured("no answer", Colour::Red),
+            (Kind::Mvp | Kind::Unknown, _) => Cell::coloured("no answer", Colour::Red),
         };
         return vec![id, state, release];
     };
@@ -70,7 +74,7 @@ fn found(member: &Answered<Status>) -> Vec<Finding> {
         let why = member.no_answer.as_deref().unwrap_or("no reason");
         let what = format!("no answer: {why}");
         return match (member.kind, member.left) {
-            (Kind::Mvp, false) => {
+            (Kind::Mvp | Kind::Unknown, false) => {
                 vec![Finding::urgent(what, "run mvp status on that host")]
             }
             (Kind::Bare, _) | (_, true) => Vec::new(),

@@ -127,6 +127,7 @@ fn members(status: &Status) -> Table {
             Cell::from(match member.kind {
                 Kind::Mvp => "mvp",
                 Kind::Bare => "bare",
+                Kind::Unknown => "unknown",
             }),
             Cell::from(member.release.as_deref().map(clip).unwrap_or_default()),
             presence(member),
