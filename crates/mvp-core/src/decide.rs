@@ -43,14 +43,15 @@ pub fn decide<'a>(
     }
 }
 
-/// Whether the local server is known not to list a request: neither the resource or subresource, nor
-/// with this verb. False without a local server, and while nothing is known of it.
+/// Whether the local server is known to answer a request with 404, because it does not list the
+/// resource or subresource. If it lists that without the verb, it answers with 405. False without a
+/// local server, and while nothing is known of it.
 pub fn local_lacks(request: &ResourceRequest<'_>, snapshot: &Snapshot) -> bool {
-    let (route, part) = (snapshot.route(request), request.part());
+    let part = request.part();
+    let route = snapshot.route(request).filter(|route| fits(route.scope, request));
     let listing = Candidates::new(snapshot, route, &request.subresource, &[], part);
-    let exact = listing.with_verb(request.verb, route.is_none_or(|r| fits(r.scope, request)));
     let seen = snapshot.local().is_some_and(|local| local.view.part(part).is_some());
-    seen && !exact.local_lists()
+    seen && !listing.local_lists()
 }
 
 /// The arguments of one decision.

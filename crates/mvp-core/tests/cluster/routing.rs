@@ -209,15 +209,24 @@ fn local_lacks_what_its_view_does_not_list() {
         }
     };
     let members = || {
-        let served = ["/v1/pods", "batch/v1/jobs:get,list"];
-        let peer = ["/v1/pods", "batch/v1/jobs", "batch/v1/jobs/status:get", "apps/v1/deployments"];
+        let served = ["/v1/pods", "/v1/pods/status:get", "batch/v1/jobs:get,list"];
+        let peer = [
+            "/v1/pods",
+            "/v1/pods/status:get,update",
+            "batch/v1/jobs",
+            "batch/v1/jobs/status:get",
+            "apps/v1/deployments",
+        ];
         [member("a", "v1.34.0", &served), member("b", "v1.36.0", &peer)]
     };
     let beside = Cluster::beside(members());
     for (request, expected) in [
         ("GET /api/v1/namespaces/x/pods", false),
         (JOBS, false),
-        ("DELETE /apis/batch/v1/namespaces/x/jobs/y", true),
+        // It would say 405: it has the path, but not the verb.
+        ("DELETE /apis/batch/v1/namespaces/x/jobs/y", false),
+        ("PUT /api/v1/namespaces/x/pods/y/status", false),
+        ("GET /api/v1/pods/y", true),
         ("GET /apis/batch/v1/namespaces/x/jobs/y/status", true),
         ("GET /apis/apps/v1/namespaces/x/deployments", true),
         ("GET /apis/made.up/v1/namespaces/x/things", true),

@@ -1,11 +1,64 @@
-//! Whether a client would have got a false 404 from the local server alone. Entry item:
-//! [`is_averted`].
+//! Whether a client would have got a false 404 from the local server alone, and how often that was
+//! averted. Entry items: [`is_averted`], [`Averted`].
+
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::StatusCode;
 use mvp_core::RequestInfo;
 use mvp_core::decide::{Origin, Reason, local_lacks};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
 
+use super::register;
 use super::requests::{Record, ServedBy};
+
+/// The most resources that are labels. Resources come and go with custom resource definitions, but
+/// labels stay.
+const MAX_LABELS: usize = 2048;
+
+/// Counts false 404s that were averted, by resource.
+#[derive(Debug)]
+pub(super) struct Averted {
+    counts: Family<ResourceLabels, Counter>,
+    /// The number of resources that are labels. Requests at the same time can count one twice.
+    labels: AtomicUsize,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResourceLabels {
+    group: String,
+    version: String,
+    resource: String,
+}
+
+impl Averted {
+    pub(super) fn registered(registry: &mut Registry) -> Averted {
+        let counts: Family<ResourceLabels, Counter> = register(
+            registry,
+            "mvp_false_not_found_averted",
+            "Requests that got no 404, although the local server does not serve them",
+        );
+        // From 0 on, so that a gateway without any differs from one that does not count them.
+        drop(counts.get_or_create(&ResourceLabels::default()));
+        Averted { counts, labels: AtomicUsize::new(0) }
+    }
+
+    /// Counts one for a resource. After 2,048 resources, others are counted without their names.
+    pub(super) fn count(&self, (group, version, resource): (&str, &str, &str)) {
+        let (group, version, resource) =
+            (group.to_owned(), version.to_owned(), resource.to_owned());
+        let labels = ResourceLabels { group, version, resource };
+        if let Some(count) = self.counts.get(&labels) {
+            count.inc();
+            return;
+        }
+        let is_full = self.labels.fetch_add(1, Ordering::Relaxed) >= MAX_LABELS;
+        let labels = if is_full { ResourceLabels::default() } else { labels };
+        self.counts.get_or_create(&labels).inc();
+    }
+}
 
 /// Whether the local server said or would have said 404, and the client got something else.
 pub(super) fn is_averted(record: &Record<'_>) -> bool {
@@ -35,7 +88,7 @@ struct Ended {
     status: StatusCode,
     /// The local server sent a 404 that was withheld.
     local_denied: bool,
-    /// The local server is known, and does not list the request.
+    /// The local server is known, and does not list the resource or subresource.
     local_lacks: bool,
 }
 
@@ -77,6 +130,31 @@ fn is_instead_of_local(by: ServedBy, reason: Reason) -> bool {
 mod tests {
     use super::*;
 
+    #[test]
+    fn counts_begin_with_0_and_have_bounded_labels() {
+        let mut registry = Registry::default();
+        let averted = Averted::registered(&mut registry);
+        let samples = || {
+            let mut text = String::new();
+            prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+            let samples = text.lines().filter(|line| !line.starts_with('#'));
+            samples.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let without_name = |count| {
+            let labels = r#"group="",version="",resource="""#;
+            format!("mvp_false_not_found_averted_total{{{labels}}} {count}")
+        };
+        assert_eq!(samples(), [without_name(0)]);
+        for number in 0..3000 {
+            averted.count(("g", "v1", &format!("kind-{number}")));
+        }
+        averted.count(("g", "v1", "kind-0"));
+        let samples = samples();
+        assert_eq!(samples.len(), 2049);
+        assert!(samples.contains(&without_name(952)));
+        assert!(samples.iter().any(|s| s.contains("\"kind-0\"") && s.ends_with(" 2")));
+    }
+
     /// The table: who served the request, why, the status, whether the local server denied it,
     /// whether it lacks it; whether a false 404 was averted.
     #[test]
@@ -94,6 +172,9 @@ mod tests {
             (Peer, ServedByPeer, 404, false, true, false),
             (Peer, ServedByPeer, 403, false, true, false),
             (Peer, ServedByPeer, 401, false, true, false),
+            // It lists the resource without the verb, and would have said 405.
+            (Peer, ServedByPeer, 200, false, false, false),
+            (Nobody, ServedElsewhere, 503, false, false, false),
             // Failover: the local server serves it, but is down or not ready.
             (Peer, LocalDown, 200, false, false, false),
             (Peer, LocalNotReady, 200, false, false, false),

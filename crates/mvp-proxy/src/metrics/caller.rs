@@ -10,6 +10,8 @@ use crate::identity::{Identity, bearer, proves_token};
 
 /// The longest name that is shown.
 const MAX_NAME: usize = 256;
+/// The source of a name that is the hash of a token.
+pub(super) const TOKEN_HASH: &str = "token-hash";
 /// The longest payload of a JWT that is parsed.
 const MAX_PAYLOAD: usize = 16 << 10;
 
@@ -37,7 +39,7 @@ pub(super) fn of(
             None => (None, "websocket-token"),
             Some(token) => match subject(token).filter(|_| proves_token(status)) {
                 Some(subject) => (Some(subject), "jwt-unverified"),
-                None => (Some(short_hash(token, key)), "token-hash"),
+                None => (Some(short_hash(token, key)), TOKEN_HASH),
             },
         },
     };

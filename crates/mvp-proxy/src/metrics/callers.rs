@@ -1,8 +1,9 @@
 //! Who called which resource through this gateway in the last hour. Entry item: [`Callers::record`].
 //!
 //! A request costs one keyed hash and one lookup under a lock that only requests for the same
-//! resources share. Only the first request of a caller derives a name. Clients choose names, tokens
-//! and user agents, so everything is bounded ([`table`]), and only resources that a member lists are
+//! resources share. A name is derived for the first request of a key, and again after keys were
+//! dropped: when callers expired, or when there were too many keys. Clients choose names, tokens and
+//! user agents, so everything is bounded ([`table`]), and only resources that a member lists are
 //! recorded.
 
 mod report;
@@ -86,6 +87,9 @@ impl Callers {
         let resource = (&*request.group, &*request.version, &*request.resource);
         let mut listing = record.snapshot.listing(resource.0, resource.1, resource.2);
         let is_listed = listing.next().is_some();
+        if !is_listed && !lock(shard).has(resource) {
+            return;
+        }
         let Record { identity, status, .. } = record;
         let Caller { name, source } =
             caller::of(identity, &record.parts.headers, *status, &self.key);

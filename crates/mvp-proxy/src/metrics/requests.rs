@@ -10,7 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use super::averted;
+use super::averted::{self, Averted};
 use super::line::RequestLog;
 use super::register;
 use crate::identity::Identity;
@@ -22,7 +22,7 @@ pub(super) struct Requests {
     rerouted: Family<ReroutedLabels, Counter>,
     refusals: Family<RefusalLabels, Counter>,
     peer_errors: Family<PeerErrorLabels, Counter>,
-    averted: Family<ResourceLabels, Counter>,
+    averted: Averted,
     merged_hits: Counter,
     nopeer: Counter,
     hop: Histogram,
@@ -112,13 +112,6 @@ struct PeerErrorLabels {
     resource: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ResourceLabels {
-    group: String,
-    version: String,
-    resource: String,
-}
-
 impl Requests {
     pub(super) fn registered(registry: &mut Registry, log_local: bool) -> Requests {
         // Merged documents are built when something changes, never for a request.
@@ -149,11 +142,7 @@ impl Requests {
                 "apiserver_peer_proxy_errors",
                 "Requests for which no peer that serves them could be reached, by type",
             ),
-            averted: register(
-                registry,
-                "mvp_false_not_found_averted",
-                "Requests that got no 404, although the local server does not serve them",
-            ),
+            averted: Averted::registered(registry),
             nopeer: register(
                 registry,
                 "aggregator_discovery_nopeer_requests",
@@ -197,7 +186,7 @@ impl Requests {
             _ => {}
         }
         if averted::is_averted(record) {
-            self.averted.get_or_create(&ResourceLabels::listed(record)).inc();
+            self.averted.count(listed_labels(record));
         }
         self.log.write(record, is_poll, now);
     }
@@ -218,17 +207,6 @@ fn listed_labels<'a>(record: &'a Record<'_>) -> (&'a str, &'a str, &'a str) {
     match record.snapshot.listing(group, version, resource).next() {
         Some(_) => (group, version, resource),
         None => ("", "", ""),
-    }
-}
-
-impl ResourceLabels {
-    fn listed(record: &Record<'_>) -> ResourceLabels {
-        let (group, version, resource) = listed_labels(record);
-        ResourceLabels {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            resource: resource.to_owned(),
-        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! The callers of some resources, without a lock. Entry item: [`Table`].
 //!
 //! Bounds: a resource has places for 64 callers, so a busy resource never takes the place of a caller
-//! of another. One user has at most 8 of them with user agents of their own, and tokens that no server
-//! has accepted share 16. A caller keeps its place until it expires; requests of callers without a
-//! place are counted.
+//! of another. One user has at most 8 of them with user agents of their own. Tokens that are shown as a
+//! hash have 16, and those that no server has accepted 16 more. A caller keeps its place until it
+//! expires; requests of callers without a place are counted.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -12,14 +12,16 @@ use std::net::IpAddr;
 use mvp_core::Timestamp;
 
 use super::report::{CallersReport, RecordedCaller, ResourceCallers};
-use super::window::{RECORDED_FOR, Window};
+use super::window::{RECORDED_FOR, Window, slot};
+use crate::metrics::caller::TOKEN_HASH;
 
 /// The most callers of a resource.
 const MAX_CALLERS: usize = 64;
 /// The most user agents of a user at a resource. Further ones share a place.
 const MAX_AGENTS: usize = 8;
-/// The most tokens at a resource that no server has accepted.
-const MAX_PROVISIONAL: usize = 16;
+/// The most tokens at a resource without a name, and the most that no server has accepted. Clients
+/// can have any number of both.
+const MAX_TOKENS: usize = 16;
 /// The most resources of a table.
 const MAX_RESOURCES: usize = 128;
 /// The most keys of a table. All are dropped when there are more; each is learned again.
@@ -36,13 +38,19 @@ pub(super) struct Table {
     resources: Vec<Resource>,
     /// Requests for resources that found no place.
     more: Window,
+    /// The slot of time of the last sweep.
+    swept: u64,
 }
 
-/// A resource and one of its callers. Only a sweep moves them, and it drops all keys.
+/// Where the requests of a key are counted. Only a sweep moves places, and it drops all keys then.
 #[derive(Debug, Clone, Copy)]
-struct Place {
-    resource: usize,
-    caller: usize,
+enum Place {
+    /// At a caller of a resource.
+    Caller { resource: usize, caller: usize },
+    /// At a resource that had no room for the caller.
+    Full { resource: usize, provisional: bool },
+    /// There was no room for the resource.
+    Nowhere,
 }
 
 #[derive(Debug)]
@@ -87,71 +95,108 @@ impl Table {
     /// Counts a request of a caller whose key is known. Returns whether it is.
     #[inline]
     pub(super) fn count_known(&mut self, key: u64, call: Call) -> bool {
-        let Some(place) = self.keys.get(&key) else { return false };
-        let resource = self.resources.get_mut(place.resource);
-        match resource.and_then(|resource| resource.callers.get_mut(place.caller)) {
-            // Now its name may be shown.
-            Some(caller) if caller.described.provisional && call.proves => false,
-            Some(caller) => {
-                caller.count(call);
-                true
+        match self.keys.get(&key) {
+            None => return false,
+            Some(Place::Nowhere) => self.more.add(call.at),
+            // Now its name is known, and may have a place.
+            Some(Place::Full { provisional: true, .. }) if call.proves => return false,
+            Some(Place::Full { resource, .. }) => match self.resources.get_mut(*resource) {
+                Some(resource) => resource.more.add(call.at),
+                None => return false,
+            },
+            Some(Place::Caller { resource, caller }) => {
+                let resource = self.resources.get_mut(*resource);
+                match resource.and_then(|resource| resource.callers.get_mut(*caller)) {
+                    // Now its name may be shown.
+                    Some(caller) if caller.described.provisional && call.proves => return false,
+                    Some(caller) => caller.count(call),
+                    None => return false,
+                }
             }
-            None => false,
         }
+        true
+    }
+
+    /// Whether a resource is recorded.
+    pub(super) fn has(&self, resource: (&str, &str, &str)) -> bool {
+        self.position(resource).is_some()
+    }
+
+    fn position(&self, (group, version, resource): (&str, &str, &str)) -> Option<usize> {
+        self.resources
+            .iter()
+            .position(|r| *r.resource == *resource && *r.group == *group && *r.version == *version)
     }
 
     /// Counts a request of a caller whose key is not known. A resource that is not listed is recorded
     /// only if it was before.
     pub(super) fn count_new(
         &mut self,
-        (group, version, resource): (&str, &str, &str),
+        resource: (&str, &str, &str),
         is_listed: bool,
         key: u64,
         described: Described,
         call: Call,
     ) {
-        let is_it =
-            |r: &Resource| *r.resource == *resource && *r.group == *group && *r.version == *version;
-        let place = match self.resources.iter().position(is_it) {
-            Some(place) => place,
+        // A sweep moves resources and callers, so it must come before their places are known.
+        let found = self.position(resource).and_then(|place| self.resources.get(place));
+        let may_make_room = match found {
+            Some(found) => found.is_full_of_expired(call.at),
             None if !is_listed => return,
-            None => {
-                if self.resources.len() >= MAX_RESOURCES {
-                    self.sweep(call.at);
-                }
-                if self.resources.len() >= MAX_RESOURCES {
-                    return self.more.add(call.at);
-                }
-                self.resources.push(Resource {
-                    group: group.into(),
-                    version: version.into(),
-                    resource: resource.into(),
-                    callers: Vec::new(),
-                    more: Window::default(),
-                });
-                self.resources.len() - 1
-            }
+            None => self.resources.len() >= MAX_RESOURCES && self.swept != slot(call.at),
         };
-        // It moves callers, so it must come before their places are known.
-        if self.resources.get(place).is_some_and(|r| r.is_full_of_expired(call.at)) {
+        if may_make_room {
             self.sweep(call.at);
         }
-        let Some(place) = self.resources.iter().position(is_it) else { return };
-        let Some(resource) = self.resources.get_mut(place) else { return };
-        let Some(caller) = resource.count(described, call) else { return };
+        let place = match self.position(resource).or_else(|| self.add(resource)) {
+            Some(place) => self.count_at(place, described, call),
+            None => {
+                self.more.add(call.at);
+                Place::Nowhere
+            }
+        };
         if self.keys.len() >= MAX_KEYS {
             self.keys.clear();
         }
-        self.keys.insert(key, Place { resource: place, caller });
+        self.keys.insert(key, place);
     }
 
-    /// Drops expired callers, resources without callers, and all keys.
+    /// Adds a resource. Returns its place, if there is room.
+    fn add(&mut self, (group, version, resource): (&str, &str, &str)) -> Option<usize> {
+        if self.resources.len() >= MAX_RESOURCES {
+            return None;
+        }
+        self.resources.push(Resource {
+            group: group.into(),
+            version: version.into(),
+            resource: resource.into(),
+            callers: Vec::new(),
+            more: Window::default(),
+        });
+        Some(self.resources.len() - 1)
+    }
+
+    /// Counts a request for the resource at a place.
+    fn count_at(&mut self, resource: usize, described: Described, call: Call) -> Place {
+        let provisional = described.provisional;
+        let found = self.resources.get_mut(resource);
+        match found.and_then(|found| found.count(described, call)) {
+            Some(caller) => Place::Caller { resource, caller },
+            None => Place::Full { resource, provisional },
+        }
+    }
+
+    /// Drops expired callers and resources without callers. If there are any, drops all keys.
     pub(super) fn sweep(&mut self, now: Timestamp) {
+        self.swept = slot(now);
+        if !self.resources.iter().any(|resource| resource.is_swept(now)) {
+            return;
+        }
         self.keys.clear();
         for resource in &mut self.resources {
             resource.callers.retain(|caller| caller.is_recent(now));
         }
-        self.resources.retain(|r| !r.callers.is_empty() || r.more.sum(now) > 0);
+        self.resources.retain(|resource| !resource.is_unused(now));
     }
 
     #[cfg(test)]
@@ -191,6 +236,15 @@ impl Table {
 }
 
 impl Resource {
+    /// Whether a sweep drops something of it.
+    fn is_swept(&self, now: Timestamp) -> bool {
+        self.is_unused(now) || self.callers.iter().any(|caller| !caller.is_recent(now))
+    }
+
+    fn is_unused(&self, now: Timestamp) -> bool {
+        self.callers.is_empty() && self.more.sum(now) == 0
+    }
+
     /// Whether a sweep would make room.
     fn is_full_of_expired(&self, now: Timestamp) -> bool {
         self.callers.len() >= MAX_CALLERS && self.callers.iter().any(|c| !c.is_recent(now))
@@ -209,9 +263,12 @@ impl Resource {
             self.callers.get_mut(place)?.count(call);
             return Some(place);
         }
-        let provisional = self.callers.iter().filter(|c| c.described.provisional).count();
+        let same_kind = |c: &&Recorded| {
+            c.described.is_token() && c.described.provisional == described.provisional
+        };
         let has_room = self.callers.len() < MAX_CALLERS
-            && !(described.provisional && provisional >= MAX_PROVISIONAL);
+            && !(described.is_token()
+                && self.callers.iter().filter(same_kind).count() >= MAX_TOKENS);
         if !has_room {
             self.more.add(call.at);
             return None;
@@ -225,6 +282,13 @@ impl Resource {
 
     fn position(&self, described: &Described) -> Option<usize> {
         self.callers.iter().position(|caller| caller.described == *described)
+    }
+}
+
+impl Described {
+    /// Whether a token alone tells it from other callers.
+    fn is_token(&self) -> bool {
+        self.provisional || self.source == TOKEN_HASH
     }
 }
 

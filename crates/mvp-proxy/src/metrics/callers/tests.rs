@@ -71,7 +71,43 @@ fn a_resource_has_64_callers_and_takes_no_place_of_another() {
     assert_eq!((pods.len(), more), (64, 936));
     assert_eq!(of(&table, JOBS, 2), (vec![("rare".to_owned(), 1)], 0));
     assert!(table.count_known(0, call(3)) && table.count_known(64, call(3)));
-    assert!(!table.count_known(65, call(3)));
+    // Its name is not derived again at each request.
+    assert!(table.count_known(65, call(3)));
+    assert_eq!(of(&table, PODS, 3).1, 937);
+    // When there is room again, it gets a place.
+    table.sweep(at(3602));
+    assert!(!table.count_known(65, call(3602)));
+    table.count_new(PODS, true, 65, caller("user-65", "busy"), call(3602));
+    assert!(of(&table, PODS, 3602).0.contains(&("user-65".to_owned(), 1)));
+}
+
+#[test]
+fn the_first_request_after_all_callers_expired_is_recorded() {
+    let mut table = Table::default();
+    for key in 0..64 {
+        table.count_new(PODS, true, key, caller(&format!("user-{key}"), "busy"), call(0));
+    }
+    table.count_new(PODS, true, 64, caller("alice", "kubectl"), call(4000));
+    assert_eq!(of(&table, PODS, 4000), (vec![("alice".to_owned(), 1)], 0));
+    assert!(table.count_known(64, call(4001)));
+}
+
+#[test]
+fn accepted_tokens_without_a_name_take_a_quarter_of_the_places() {
+    let mut table = Table::default();
+    let opaque = |key: u64| Described { provisional: false, ..provisional(&format!("{key:08x}")) };
+    for key in 0..100 {
+        table.count_new(PODS, true, key, opaque(key), call(0));
+    }
+    let (callers, more) = of(&table, PODS, 0);
+    assert_eq!((callers.len(), more), (16, 84));
+    // Tokens that no server accepted take none of these places.
+    table.count_new(JOBS, true, 200, provisional("x"), call(0));
+    for key in 0..100 {
+        table.count_new(JOBS, true, 300 + key, provisional(&format!("{key:08x}")), call(0));
+    }
+    table.count_new(JOBS, true, 400, opaque(400), call(0));
+    assert_eq!(of(&table, JOBS, 0).0.len(), 17);
 }
 
 #[test]
@@ -121,7 +157,9 @@ fn tokens_that_no_server_accepted_take_a_quarter_of_the_places() {
     }
     let (callers, more) = of(&table, PODS, 0);
     assert_eq!((callers.len(), more), (16, 84));
-    // The first response that proves the token asks for its name.
+    // The first response that proves the token asks for its name, also without a place.
+    assert!(table.count_known(50, call(1)));
+    assert!(!table.count_known(50, Call { proves: true, ..call(1) }));
     assert!(table.count_known(3, call(1)));
     let proves = Call { proves: true, ..call(2) };
     assert!(!table.count_known(3, proves));
@@ -150,11 +188,17 @@ fn resources_and_keys_are_bounded() {
     }
     let full = report(&table, 0);
     assert_eq!((full.resources.len(), full.more_requests), (128, 72));
+    // A resource without a place costs no sweep, and the keys of others stay.
+    assert!(table.count_known(0, call(300)) && table.count_known(199, call(300)));
+    table.count_new(("g", "v1", "late"), true, 200, caller("alice", "x"), call(301));
+    table.sweep(at(302));
+    assert!(table.count_known(0, call(302)));
+    assert_eq!(report(&table, 302).more_requests, 74);
     for key in 1000..100_000_u64 {
         table.count_new(("g", "v1", "kind-0"), true, key, caller("alice", "x"), call(0));
     }
     assert!(table.keys() <= 4096);
-    assert_eq!(of(&table, ("g", "v1", "kind-0"), 0).0, vec![("alice".to_owned(), 99_001)]);
+    assert_eq!(of(&table, ("g", "v1", "kind-0"), 0).0, vec![("alice".to_owned(), 99_003)]);
     // After an hour there is room again.
     table.count_new(("g", "v1", "late"), true, 1, caller("alice", "x"), call(4000));
     assert_eq!(of(&table, ("g", "v1", "late"), 4000).0.len(), 1);

@@ -1,0 +1,145 @@
+//! The settings of a member. Entry item: [`MemberBuilder`].
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mvp_core::member::MemberKind;
+
+use super::{Member, Server, Shared};
+use crate::control::{self, Clock, ControlSettings, channel};
+use crate::gateway::Instance;
+use crate::identity::RemoteHeaders;
+use crate::metrics::Metrics;
+use crate::peers::Health;
+use crate::probe::LocalState;
+use crate::upstream::{ReloadableOutbound, Target, Upstream, server_name};
+
+/// Builds a [`Member`].
+#[derive(Debug)]
+#[must_use]
+pub struct MemberBuilder {
+    address: Address,
+    settings: ControlSettings,
+    local_tls: ReloadableOutbound,
+    peer_tls: Option<ReloadableOutbound>,
+    headers: RemoteHeaders,
+    log_local: bool,
+    record_callers: bool,
+    probed: bool,
+}
+
+#[derive(Debug)]
+enum Address {
+    InProcess,
+    At(Arc<str>),
+    Nowhere,
+}
+
+impl MemberBuilder {
+    pub(super) fn new(id: &str, tls: ReloadableOutbound) -> MemberBuilder {
+        MemberBuilder {
+            address: Address::InProcess,
+            settings: ControlSettings { local: Some(id.into()), ..ControlSettings::default() },
+            peer_tls: Some(tls.clone()),
+            local_tls: tls,
+            headers: RemoteHeaders::default(),
+            log_local: false,
+            record_callers: false,
+            probed: true,
+        }
+    }
+
+    /// The API server listens at this address (`HOST:PORT`), as that of a gateway does.
+    pub fn server_at(self, address: &str) -> MemberBuilder {
+        MemberBuilder { address: Address::At(address.into()), ..self }
+    }
+
+    /// There is no API server: the member balances the load of all others.
+    pub fn without_server(mut self) -> MemberBuilder {
+        self.settings.local = None;
+        MemberBuilder { address: Address::Nowhere, ..self }
+    }
+
+    /// TLS towards peers, if it is not that towards the server. With `None` there are no peers, and
+    /// every request goes to the server.
+    pub fn peer_tls(self, tls: Option<ReloadableOutbound>) -> MemberBuilder {
+        MemberBuilder { peer_tls: tls, ..self }
+    }
+
+    /// The headers that tell servers who the user is. The default is Kubernetes' own.
+    pub fn remote_headers(self, headers: RemoteHeaders) -> MemberBuilder {
+        MemberBuilder { headers, ..self }
+    }
+
+    /// How often each member is asked what it serves. The default is 1 s.
+    pub fn refresh_interval(mut self, interval: Duration) -> MemberBuilder {
+        self.settings.interval = interval;
+        self
+    }
+
+    /// How long a member that left is remembered. The default is 10 minutes.
+    pub fn forget_after(mut self, time: Duration) -> MemberBuilder {
+        self.settings.forget_after = time;
+        self
+    }
+
+    /// Logs requests that the local server answers, too.
+    pub fn log_local_requests(self, log_local: bool) -> MemberBuilder {
+        MemberBuilder { log_local, ..self }
+    }
+
+    /// Records who called which resource in the last hour ([`Metrics::callers`]).
+    pub fn record_callers(self, record_callers: bool) -> MemberBuilder {
+        MemberBuilder { record_callers, ..self }
+    }
+
+    /// Does not probe the health of servers. The server at [`server_at`](Self::server_at) counts as
+    /// ready until a request fails.
+    pub fn without_probes(self) -> MemberBuilder {
+        MemberBuilder { probed: false, ..self }
+    }
+
+    /// The member.
+    pub fn build(self) -> Member {
+        let MemberBuilder {
+            address,
+            mut settings,
+            local_tls,
+            peer_tls,
+            headers,
+            log_local,
+            record_callers,
+            probed,
+        } = self;
+        let id = settings.local.clone();
+        settings.instance = Some(Instance::new(id.as_deref().unwrap_or_default()));
+        let clock = Clock::start();
+        let (writer, reader) = channel(clock, control::first_snapshot(&settings, clock));
+        let metrics = Metrics::new(log_local);
+        let metrics = Arc::new(if record_callers { metrics.with_callers() } else { metrics });
+        let server = match (address, id) {
+            (Address::At(address), Some(id)) => {
+                let (kind, server_name) = (MemberKind::Bare, server_name());
+                let target = Target { id, address, server_name, kind, local: true };
+                let state = LocalState::new(Arc::clone(&metrics));
+                let state = if probed { state.unseen() } else { state };
+                Server::Behind { target: Arc::new(target), state }
+            }
+            (Address::InProcess, Some(_)) => Server::InProcess,
+            _ => Server::Nowhere,
+        };
+        Member(Arc::new(Shared {
+            server,
+            settings,
+            local_tls,
+            peer_tls,
+            screen: headers.into(),
+            probed,
+            upstream: Upstream::default(),
+            health: Health::new(clock, Arc::clone(&metrics)),
+            metrics,
+            reader,
+            writer: Mutex::new(Some(writer)),
+        }))
+    }
+}
