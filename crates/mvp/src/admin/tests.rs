@@ -191,7 +191,7 @@ async fn the_index_lists_all_paths() {
     for path in named.filter(|word| word.starts_with('/')) {
         assert_eq!(ask(admin(None), Method::GET, path).await.0, StatusCode::OK, "{path}");
     }
-    assert_eq!(text.matches("\n/").count(), 5);
+    assert_eq!(text.matches("\n/").count(), 6);
 }
 
 /// The test has one thread, as the control loop has.
