@@ -56,6 +56,12 @@ pub(super) async fn run(
     while watches.events.load(Ordering::Relaxed) < expected && started.elapsed() < DEADLINE {
         sleep(Duration::from_millis(10)).await;
     }
+    let arrived = watches.events.load(Ordering::Relaxed);
+    ensure!(
+        arrived >= expected,
+        "{arrived} of {expected} events arrived within {} s",
+        DEADLINE.as_secs()
+    );
     let (delivered, after) = (started.elapsed().as_secs_f64(), Usage::of(&order.processes));
     sleep(SILENCE).await;
 

@@ -6,6 +6,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use rustix::io::Errno;
+use rustix::process::{Pid, getuid, test_kill_process};
 use serde_json::{Value, json};
 
 use super::access::TOKENS;
@@ -115,16 +117,19 @@ fn make_private_folder(folder: &Path) -> io::Result<Option<File>> {
     Ok(is_there.then_some(lock))
 }
 
-/// Removes the folders of demos that were killed: nobody holds their locks. Whatever cannot be
-/// removed stays.
+/// Removes the folders of demos that were killed: their processes are gone, and nobody holds their
+/// locks, which processes that cannot be seen from here would do. Whatever cannot be removed stays.
 fn remove_abandoned(parent: &Path) {
-    let user = rustix::process::getuid().as_raw();
+    let user = getuid().as_raw();
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some(id) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
         // Other users' folders are none of our business, and a link could lead anywhere.
         let is_own = entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == user);
-        if !is_own || !id.chars().all(|c| c.is_ascii_digit() || c == '-') {
+        let id = id.split_once('-').map_or(id, |(id, _)| id);
+        let process = id.parse().ok().and_then(Pid::from_raw);
+        let is_gone = |process| test_kill_process(process) == Err(Errno::SRCH);
+        if !is_own || !process.is_some_and(is_gone) {
             continue;
         }
         let folder = entry.path();
@@ -191,19 +196,25 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let parent = parent.path();
         let running = Files::new(parent).unwrap();
-        for left in ["mvp-demo-1", "mvp-demo-1-2", "mvp-demo-x", "other-1"] {
-            std::fs::create_dir(parent.join(left)).unwrap();
-            std::fs::write(parent.join(left).join("admin.key"), "").unwrap();
+        // No process has an ID above 4194304; process 1 runs always.
+        let left = ["mvp-demo-9999999", "mvp-demo-9999999-2"];
+        let kept = ["mvp-demo-1", "mvp-demo-x", "other-1"];
+        for name in left.iter().chain(&kept) {
+            std::fs::create_dir(parent.join(name)).unwrap();
+            std::fs::write(parent.join(name).join("admin.key"), "").unwrap();
         }
-        std::os::unix::fs::symlink(parent.join("other-1"), parent.join("mvp-demo-9")).unwrap();
+        let link = "mvp-demo-9999998";
+        std::os::unix::fs::symlink(parent.join("other-1"), parent.join(link)).unwrap();
+        // Another demo with an ID that means nothing here, as in another container.
+        let locked = parent.join("mvp-demo-9999997");
+        let lock = make_private_folder(&locked).unwrap();
 
         let next = Files::new(parent).unwrap();
         assert_ne!(running.folder, next.folder);
         let is_there = |name: &str| parent.join(name).symlink_metadata().is_ok();
-        let left: Vec<bool> = ["mvp-demo-1", "mvp-demo-1-2", "mvp-demo-x", "other-1", "mvp-demo-9"]
-            .map(is_there)
-            .into();
-        assert_eq!(left, [false, false, true, true, true]);
+        assert!(!left.into_iter().any(is_there));
+        assert!(kept.into_iter().all(is_there) && is_there(link) && locked.exists());
+        drop(lock);
         assert!(parent.join("other-1/admin.key").exists());
         let before = folders(parent);
         drop((running, next));
