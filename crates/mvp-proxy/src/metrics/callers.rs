@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use http::header::{AUTHORIZATION, USER_AGENT};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use mvp_core::decide::Origin;
 use mvp_core::request::ResourceRequest;
 use mvp_core::{RequestInfo, Timestamp};
@@ -52,14 +52,17 @@ impl Default for Callers {
 }
 
 impl Callers {
-    /// Records the caller of a request. Requests of peers are recorded where their client connected,
-    /// and a caller that was rejected (401) called nothing.
+    /// Records the caller of a request. Requests of peers are recorded where their client connected.
+    /// A caller that was rejected (401, or an anonymous 403) called nothing. Servers may answer OPTIONS
+    /// before they authenticate, so that it proves nothing about a caller.
     pub(super) fn record(&self, record: &Record<'_>, now: Timestamp) {
         let RequestInfo::Resource(request) = record.info else { return };
         let Record { parts, identity, status, .. } = record;
         if parts.extensions.get() == Some(&Origin::Peer)
             || matches!(identity, Identity::System)
             || *status == StatusCode::UNAUTHORIZED
+            || (matches!(identity, Identity::Anonymous) && *status == StatusCode::FORBIDDEN)
+            || parts.method == Method::OPTIONS
         {
             return;
         }

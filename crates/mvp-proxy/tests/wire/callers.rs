@@ -1,6 +1,6 @@
 //! Who called which resource, and which false 404s were averted.
 
-use http::{Request, StatusCode};
+use http::{Method, Request, StatusCode};
 use mvp_core::Timestamp;
 use mvp_core::decide::LocalHealth;
 use mvp_proxy::{CallersReport, RecordedCaller};
@@ -94,6 +94,20 @@ async fn tokens_are_named_after_a_response_that_proves_them() {
     assert_eq!((hash.len(), source.as_str()), (8, "token-hash"));
     let text = serde_json::to_string(&report(gateway, true)).unwrap();
     assert!(!text.contains("opaque-secret") && !text.contains("eyJ"), "{text}");
+}
+
+#[tokio::test]
+async fn callers_without_credentials_are_not_callers() {
+    let world = World::with(|plan| plan).await;
+    let gateway = &world.gateway;
+    world.local.says(LOCAL, 403, "application/json", "{}");
+    assert_eq!(ask(gateway.address, BOTH[1], None, get(LOCAL)).await.status, StatusCode::FORBIDDEN);
+    // A server may answer it before it looks at the token.
+    world.local.says(LOCAL, 204, "application/json", "");
+    let mut preflight = with(get(LOCAL), "authorization", JWT);
+    *preflight.method_mut() = Method::OPTIONS;
+    ask(gateway.address, BOTH[1], None, preflight).await;
+    assert_eq!(callers(gateway, "local.example"), []);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 
@@ -15,7 +15,9 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// The same where the gateway asks all members: 8 s, after the rounds of those who asked before.
 const TIMEOUT_OF_ALL: Duration = Duration::from_secs(30);
 /// The largest response that is read.
-const MAX_RESPONSE: u64 = 64 << 20;
+const MAX_RESPONSE: usize = 64 << 20;
+/// The longest time of a whole exchange.
+const TOTAL: Duration = Duration::from_mins(1);
 
 /// Where the admin endpoint of a gateway is.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
@@ -70,12 +72,12 @@ impl GatewayArgs {
             Some(address) => {
                 let stream = TcpStream::connect_timeout(address, TIMEOUT)?;
                 stream.set_read_timeout(limit)?;
-                exchange(stream, method, path)
+                exchange(stream, method, path, TOTAL)
             }
             None => {
                 let stream = UnixStream::connect(&self.admin_socket)?;
                 stream.set_read_timeout(limit)?;
-                exchange(stream, method, path)
+                exchange(stream, method, path, TOTAL)
             }
         }
     }
@@ -95,17 +97,64 @@ impl fmt::Display for GatewayArgs {
     }
 }
 
-fn exchange(mut stream: impl Read + Write, method: &str, path: &str) -> io::Result<String> {
+fn exchange(
+    mut stream: impl Read + Write,
+    method: &str,
+    path: &str,
+    total: Duration,
+) -> io::Result<String> {
     // HTTP/1.0: the response has no chunks, and the server closes the connection after it.
     write!(stream, "{method} {path} HTTP/1.0\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.take(MAX_RESPONSE).read_to_string(&mut answer)?;
-    Ok(answer)
+    let late = || io::Error::new(io::ErrorKind::TimedOut, "the response takes too long");
+    let (begun, mut answer, mut part) = (Instant::now(), Vec::new(), vec![0; 64 << 10]);
+    loop {
+        let length = stream.read(&mut part).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => late(),
+            _ => error,
+        })?;
+        answer.extend_from_slice(part.get(..length).unwrap_or_default());
+        if length == 0 {
+            return String::from_utf8(answer).map_err(io::Error::other);
+        }
+        // Somebody who sends a byte now and then must not hold the operator up.
+        if begun.elapsed() > total {
+            return Err(late());
+        }
+        if answer.len() > MAX_RESPONSE {
+            return Err(io::Error::other("the response is too large"));
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Sends one byte for ever.
+    struct Drip;
+
+    impl Read for Drip {
+        fn read(&mut self, part: &mut [u8]) -> io::Result<usize> {
+            part.fill(b'x');
+            Ok(1)
+        }
+    }
+
+    impl Write for Drip {
+        fn write(&mut self, part: &[u8]) -> io::Result<usize> {
+            Ok(part.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_response_that_never_ends_is_given_up() {
+        let error = exchange(Drip, "GET", "/", Duration::ZERO).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
 
     #[test]
     fn two_rounds_of_all_members_fit_into_the_time_limit() {

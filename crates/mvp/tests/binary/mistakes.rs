@@ -114,9 +114,7 @@ fn wrong_flags_and_values_are_reported() {
         place.serve(&[flag]).is_mistake(2, sentence);
     }
     place.mvp(&["sevre"]).is_mistake(2, "sevre: not a command of mvp; did you mean serve?");
-    place
-        .mvp(&["frobnicate"])
-        .is_mistake(2, "frobnicate: not a command of mvp; see mvp --help for all commands");
+    place.mvp(&["xyz"]).is_mistake(2, "xyz: not a command of mvp; see mvp --help for all commands");
     place.mvp(&["forget"]).is_mistake(2, "<ID>: is missing; see --help");
     place
         .mvp(&["demo", "-o", "yaml"])
