@@ -1,4 +1,4 @@
-//! The report: text for people, JSON for scripts. Entry: [`print`].
+//! The report: text for people, JSON for scripts. Entry: [`print()`].
 
 use std::io::{self, Write};
 use std::process::ExitCode;
