@@ -202,7 +202,7 @@ pub(crate) struct Connections {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Answered<T> {
-    /// The ID of the member; none for a load balancer, which is no member.
+    /// The ID of the member; none for a load balancer.
     pub(crate) id: Option<String>,
     pub(crate) kind: Kind,
     pub(crate) release: Option<String>,

@@ -34,8 +34,8 @@ pub(crate) const TOTAL: Duration = Duration::from_secs(8);
 pub(crate) struct Relay {
     forwarder: Arc<Forwarder>,
     reader: SnapshotReader,
-    /// The members that answered before. Held while members are asked: whoever asks this gateway
-    /// often must not multiply requests.
+    /// The members that answered before. Locked while members are asked, so that frequent questions
+    /// to this gateway do not multiply requests to members.
     answered: Mutex<BTreeSet<Arc<str>>>,
 }
 

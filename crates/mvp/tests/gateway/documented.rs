@@ -1,5 +1,5 @@
-//! Whoever reads the documentation, an alert or the dashboard can rely on it: they name the metrics
-//! that a running gateway exposes, with their labels, and each of those is documented.
+//! The documentation, the alerts and the dashboard name only metrics and labels that a running gateway
+//! exposes, and each of those is documented.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -78,7 +78,7 @@ impl Releases {
         }
         let serving =
             || servers.iter().filter(|it| it.surface().is_some_and(|known| known.has(api)));
-        // Whoever switches an API on that is off by default does so in the next release, too.
+        // An API that is off by default and switched on now is expected to stay switched on.
         let switched_on =
             || serving().any(|it| self.of(it).is_some_and(|now| !now.default.has(api)));
         if next.default.has(api) || (next.all.has(api) && switched_on()) {
