@@ -1,7 +1,7 @@
 //! Members by the EndpointSlices of `default/kubernetes`, which kube-apiservers maintain: addresses
 //! without IDs. Entry item: [`read`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use mvp_core::Timestamp;
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::claim::{Claim, Claims, publish};
 use crate::kube::watch::{Change, Collection, watch};
-use crate::kube::{Metadata, Object, Trouble};
+use crate::kube::{Metadata, Object, Trouble, encoded};
 use crate::leases::dialable;
 
 const PATH: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
@@ -20,16 +20,48 @@ const OBJECTS: &str = "EndpointSlices in default";
 const SERVICE: &str = "kubernetes.io/service-name=kubernetes";
 
 /// Reads the addresses of servers forever.
-pub async fn read(ask: impl Ask, clock: Clock, claims: watch::Sender<Claims>) {
+pub async fn read(ask: impl Ask, clock: Clock, options: Options, claims: watch::Sender<Claims>) {
     let selector = ("labelSelector", SERVICE.to_owned());
     let collection = Collection { path: PATH.to_owned(), selector };
-    let mut known = Known::default();
+    let mut known = Known::new(options);
+    publish(&claims, known.claims(clock.now()));
     watch(ask, collection, |change| publish(&claims, known.apply(change, clock.now()))).await;
+}
+
+/// How EndpointSlices are read.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The addresses of an earlier run. They are members until the list was read.
+    pub last_known: Vec<Arc<str>>,
+    /// Whether the other sources are enough if this one cannot be read: then nothing waits for it, and
+    /// a failure is logged but is not a problem.
+    pub optional: bool,
+    /// Whether all members are on this host, so that loopback addresses count.
+    pub one_host: bool,
+}
+
+/// The path of the list of these EndpointSlices, for readers without a watch.
+pub fn list_path() -> String {
+    format!("{PATH}?labelSelector={}", encoded(SERVICE))
+}
+
+/// The addresses of servers in a list of EndpointSlices, as JSON. A loopback address counts only with
+/// `one_host`: if all members are on this host.
+pub fn addresses(list: &[u8], one_host: bool) -> Result<Vec<Arc<str>>, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct List {
+        items: Option<Vec<Slice>>,
+    }
+    let list: List = serde_json::from_slice(list)?;
+    let found = list.items.iter().flatten().flat_map(|slice| slice.addresses(one_host));
+    let found: BTreeSet<Arc<str>> = found.collect();
+    Ok(found.into_iter().collect())
 }
 
 /// The addresses of each slice by its name, and when each address was first seen.
 #[derive(Default)]
 struct Known {
+    options: Options,
     slices: BTreeMap<String, Vec<Arc<str>>>,
     since: BTreeMap<Arc<str>, Timestamp>,
     read: bool,
@@ -40,15 +72,23 @@ struct Known {
 }
 
 impl Known {
+    /// The last known addresses are the first slice, which no name can be that of.
+    fn new(options: Options) -> Known {
+        let slices = BTreeMap::from([(String::new(), options.last_known.clone())]);
+        Known { options, slices, ..Known::default() }
+    }
+
     fn apply(&mut self, change: Change<Slice>, now: Timestamp) -> Claims {
+        let one_host = self.options.one_host;
         match change {
             Change::Listed(slices, is_all) => {
                 (self.read, self.partial) = (true, !is_all);
-                let named = |slice: &Slice| (slice.metadata.name.clone(), slice.addresses());
+                let named =
+                    |slice: &Slice| (slice.metadata.name.clone(), slice.addresses(one_host));
                 self.slices = slices.iter().map(named).collect();
             }
             Change::Applied(slice) => {
-                self.slices.insert(slice.metadata.name.clone(), slice.addresses());
+                self.slices.insert(slice.metadata.name.clone(), slice.addresses(one_host));
             }
             Change::Deleted(slice) => {
                 self.slices.remove(&slice.metadata.name);
@@ -61,8 +101,15 @@ impl Known {
                 self.deaf_since.get_or_insert(now);
                 let problem = self.trouble.failed("read", OBJECTS, &error);
                 self.problem = problem.or(self.problem.take());
+                if self.options.optional {
+                    (self.read, self.problem) = (true, None);
+                }
             }
         }
+        self.claims(now)
+    }
+
+    fn claims(&mut self, now: Timestamp) -> Claims {
         let before = std::mem::take(&mut self.since);
         for address in self.slices.values().flatten() {
             let since = before.get(address).copied().unwrap_or(now);
@@ -124,7 +171,7 @@ impl Object for Slice {
 impl Slice {
     /// Each address with each HTTPS port. An endpoint that is not ready does not count, as for any
     /// client.
-    fn addresses(&self) -> Vec<Arc<str>> {
+    fn addresses(&self, one_host: bool) -> Vec<Arc<str>> {
         let ports = || self.ports.iter().flatten();
         let is_https = |port: &&Port| port.name.as_deref().is_none_or(|name| name == "https");
         let ports: Vec<i64> = ports().filter(is_https).filter_map(|port| port.port).collect();
@@ -137,7 +184,7 @@ impl Slice {
         let all = all.filter_map(|(ip, port)| {
             let text =
                 if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") };
-            dialable(&text, false).ok()
+            dialable(&text, one_host).ok()
         });
         all.collect()
     }
@@ -174,9 +221,64 @@ mod tests {
             ),
         ] {
             let slice: Slice = serde_json::from_value(odd).unwrap();
-            let found: Vec<String> = slice.addresses().iter().map(ToString::to_string).collect();
+            let found: Vec<String> =
+                slice.addresses(false).iter().map(ToString::to_string).collect();
             assert_eq!(found, addresses);
         }
+    }
+
+    fn addresses_of(claims: &Claims) -> Vec<String> {
+        claims.claims.iter().filter_map(|c| Some(c.address.as_ref()?.to_string())).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn last_known_members_stay_until_the_list_was_read() {
+        let last_known = vec!["10.0.0.7:6443".into()];
+        let mut known = Known::new(Options { last_known, ..Options::default() });
+        let now = Timestamp::default();
+        let claims = known.claims(now);
+        assert_eq!((addresses_of(&claims), claims.read), (vec!["10.0.0.7:6443".to_owned()], false));
+        let down = ApiError::Failed("refused".to_owned());
+        let claims = known.apply(Change::Disconnected(down), now);
+        assert_eq!((addresses_of(&claims).len(), claims.read), (1, false));
+        let listed = Change::Listed(vec![slice("kubernetes", &["10.0.0.1"], None)], true);
+        let claims = known.apply(listed, now);
+        assert_eq!((addresses_of(&claims), claims.read), (vec!["10.0.0.1:6443".to_owned()], true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_waits_for_an_optional_source_that_cannot_be_read() {
+        let mut known = Known::new(Options { optional: true, ..Options::default() });
+        let now = Timestamp::default();
+        assert!(!known.claims(now).read, "until the first answer, there may be more members");
+        let error = ApiError::Refused(http::StatusCode::FORBIDDEN, "no".to_owned());
+        let claims = known.apply(Change::Disconnected(error.clone()), now);
+        assert!(claims.read);
+        tokio::time::advance(std::time::Duration::from_secs(15)).await;
+        let claims = known.apply(Change::Disconnected(error), now);
+        assert_eq!((claims.read, claims.problem), (true, None));
+        let listed = Change::Listed(vec![slice("kubernetes", &["10.0.0.1"], None)], true);
+        assert_eq!(addresses_of(&known.apply(listed, now)), ["10.0.0.1:6443"]);
+    }
+
+    #[test]
+    fn a_list_without_a_watch_is_read_too() {
+        let item = |name: &str, ips: &[&str]| {
+            json!({
+                "metadata": {"name": name}, "endpoints": [{"addresses": ips}],
+                "ports": [{"name": "https", "port": 6443}],
+            })
+        };
+        let items = [item("a", &["10.0.0.2", "127.0.0.1"]), item("b", &["10.0.0.1", "10.0.0.2"])];
+        let list = json!({"items": items}).to_string();
+        let found = |one_host| -> Vec<String> {
+            let found = addresses(list.as_bytes(), one_host).unwrap();
+            found.iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(found(false), ["10.0.0.1:6443", "10.0.0.2:6443"]);
+        assert_eq!(found(true), ["10.0.0.1:6443", "10.0.0.2:6443", "127.0.0.1:6443"]);
+        assert_eq!(addresses(br#"{"items": null}"#, false).unwrap(), []);
+        assert!(addresses(b"no", false).is_err());
     }
 
     #[tokio::test(start_paused = true)]

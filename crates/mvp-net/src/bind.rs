@@ -1,7 +1,8 @@
-//! Opens listening sockets. Entries: [`bind`], and [`bind_workers`] for one socket per worker.
+//! Opens listening sockets. Entries: [`bind`], [`bind_workers`] for one socket per worker, and
+//! [`bind_steered`] for sockets whose connections come from elsewhere.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -36,6 +37,38 @@ pub fn bind_workers(
     let mut listeners = Vec::with_capacity(workers);
     for _ in 0..workers.max(1) {
         let listener = bind(address, true)?;
+        address = listener.local_addr()?;
+        listeners.push(listener);
+    }
+    Ok(listeners)
+}
+
+/// Opens listening sockets for connections that the kernel hands over from another port: for each of
+/// `workers`, one for IPv4 and, if this host has IPv6, one for IPv6.
+///
+/// They are on loopback, on ports that the system chooses. Accepted sockets have the option
+/// `IP_FREEBIND`, which has no effect on them, but can be seen from outside the process: it tells
+/// connections that were handed over from those of the other port's owner.
+pub fn bind_steered(workers: usize) -> io::Result<Vec<Vec<TcpListener>>> {
+    let ipv4 = steered((Ipv4Addr::LOCALHOST, 0).into(), workers)?;
+    // Without IPv6 on this host there is nothing to hand over.
+    let ipv6 = steered((Ipv6Addr::LOCALHOST, 0).into(), workers).unwrap_or_default();
+    let mut ipv6 = ipv6.into_iter();
+    Ok(ipv4.into_iter().map(|four| std::iter::once(four).chain(ipv6.next()).collect()).collect())
+}
+
+fn steered(mut address: SocketAddr, workers: usize) -> io::Result<Vec<TcpListener>> {
+    let mut listeners = Vec::with_capacity(workers);
+    for _ in 0..workers.max(1) {
+        let socket = open(address, true)?;
+        #[cfg(target_os = "linux")]
+        if address.is_ipv4() {
+            socket.set_freebind_v4(true)?;
+        } else {
+            socket.set_freebind_v6(true)?;
+        }
+        socket.listen(BACKLOG)?;
+        let listener = TcpListener::from(socket);
         address = listener.local_addr()?;
         listeners.push(listener);
     }

@@ -16,6 +16,11 @@ use crate::serve::Activity;
 
 /// The age from which a connection may be cut to make room.
 const LEAST_AGE: Duration = Duration::from_secs(1);
+/// The time after a failed accept, or a connection over the limit, in which the next one would fail,
+/// too.
+const SHORTAGE: Duration = Duration::from_secs(2);
+/// The part of the limit, as a divisor, that must be free after a shortage.
+const RESERVE: usize = 16;
 /// The most connections that are examined to find an idle one.
 const EXAMINED: usize = 64;
 
@@ -47,6 +52,8 @@ struct State {
     /// Connections that had a request, examined in turn.
     used: BTreeMap<u64, Candidate>,
     next: u64,
+    /// The last time that a connection could not be accepted for want of descriptors or room.
+    short: Option<Instant>,
 }
 
 /// A connection that may be cut to make room.
@@ -102,6 +109,9 @@ impl ConnectionLimit {
             && (state.open < total || state.evict());
         if !fits {
             state.refused += 1;
+            if state.open >= total {
+                state.short = Some(Instant::now());
+            }
             return None;
         }
         state.open += 1;
@@ -113,6 +123,28 @@ impl ConnectionLimit {
         let (since, activity) = (Instant::now(), Arc::clone(activity));
         state.unused.insert(number, Candidate { since, started: 0, activity, task: None });
         Some(Permit { shared: Arc::clone(&self.shared), number, address })
+    }
+
+    /// Whether new connections can be expected to find descriptors and room. After a shortage, not for
+    /// two seconds, and not before some room is free; idle connections are cut for it.
+    pub fn has_room(&self) -> bool {
+        let total = self.shared.total;
+        let state = &mut *self.shared.state();
+        if state.short.is_some_and(|since| since.elapsed() < SHORTAGE) {
+            return false;
+        }
+        // With the first free place alone, most of the next connections would be refused again.
+        if state.short.is_some() && state.open > total - total.div_ceil(RESERVE) {
+            state.evict();
+            return false;
+        }
+        state.short = None;
+        true
+    }
+
+    /// A connection could not be accepted.
+    pub(crate) fn cannot_accept(&self) {
+        self.shared.state().short = Some(Instant::now());
     }
 
     /// Sets the task that serves a connection.
@@ -253,6 +285,47 @@ mod tests {
         while limit.open() != number {
             tokio::task::yield_now().await;
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shortage_is_remembered_for_two_seconds() {
+        let limit = ConnectionLimit::new(1, Some(1));
+        assert!(limit.has_room());
+        assert!(open(&limit, &Arc::default()));
+        assert!(limit.has_room());
+        assert!(!open(&limit, &Arc::default()));
+        assert!(!limit.has_room());
+        tokio::time::advance(SHORTAGE).await;
+        assert!(!limit.has_room(), "no place is free");
+        has_open(&limit, 0).await;
+        assert!(limit.has_room(), "an unused connection was cut");
+        limit.cannot_accept();
+        assert!(!limit.has_room());
+        tokio::time::advance(SHORTAGE).await;
+        assert!(limit.has_room());
+        // The limit of one address is no shortage.
+        let limit = ConnectionLimit::new(5, Some(1));
+        assert!(open(&limit, &Arc::default()) && !open(&limit, &Arc::default()));
+        assert!(limit.has_room());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn there_is_no_room_as_long_as_all_connections_are_busy() {
+        let limit = ConnectionLimit::new(32, None);
+        let activity = Arc::<Activity>::default();
+        let busy = Guard::new(Arc::clone(&activity));
+        let permits: Vec<_> = (0..32).map(|_| limit.admit(HERE, &activity).unwrap()).collect();
+        assert!(limit.has_room(), "nobody was refused");
+        assert!(limit.admit(HERE, &activity).is_none());
+        tokio::time::advance(SHORTAGE * 100).await;
+        assert!(!limit.has_room());
+        let mut permits = permits.into_iter();
+        drop(permits.next());
+        assert!(!limit.has_room(), "one free place is too few");
+        drop(permits.next());
+        assert!(limit.has_room());
+        assert_eq!(limit.evicted(), 0);
+        drop((busy, permits));
     }
 
     #[tokio::test(start_paused = true)]

@@ -44,6 +44,9 @@ pub enum TlsError {
          for them"
     )]
     SharedCa,
+    /// No cipher suite of a list can be offered.
+    #[error("no cipher suite of the list can be offered")]
+    NoCipherSuite,
     /// rustls refused the configuration for another reason.
     #[error("cannot set up TLS: {0}")]
     Setup(rustls::Error),

@@ -15,6 +15,7 @@
 
 mod bind;
 mod client_tls;
+mod connect;
 mod connection;
 mod connection_limit;
 mod error;
@@ -25,17 +26,23 @@ mod provider;
 mod serve;
 mod server_tls;
 mod trust;
+mod unverified;
 
-pub use bind::{bind, bind_workers};
+pub use bind::{bind, bind_steered, bind_workers};
 pub use client_tls::ClientTls;
+pub use connect::connect_from;
 pub use connection::ConnectionInfo;
 pub use connection_limit::ConnectionLimit;
 pub use error::TlsError;
 pub use explain::{CertificateNames, UntrustedServer};
 pub use limits::Limits;
-pub use serve::{Drained, serve};
-pub use server_tls::{ReloadableTls, ServerTls, server_config};
+pub use serve::{Drained, Listener, PassThrough, serve, serve_tcp};
+pub use server_tls::{
+    CipherSuites, ReloadableTls, ServerTls, SniCertificate, TlsPolicy, TlsVersion, UnknownSuite,
+    server_config,
+};
 pub use trust::{BadName, CertificateUser, ClientTrust, Judgement};
+pub use unverified::unverified_config;
 
 /// Types of rustls in the interface of this crate.
 pub use rustls_pki_types::{CertificateDer, UnixTime};

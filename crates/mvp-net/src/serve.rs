@@ -2,15 +2,19 @@
 //!
 //! Submodules: `connection` takes one socket from the handshake to its end, `request` passes each
 //! request to the service, `head` limits the time for a request head to arrive, `target` refuses
-//! request targets with a `#`, `tracked` counts the streams that are open.
+//! request targets with a `#`, `tracked` counts the streams that are open, `pass_through` leaves
+//! connections of the server to itself alone, `tcp` accepts connections that are forwarded without being
+//! read.
 
 mod accept;
 mod connection;
 mod delegate;
 mod fault;
 mod head;
+mod pass_through;
 mod request;
 mod target;
+mod tcp;
 mod tracked;
 
 use std::convert::Infallible;
@@ -32,9 +36,11 @@ use tower_service::Service;
 
 use self::accept::Acceptor;
 use self::connection::{Shared, serve_connection};
+pub use self::pass_through::PassThrough;
 pub(crate) use self::request::Activity;
 #[cfg(test)]
 pub(crate) use self::request::Guard;
+pub use self::tcp::serve_tcp;
 use self::tracked::Streams;
 use crate::{Limits, ReloadableTls};
 
@@ -49,6 +55,21 @@ pub struct Drained {
     pub cut: usize,
 }
 
+/// A listening socket, and what is special about its connections.
+#[derive(Debug)]
+pub struct Listener {
+    /// The socket.
+    pub socket: TcpListener,
+    /// Connections that are not for us.
+    pub pass_through: Option<PassThrough>,
+}
+
+impl From<TcpListener> for Listener {
+    fn from(socket: TcpListener) -> Self {
+        Self { socket, pass_through: None }
+    }
+}
+
 /// Serves `listener` until `shutdown`, then drains and returns.
 ///
 /// ALPN chooses between HTTP/2 and HTTP/1.1; without ALPN it is HTTP/1.1. Every request has a
@@ -61,7 +82,7 @@ pub struct Drained {
 /// waits for it, too: at the end of the grace period its reads and writes fail. The service need not
 /// register anything for that.
 pub async fn serve<S, B>(
-    listener: TcpListener,
+    listener: impl Into<Listener>,
     tls: ReloadableTls,
     limits: Limits,
     service: S,
@@ -82,8 +103,10 @@ where
     let streams = Streams::new(cut.clone());
     // However this function ends, no stream outlives it.
     let _cut = cut.drop_guard();
-    let shared = Arc::new(Shared { tls, limits, shutdown: CancellationToken::new(), streams });
-    let mut acceptor = Acceptor::new(listener, shared.limits.connections.clone());
+    let Listener { socket, pass_through } = listener.into();
+    let token = CancellationToken::new();
+    let shared = Arc::new(Shared { tls, limits, shutdown: token, streams, pass_through });
+    let mut acceptor = Acceptor::new(socket, shared.limits.connections.clone());
     let mut connections = JoinSet::new();
     let begin = {
         let shared = Arc::clone(&shared);

@@ -4,6 +4,11 @@
 //! any chain. [`ClientTrust`] judges the chain afterwards, so that an untrusted client gets an HTTP
 //! response, not a failed handshake.
 
+mod names;
+mod policy;
+
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -16,15 +21,19 @@ use rustls::{
 };
 use rustls_pki_types::{CertificateDer, UnixTime};
 
-use crate::pem::{certificates, pair_error, private_key};
-use crate::provider::provider;
+pub use self::names::SniCertificate;
+pub use self::policy::{CipherSuites, TlsPolicy, TlsVersion, UnknownSuite};
+
+use self::names::ByName;
 use crate::{ClientTrust, TlsError};
 
-/// The serving certificate and the CAs of clients, as one value: no connection sees a new certificate
+/// The serving certificates and the CAs of clients, as one value: no connection sees a new certificate
 /// with old CAs, or the reverse.
 #[derive(Clone, Debug)]
 pub struct ServerTls {
     config: Arc<ServerConfig>,
+    /// For connections to addresses that have a certificate of their own.
+    at_address: HashMap<IpAddr, Arc<ServerConfig>>,
     trust: Arc<ClientTrust>,
 }
 
@@ -38,13 +47,43 @@ impl ServerTls {
         key_pem: &[u8],
         trust: ClientTrust,
     ) -> Result<Self, TlsError> {
-        let config = server_config(certificate_pem, key_pem, &trust)?;
-        Ok(Self { config, trust: Arc::new(trust) })
+        Self::with(certificate_pem, key_pem, trust, &[], &TlsPolicy::default())
+    }
+
+    /// The same with more certificates, for some server names, and with a choice of versions and
+    /// suites.
+    pub fn with(
+        certificate_pem: &[u8],
+        key_pem: &[u8],
+        trust: ClientTrust,
+        more: &[SniCertificate<'_>],
+        policy: &TlsPolicy,
+    ) -> Result<Self, TlsError> {
+        let provider = policy.provider()?;
+        let by_name = ByName::new(certificate_pem, key_pem, more, &provider)?;
+        let config = config(&by_name, policy, provider, &trust)?;
+        let at_address = by_name.addresses().map(|(address, by_name)| {
+            let mut config = ServerConfig::clone(&config);
+            config.cert_resolver = Arc::new(by_name);
+            (address, Arc::new(config))
+        });
+        let at_address = at_address.collect();
+        Ok(Self { config, at_address, trust: Arc::new(trust) })
     }
 
     /// The configuration of the handshake.
     pub fn config(&self) -> &Arc<ServerConfig> {
         &self.config
+    }
+
+    /// The configuration of the handshake on a connection to this address of ours, which is only
+    /// asked for if some address has a certificate of its own.
+    pub(crate) fn config_at(&self, local: impl FnOnce() -> Option<IpAddr>) -> &Arc<ServerConfig> {
+        let at = |address: IpAddr| self.at_address.get(&address.to_canonical());
+        match self.at_address.is_empty() {
+            true => &self.config,
+            false => local().and_then(at).unwrap_or(&self.config),
+        }
     }
 
     /// The trust in client certificates, for the judgement after the handshake.
@@ -86,14 +125,24 @@ pub fn server_config(
     key_pem: &[u8],
     trust: &ClientTrust,
 ) -> Result<Arc<ServerConfig>, TlsError> {
-    let provider = provider();
+    let policy = TlsPolicy::default();
+    let provider = policy.provider()?;
+    let by_name = ByName::new(certificate_pem, key_pem, &[], &provider)?;
+    config(&by_name, &policy, provider, trust)
+}
+
+fn config(
+    by_name: &ByName,
+    policy: &TlsPolicy,
+    provider: Arc<CryptoProvider>,
+    trust: &ClientTrust,
+) -> Result<Arc<ServerConfig>, TlsError> {
     let verifier = AnyCertificate { hints: trust.subjects(), provider: Arc::clone(&provider) };
     let mut config = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(ServerTls::VERSIONS)
+        .with_protocol_versions(policy.versions())
         .map_err(TlsError::Setup)?
         .with_client_cert_verifier(Arc::new(verifier))
-        .with_single_cert(certificates(certificate_pem)?, private_key(key_pem)?)
-        .map_err(pair_error)?;
+        .with_cert_resolver(Arc::new(by_name.clone()));
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     // A resumed session carries the client's certificates, which are judged again: resumption gives
     // no more rights than a full handshake.

@@ -165,8 +165,8 @@ async fn readyz(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Respon
     health("readyz", &(admin.readiness)(), query.as_deref())
 }
 
-/// Lists all checks if one fails, even without `?verbose`, as kube-apiserver does.
-fn health(name: &str, checks: &[Check], query: Option<&str>) -> Response {
+/// The result of checks. Lists all of them if one fails, even without `?verbose`, as kube-apiserver does.
+pub(crate) fn health(name: &str, checks: &[Check], query: Option<&str>) -> Response {
     let ready = checks.iter().all(|check| check.problem.is_none());
     if ready && !has("verbose", query) {
         return text(StatusCode::OK, "ok");
@@ -197,6 +197,11 @@ fn has(parameter: &str, query: Option<&str>) -> bool {
 async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
     let mut body = String::new();
     (admin.metrics)(&mut body);
+    exposed(body, &headers)
+}
+
+/// Metrics, given as OpenMetrics text, in the form that the client accepts.
+pub(crate) fn exposed(body: String, headers: &HeaderMap) -> Response {
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
     if accepted.into_iter().any(exposition::is_open_metrics) {
         return ([(CONTENT_TYPE, exposition::OPEN_METRICS)], body).into_response();
@@ -258,11 +263,11 @@ async fn method_not_allowed() -> Response {
     text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed; see / for all paths\n")
 }
 
-fn text(status: StatusCode, body: impl Into<String>) -> Response {
+pub(crate) fn text(status: StatusCode, body: impl Into<String>) -> Response {
     (status, [(CONTENT_TYPE, "text/plain; charset=utf-8")], body.into()).into_response()
 }
 
-async fn uncached(request: Request, next: Next) -> Response {
+pub(crate) async fn uncached(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-store, private"));

@@ -2,15 +2,19 @@
 //!
 //! [`parse`] is the first stage of `raw → validated → running`. Each setting is defined once, in
 //! [`ServeArgs`]. A key of the config file becomes the flag of the same name, unless the command
-//! line or the environment sets it; then clap parses all of it again.
+//! line or the environment sets it; then clap parses all of it again. The same happens with the flags
+//! of kube-apiserver that `--like` takes over, unless the config file sets them, too.
 
 mod duration;
 mod file;
 mod flags;
+mod like;
+mod manifests_args;
 mod manual_args;
 mod operator_args;
 mod sentence;
 mod serve_args;
+mod tls_values;
 mod url;
 mod values;
 
@@ -22,38 +26,44 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub(crate) use file::Origins;
 pub(crate) use flags::Flags;
+pub(crate) use like::{LikeSource, Origin, TakenOver};
+pub(crate) use manifests_args::{KubeadmVersion, ManifestKind, ManifestsArgs, Proxy};
 pub(crate) use manual_args::{CompletionsArgs, ManArgs, VersionArgs};
 pub(crate) use operator_args::{
-    CallersArgs, DirectArgs, DoctorArgs, SkewArgs, SkewOutput, StatusArgs,
+    AdoptArgs, CallersArgs, DirectArgs, DoctorArgs, Probe, SkewArgs, SkewOutput, StatusArgs,
 };
 pub(crate) use serve_args::ServeArgs;
+pub(crate) use tls_values::{MinVersion, SniFiles};
 pub(crate) use url::{Peer, ServerUrl, server_url};
 pub(crate) use values::{FeatureGate, MAX_WORKERS, MembershipSource, server_id, server_id_at};
 
 use crate::mistake::Mistake;
 use file::ConfigFile;
 
-/// Parses a command line, and the config file that it names.
+/// Parses a command line, the config file that it names, and the flags of kube-apiserver.
 pub(crate) fn parse(argv: Vec<OsString>) -> Result<Invocation, Stop> {
     let mut command = command().bin_name(if is_plugin(&argv) { "kubectl mvp" } else { "mvp" });
     let no_file = Origins::default();
     let mut matches = command
         .try_get_matches_from_mut(&argv)
         .map_err(|error| Stop::from_clap(error, &no_file))?;
-    let mut origins = no_file;
+    let (mut origins, mut more) = (no_file, Vec::new());
     if let Some(("serve" | "doctor", given)) = matches.subcommand()
         && let Some(path) = given.get_one::<PathBuf>("config")
         && let Some(serve) = command.find_subcommand("serve")
     {
         let file = ConfigFile::read(path).map_err(Stop::Mistake)?;
         let (arguments, from) = file.arguments(serve, given).map_err(Stop::Mistake)?;
-        origins = from;
-        // Directly after the command: the rest may end in `--`.
-        let (before, after) = argv.split_at(argv.len().min(2));
-        let all = before.iter().chain(&arguments).chain(after);
-        matches = self::command()
-            .try_get_matches_from(all)
-            .map_err(|error| Stop::from_clap(error, &origins))?;
+        (origins, more) = (from, arguments);
+        matches = parse_with(&argv, &more, &origins)?;
+    }
+    if let Some(("serve" | "doctor", given)) = matches.subcommand()
+        && let Some(source) = given.get_one::<LikeSource>("like")
+    {
+        let taken = like::take_over(source, given).map_err(Stop::Mistake)?;
+        more.extend(taken.arguments());
+        origins = origins.with_like(taken);
+        matches = parse_with(&argv, &more, &origins)?;
     }
     let planned = |given| {
         let serve = command.find_subcommand("serve");
@@ -73,13 +83,27 @@ pub(crate) fn parse(argv: Vec<OsString>) -> Result<Invocation, Stop> {
             Invocation::Skew(args)
         }
         Command::Callers(args) => Invocation::Callers(args),
+        Command::Adopt(args) => Invocation::Adopt(args),
         Command::Doctor(args) => {
             Invocation::Doctor(Box::new(DoctorArgs { planned, ..*args }), origins)
         }
+        Command::Manifests(args) => Invocation::Manifests(args),
         Command::Version(args) => Invocation::Version(args),
         Command::Completions(args) => Invocation::Completions(args),
         Command::Man(args) => Invocation::Man(args),
     })
+}
+
+/// Parses a command line with more flags.
+fn parse_with(
+    argv: &[OsString],
+    more: &[OsString],
+    origins: &Origins,
+) -> Result<clap::ArgMatches, Stop> {
+    // Directly after the command: the rest may end in `--`.
+    let (before, after) = argv.split_at(argv.len().min(2));
+    let all = before.iter().chain(more).chain(after);
+    command().try_get_matches_from(all).map_err(|error| Stop::from_clap(error, origins))
 }
 
 /// Parses the flags of another process, which it tells itself.
@@ -120,8 +144,12 @@ pub(crate) enum Invocation {
     Skew(Box<SkewArgs>),
     /// `mvp callers`.
     Callers(CallersArgs),
+    /// `mvp adopt`.
+    Adopt(AdoptArgs),
     /// `mvp doctor`, and the origins of the settings that it checks.
     Doctor(Box<DoctorArgs>, Origins),
+    /// `mvp manifests`.
+    Manifests(ManifestsArgs),
     /// `mvp version`.
     Version(VersionArgs),
     /// `mvp completions`.
@@ -174,8 +202,13 @@ enum Command {
     Skew(Box<SkewArgs>),
     /// Show who called which API through a gateway in the last hour.
     Callers(CallersArgs),
+    /// End connections to kube-apiserver from before the steering, so that clients come back through
+    /// mvp.
+    Adopt(AdoptArgs),
     /// Check a configuration and the cluster that it names, with a fix for each finding.
     Doctor(Box<DoctorArgs>),
+    /// Print what installs mvp: a DaemonSet, a systemd unit and others.
+    Manifests(ManifestsArgs),
     /// Print the version, the commit and what this binary contains.
     Version(VersionArgs),
     /// Print the completions of a shell.

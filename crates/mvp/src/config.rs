@@ -5,28 +5,34 @@
 //! does not answer.
 
 mod address;
+pub(crate) mod balance;
 mod check;
 mod etcd;
 mod limits;
+pub(crate) mod listener;
 pub(crate) mod peers_file;
 pub(crate) mod pem;
 mod server_id;
 mod service;
+mod steer;
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::HeaderName;
+use mvp_net::TlsPolicy;
 
 pub(crate) use crate::cli::{MembershipSource, Peer, ServerUrl};
 pub(crate) use etcd::EtcdConfig;
 pub(crate) use limits::ClientLimits;
+pub(crate) use listener::SniPair;
 pub(crate) use peers_file::PeersFile;
 pub(crate) use pem::{CertificateFile, KeyPair};
 
 use crate::cli::Origins;
 use crate::logging::{LogFilter, LogFormat};
+use crate::members::CachePath;
 use crate::mistake::Mistake;
 
 /// The configuration of `mvp serve`.
@@ -36,12 +42,18 @@ pub(crate) struct ServeConfig {
     pub listen: SocketAddr,
     /// Whether another process may listen on the same addresses.
     pub share_port: bool,
+    /// How connections are steered to this process, if they are.
+    pub steer: Option<SteerConfig>,
     /// The time from SIGTERM to the start of the drain.
     pub shutdown_delay: Duration,
     /// The longest time of the drain.
     pub shutdown_grace: Duration,
     /// The serving certificate and its key.
     pub serving: KeyPair,
+    /// Serving certificates for some server names.
+    pub sni: Vec<SniPair>,
+    /// The TLS versions and cipher suites of the listener.
+    pub tls_policy: TlsPolicy,
     /// The address that peers are told, if it is known; its port is 0 where that of `listen` is.
     pub advertise: Option<SocketAddr>,
     /// The API server beside this gateway; none for a load balancer.
@@ -93,6 +105,17 @@ pub(crate) enum AdminSocketPath {
     Off,
 }
 
+impl AdminSocketPath {
+    /// By the flag: an empty path switches it off.
+    fn of_flag(path: Option<&Path>) -> AdminSocketPath {
+        match path {
+            None => AdminSocketPath::Default,
+            Some(path) if path.as_os_str().is_empty() => AdminSocketPath::Off,
+            Some(path) => AdminSocketPath::At(path.to_owned()),
+        }
+    }
+}
+
 /// The API server beside this gateway.
 #[derive(Debug, Clone)]
 pub(crate) struct LocalServer {
@@ -104,6 +127,23 @@ pub(crate) struct LocalServer {
     pub ca: CertificateFile,
 }
 
+/// New connections of the local server's port are handed to this process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SteerConfig {
+    /// The way to a server that does not listen on loopback. Connections from loopback are never
+    /// steered; without this, they would come back to us.
+    pub around: Option<Around>,
+}
+
+/// The way around the steering.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Around {
+    /// The loopback address to connect from.
+    pub source: IpAddr,
+    /// The address of the server, at which it connects to itself.
+    pub server: SocketAddr,
+}
+
 /// The other members, and where they come from.
 #[derive(Debug, Clone)]
 pub(crate) struct Peers {
@@ -113,6 +153,11 @@ pub(crate) struct Peers {
     pub membership: Vec<MembershipSource>,
     /// The servers behind a load balancer.
     pub servers: Vec<ServerUrl>,
+    /// Whether EndpointSlices are a source by default, not by a flag: then `servers` are enough if they
+    /// cannot be read.
+    pub endpoints_optional: bool,
+    /// The file of the last known members of EndpointSlices.
+    pub cache: CachePath,
     /// The address through which a load balancer without `servers` finds them.
     pub seed: Option<ServerUrl>,
     /// The peers of `--peer`; their IDs differ from each other and from the local one.
@@ -145,6 +190,11 @@ pub(crate) struct RequestHeader {
 }
 
 impl ServeConfig {
+    /// The way around the steering, if the local server needs one.
+    pub(crate) fn around(&self) -> Option<Around> {
+        self.steer.as_ref()?.around
+    }
+
     /// Whether discovery is merged and requests are proxied to peers.
     pub(crate) fn serves_peers(&self) -> bool {
         self.interoperability && self.peers.ca.is_some()

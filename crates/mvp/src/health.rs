@@ -2,8 +2,8 @@
 //!
 //! It runs before authentication. `/mvp/readyz` and `/mvp/livez` report on the gateway alone: once it
 //! is ready, it stays ready even if its server fails, because peers take the server's place.
-//! `/readyz` is the server's until the gateway shuts down, and fails from then on. All other requests
-//! pass. Callers are not authenticated, so failing checks are listed without their reasons.
+//! `/readyz` is the server's until the gateway shuts down, and fails from then on, unless connections
+//! are steered: then the server takes over at the same address. All other requests pass. Callers are not authenticated, so failing checks are listed without their reasons.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -31,6 +31,8 @@ pub(crate) type Readiness = dyn Fn() -> Vec<Check> + Send + Sync;
 /// The health of the gateway, for the API port and the admin endpoint.
 pub(crate) struct Probes {
     leaving: CancellationToken,
+    /// Whether the server can be reached at the same address without this process.
+    steered: bool,
     heartbeats: Heartbeats,
     /// The time since the control loop last published.
     published: Box<dyn Fn() -> Duration + Send + Sync>,
@@ -50,7 +52,13 @@ impl Probes {
     ) -> Probes {
         let (heartbeats, readiness) = (Heartbeats::default(), OnceLock::new());
         let (published, started) = (Box::new(published), AtomicBool::new(false));
-        Probes { leaving, heartbeats, published, interval, readiness, started }
+        let steered = false;
+        Probes { leaving, steered, heartbeats, published, interval, readiness, started }
+    }
+
+    /// The server takes over at the same address when this process ends.
+    pub(crate) fn steered(self, steered: bool) -> Probes {
+        Probes { steered, ..self }
     }
 
     /// The heartbeats of all runtimes.
@@ -84,6 +92,11 @@ impl Probes {
         checks
     }
 
+    /// Whether the control loop published lately.
+    pub(crate) fn control_loop_runs(&self) -> bool {
+        (self.published)() <= STUCK_AFTER + self.interval
+    }
+
     /// The checks of the gateway itself: it has started, is not shutting down, and makes progress.
     fn gateway(&self) -> Vec<Check> {
         if self.leaving.is_cancelled() {
@@ -103,7 +116,7 @@ impl Probes {
         let (name, checks) = match path {
             "/mvp/readyz" => ("readyz", self.gateway()),
             "/mvp/livez" => ("livez", self.liveness()),
-            "/readyz" if self.leaving.is_cancelled() => {
+            "/readyz" if self.leaving.is_cancelled() && !self.steered => {
                 let problem = Some("the process is shutting down".to_owned());
                 ("readyz", vec![Check { name: "mvp-shutdown".to_owned(), problem, remark: None }])
             }

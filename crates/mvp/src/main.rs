@@ -5,6 +5,7 @@
 //! served: exit code 2 for usage, 1 for the rest.
 
 mod admin;
+mod balance;
 mod build_info;
 mod callers;
 mod cli;
@@ -13,12 +14,14 @@ mod connections;
 mod demo;
 mod descriptors;
 mod files;
+mod follow;
 mod forget;
 mod health;
 mod heartbeat;
 mod inside;
 mod lifecycle;
 mod logging;
+mod manifests;
 mod manual;
 mod members;
 mod mistake;
@@ -30,6 +33,7 @@ mod report;
 mod serve;
 mod shutdown;
 mod signals;
+mod steering;
 mod supervise;
 mod tls;
 
@@ -40,7 +44,8 @@ use std::time::SystemTime;
 
 use crate::cli::{Flags, Invocation, Stop};
 use crate::config::ServeConfig;
-use crate::logging::FlushGuard;
+use crate::config::balance::BalanceConfig;
+use crate::logging::{FlushGuard, LogFilter, LogFormat, LogQueue};
 use crate::mistake::{Mistake, OneLine};
 
 /// It has fewer page faults and less contention than the system allocator.
@@ -56,6 +61,12 @@ fn main() -> ExitCode {
     // Fails only if one is installed already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let outcome = match invocation {
+        Invocation::Serve(args, origins, _) if args.pass_through => {
+            return match BalanceConfig::check(&args, &origins) {
+                Ok(config) => pass_through(&config),
+                Err(mistake) => fail(&mistake, mistake.exit_code()),
+            };
+        }
         Invocation::Serve(args, origins, flags) => {
             match ServeConfig::check(*args, &origins, SystemTime::now()) {
                 Ok(config) => return serve(config, flags),
@@ -67,7 +78,9 @@ fn main() -> ExitCode {
         Invocation::Status(args) => operator::status::run(args),
         Invocation::Skew(args) => operator::skew::run(&args),
         Invocation::Callers(args) => operator::callers::run(args),
+        Invocation::Adopt(args) => operator::adopt::run(&args),
         Invocation::Doctor(args, origins) => operator::doctor::run(*args, &origins),
+        Invocation::Manifests(args) => success(manifests::run(&args)),
         Invocation::Version(args) => success(build_info::run(&args)),
         Invocation::Completions(args) => success(manual::completions(&args)),
         Invocation::Man(args) => success(manual::pages(&args)),
@@ -81,17 +94,42 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs `mvp serve`. From here on nothing blocks on standard error: a fatal error goes through the log
-/// queue, too.
+/// Runs `mvp serve`.
 fn serve(config: ServeConfig, flags: Flags) -> ExitCode {
-    let log = match logging::init(config.log_format, &config.log_filter) {
+    // Before the first thread, that of the log: rights belong to threads.
+    let steering = match steering::prepare(&config) {
+        Ok(steering) => steering,
+        Err(error) => return fail(format_args!("{error:#}"), ExitCode::from(1)),
+    };
+    let (format, filter) = (config.log_format, config.log_filter.clone());
+    logged(format, &filter, |log| {
+        if let Some(like) = config.origins.like() {
+            like.log();
+        }
+        for warning in &config.warnings {
+            tracing::warn!("{warning}");
+        }
+        serve::run(config, flags, steering, log)
+    })
+}
+
+/// Runs `mvp serve --pass-through`.
+fn pass_through(config: &BalanceConfig) -> ExitCode {
+    logged(config.log_format, &config.log_filter, |log| balance::run(config, log))
+}
+
+/// Runs with logs. From here on nothing blocks on standard error: a fatal error goes through the log
+/// queue, too.
+fn logged(
+    format: LogFormat,
+    filter: &LogFilter,
+    run: impl FnOnce(&LogQueue) -> anyhow::Result<()>,
+) -> ExitCode {
+    let log = match logging::init(format, filter) {
         Ok(log) => FlushGuard(log),
         Err(error) => return fail(format_args!("{error:#}"), ExitCode::from(1)),
     };
-    for warning in &config.warnings {
-        tracing::warn!("{warning}");
-    }
-    let Err(error) = serve::run(config, flags, &log.0) else { return ExitCode::SUCCESS };
+    let Err(error) = run(&log.0) else { return ExitCode::SUCCESS };
     let (sentence, code) = described(&error);
     log.0.push(format!("error: {}\n", OneLine(&sentence)).as_bytes());
     code

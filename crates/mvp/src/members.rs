@@ -1,5 +1,6 @@
 //! The membership sources of the configuration, started and combined. Entry item: [`start`].
 
+mod cache;
 mod counted;
 mod witness;
 
@@ -20,9 +21,11 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Check;
-use crate::config::{MembershipSource, ServeConfig};
+use crate::config::balance::is_own_address;
+use crate::config::{MembershipSource, ServeConfig, ServerUrl};
 use crate::supervise::Supervisor;
 
+pub(crate) use cache::{CachePath, MembersCache};
 pub(crate) use counted::CountedReads;
 pub(crate) use witness::{Seed, Witness};
 
@@ -41,6 +44,10 @@ pub(crate) struct Standing {
     etcd: Option<Etcd>,
     /// The address of a first server, to find the others.
     seed: Option<Arc<str>>,
+    /// How EndpointSlices are read.
+    endpoints: endpoints::Options,
+    /// Where their members are kept.
+    cache: Option<MembersCache>,
 }
 
 impl Standing {
@@ -59,7 +66,16 @@ impl Standing {
         let own = Own { id: id.clone(), addresses, interval: config.refresh_interval };
         let etcd = config.peers.etcd.as_ref().map(|config| config.etcd(etcd));
         let seed = config.peers.seed.as_ref().map(|seed| seed.authority().into());
-        Standing { id, advertise, own, sources: config.peers.membership.clone(), etcd, seed }
+        let sources = config.peers.membership.clone();
+        let uses_endpoints = sources.contains(&MembershipSource::Endpoints);
+        let cache = uses_endpoints.then(|| MembersCache::open(&config.peers.cache)).flatten();
+        let endpoints = endpoints_options(config, listen, cache.as_ref());
+        Standing { id, advertise, own, sources, etcd, seed, endpoints, cache }
+    }
+
+    /// The members that are known from disk, for operators.
+    pub(crate) fn last_known(&self) -> Option<String> {
+        self.cache.as_ref().map(|_| self.endpoints.last_known.join(","))
     }
 
     /// The address of a first server, if no server is configured.
@@ -86,6 +102,22 @@ impl Standing {
     fn announcement(&self, source: MembershipSource) -> Option<Announcement> {
         let address = self.advertise.filter(|_| self.uses(source))?;
         Some(Announcement { id: self.id.as_ref()?.to_string(), address, instance: unique() })
+    }
+}
+
+/// How EndpointSlices are read. Loopback addresses count if all servers are on this host.
+fn endpoints_options(
+    config: &ServeConfig,
+    listen: SocketAddr,
+    cache: Option<&MembersCache>,
+) -> endpoints::Options {
+    let is_here = |url: &ServerUrl| url.ip().is_some_and(|ip| ip.is_loopback());
+    let servers = &config.peers.servers;
+    let own = |address| is_own_address(address, listen);
+    endpoints::Options {
+        last_known: cache.map(|cache| cache.read(&own)).unwrap_or_default(),
+        optional: config.peers.endpoints_optional,
+        one_host: !servers.is_empty() && servers.iter().all(is_here),
     }
 }
 
@@ -118,7 +150,7 @@ pub(crate) fn start(
         starting.leases(local, announcement);
     }
     if standing.uses(MembershipSource::Endpoints) {
-        starting.endpoints(witness);
+        starting.endpoints(witness, standing);
     }
     let Starting { mut sources, mut bare, announced, troubles, keepers, .. } = starting;
     sources.append(&mut bare);
@@ -209,14 +241,21 @@ impl Starting<'_> {
         }));
     }
 
-    fn endpoints(&mut self, witness: Witness) {
+    fn endpoints(&mut self, witness: Witness, standing: &Standing) {
         let (claims, source) = Source::new("endpoints");
+        if let Some(cache) = standing.cache.clone() {
+            let (found, known) = (source.claims.clone(), standing.endpoints.last_known.clone());
+            self.spawn("members-cache", move || cache.clone().follow(found.clone(), known.clone()));
+        }
         self.bare.push(source);
         if let Witness::Members(_, Some(seed)) = &witness {
             self.troubles.push(seed.trouble());
         }
         let clock = self.reader.clock();
-        self.spawn("endpoints", move || endpoints::read(witness.clone(), clock, claims.clone()));
+        let options = standing.endpoints.clone();
+        self.spawn("endpoints", move || {
+            endpoints::read(witness.clone(), clock, options.clone(), claims.clone())
+        });
     }
 }
 

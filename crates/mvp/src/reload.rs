@@ -12,11 +12,11 @@
 mod expiry;
 mod in_use;
 mod report;
+mod serving;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
-use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -33,6 +33,7 @@ use tokio::sync::watch;
 use crate::config::pem::{Files, Read};
 use crate::config::{Peer, Peers, PeersFile, ServeConfig, peers_file};
 use crate::files;
+use crate::follow::Follower;
 use crate::mistake::{Mistake, Problem};
 use crate::supervise::Restarts;
 use crate::tls;
@@ -84,6 +85,8 @@ pub(crate) struct Reloader {
     used: Seen,
     report: Report,
     expiry: Expiry,
+    /// Follows the manifest of kube-apiserver.
+    follower: Option<Follower>,
     /// The configuration before the current reload, to restore it after a panic.
     before: Option<Box<ServeConfig>>,
     /// Whether the last reload panicked and must be repeated.
@@ -118,11 +121,17 @@ impl Reloader {
             used,
             report,
             expiry,
+            follower: None,
             before: None,
             interrupted: false,
             #[cfg(test)]
             panics: false,
         }
+    }
+
+    /// The same, with the manifest of kube-apiserver.
+    pub(crate) fn following(self, follower: Option<Follower>) -> Reloader {
+        Reloader { follower, ..self }
     }
 
     /// Runs until all senders of `wake` are dropped. A message triggers a read at once.
@@ -148,6 +157,9 @@ impl Reloader {
 
     /// Reads all files once. Returns the time until the next read.
     fn look(&mut self, now: SystemTime) -> Duration {
+        if let Some(follower) = &mut self.follower {
+            follower.look(now);
+        }
         let seen: Seen = self.used.keys().map(|path| (path.clone(), files::read(path))).collect();
         let settled = seen == self.seen;
         self.seen = seen;
@@ -173,21 +185,11 @@ impl Reloader {
         };
         let mut files = Files::new(&origins, now, &read);
         self.reload_serving(&mut files);
+        self.reload_sni(&mut files);
         self.reload_clients(&mut files);
         self.reload_outbound(&mut files);
         self.reload_etcd(&mut files);
         self.reload_peers(&read);
-    }
-
-    /// Reloads the serving certificate. It applies to new connections.
-    fn reload_serving(&mut self, files: &mut Files<'_>) {
-        let key = self.config.serving.chain.key;
-        let loaded = new_pair(files, &self.config.serving);
-        let Some(new) = self.report.take(key, loaded) else { return };
-        let old = mem::replace(&mut self.config.serving, new);
-        if !self.replace_server(&[key]) {
-            self.config.serving = old;
-        }
     }
 
     /// Reloads the CAs of clients. They apply to existing connections, too.

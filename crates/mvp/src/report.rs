@@ -74,6 +74,8 @@ pub(crate) struct Status {
     #[serde(deserialize_with = "bounds::texts")]
     pub(crate) reloads_failing: Vec<String>,
     pub(crate) connections: Connections,
+    /// None without `--steer`.
+    pub(crate) steering: Option<SteeringState>,
     pub(crate) task_restarts: u64,
     pub(crate) log_lines_dropped: u64,
 }
@@ -196,6 +198,20 @@ pub(crate) struct Connections {
     pub(crate) ended: u64,
     /// Requests for which no connection to a server was free.
     pub(crate) overloaded: u64,
+}
+
+/// Steering of new connections to the gateway.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct SteeringState {
+    /// The port whose connections are steered.
+    pub(crate) port: u16,
+    /// Whether new connections come to the gateway now.
+    pub(crate) active: bool,
+    /// Connections that do not go through the gateway; none if they cannot be counted.
+    pub(crate) unsteered_connections: Option<u64>,
+    /// Further ones from this host that may be the server's own.
+    pub(crate) unclear_connections: u64,
 }
 
 /// What a member answered, or why it did not.

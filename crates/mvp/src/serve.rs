@@ -14,7 +14,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
-use mvp_net::{ConnectionLimit, Limits, bind, bind_workers};
+use futures_util::future::join_all;
+use mvp_net::{ConnectionLimit, Limits, Listener, PassThrough, bind, bind_workers};
 use mvp_proxy::{Member, RemoteHeaders, Worker};
 use prometheus_client::registry::Registry;
 use tokio::runtime::{Builder, Runtime};
@@ -24,9 +25,10 @@ use crate::admin::host::AllowedHosts;
 use crate::admin::socket::{self, AdminSocket};
 use crate::callers::DeprecatedCallers;
 use crate::cli::Flags;
-use crate::config::{AdminSocketPath, ClientLimits, ServeConfig};
+use crate::config::{AdminSocketPath, Around, ClientLimits, ServeConfig};
 use crate::connections::ConnectionMetrics;
 use crate::descriptors;
+use crate::follow::Follower;
 use crate::health::{HealthLayer, Probes};
 use crate::inside;
 use crate::logging::LogQueue;
@@ -37,6 +39,7 @@ use crate::reload::{InForce, ReloadMetrics, Reloader};
 use crate::report::pages::{Pages, PagesLayer};
 use crate::shutdown::Shutdown;
 use crate::signals::Signals;
+use crate::steering::{Prepared, Steered, SteeringMetrics, fault};
 use crate::supervise::Supervisor;
 use crate::tls;
 
@@ -44,25 +47,26 @@ use crate::tls;
 const SETTLES_WITHIN: Duration = Duration::from_secs(3);
 
 /// Serves until a signal ends it.
-pub(crate) fn run(config: ServeConfig, flags: Flags, log: &LogQueue) -> anyhow::Result<()> {
+pub(crate) fn run(
+    config: ServeConfig,
+    flags: Flags,
+    steering: Option<Prepared>,
+    log: &LogQueue,
+) -> anyhow::Result<()> {
     let descriptors = descriptors::raise_limit();
     let asked = config.client_limits.connections;
     let max_connections = descriptors::max_client_connections(descriptors, asked)?;
-    let gateway = Arc::new(Gateway::new(&config, flags, max_connections, log)?);
+    let steered = steering.as_ref().map(|prepared| prepared.steered.clone());
+    let gateway = Arc::new(Gateway::new(&config, flags, max_connections, steered, log)?);
     // Before the listeners: a signal without a handler ends the process.
     let runtime = runtime()?;
     let signals = {
         let _entered = runtime.enter();
         Signals::new()?
     };
-    let listeners =
-        bind_workers(config.listen, config.workers, config.share_port).map_err(|error| {
-            cannot_listen(config.listen, "--bind-address and --secure-port", &error)
-        })?;
+    let (listeners, listen) = listeners(&config, steering)?;
     let admin_listener = bind(config.admin, config.share_port)
         .map_err(|error| cannot_listen(config.admin, "--admin-bind-address", &error))?;
-    // With port 0, the system chose the port.
-    let listen = listeners.first().map_or(Ok(config.listen), TcpListener::local_addr)?;
     let admin = admin_listener.local_addr()?;
     let admin_socket = admin_socket(&config)?;
     let standing = Standing::new(&config, listen, gateway.in_force.etcd.subscribe());
@@ -70,7 +74,7 @@ pub(crate) fn run(config: ServeConfig, flags: Flags, log: &LogQueue) -> anyhow::
     let workers: Vec<JoinHandle<bool>> = listeners
         .into_iter()
         .enumerate()
-        .map(|(index, listener)| gateway.spawn_worker(index, listener))
+        .map(|(index, listeners)| gateway.spawn_worker(index, listeners))
         .collect::<anyhow::Result<_>>()?;
     tracing::info!(
         listen = %listen,
@@ -81,10 +85,15 @@ pub(crate) fn run(config: ServeConfig, flags: Flags, log: &LogQueue) -> anyhow::
         advertise = standing.advertise().map(|address| address.to_string()),
         membership = standing.described(),
         seed = standing.seed().map(ToString::to_string),
+        last_known = standing.last_known(),
         peers = gateway.in_force.members.borrow().claims.len(),
         workers = workers.len(),
+        steer = gateway.steered.is_some(),
         "serving"
     );
+    if let Some(steered) = &gateway.steered {
+        steered.report();
+    }
     let limits = &gateway.client_limits;
     tracing::info!(
         descriptors,
@@ -98,6 +107,23 @@ pub(crate) fn run(config: ServeConfig, flags: Flags, log: &LogQueue) -> anyhow::
     let admin = AdminEndpoint { listener: admin_listener, socket: admin_socket, hosts };
     let reload = gateway.spawn_reloader(config)?;
     runtime.block_on(gateway.control(standing, admin, signals, reload, workers))
+}
+
+/// The listening sockets of each worker, and the address that clients use.
+fn listeners(
+    config: &ServeConfig,
+    steering: Option<Prepared>,
+) -> anyhow::Result<(Vec<Vec<TcpListener>>, SocketAddr)> {
+    if let Some(prepared) = steering {
+        return Ok((prepared.listeners, config.listen));
+    }
+    let listeners =
+        bind_workers(config.listen, config.workers, config.share_port).map_err(|error| {
+            cannot_listen(config.listen, "--bind-address and --secure-port", &error)
+        })?;
+    // With port 0, the system chose the port.
+    let listen = listeners.first().map_or(Ok(config.listen), TcpListener::local_addr)?;
+    Ok((listeners.into_iter().map(|listener| vec![listener]).collect(), listen))
 }
 
 /// Where the admin endpoint listens, and the host names under which it can be reached.
@@ -147,6 +173,12 @@ struct Gateway {
     pages: Arc<Pages>,
     supervisor: Supervisor,
     share_port: bool,
+    /// With `--steer`.
+    steered: Option<Steered>,
+    /// The connections of the local server to itself, which are steered, too.
+    pass_through: Option<PassThrough>,
+    /// The way to the local server around the steering.
+    way: Option<fault::Way>,
     flags: Arc<Flags>,
 }
 
@@ -155,6 +187,7 @@ impl Gateway {
         config: &ServeConfig,
         flags: Flags,
         max_connections: usize,
+        steered: Option<Steered>,
         log: &LogQueue,
     ) -> anyhow::Result<Gateway> {
         let in_force = InForce::new(config)?;
@@ -168,7 +201,10 @@ impl Gateway {
             .log_local_requests(config.log_local_requests)
             .record_callers(config.record_callers && config.serves_peers());
         let member = match &config.local {
-            Some(local) => member.server_at(&local.url.authority()),
+            Some(local) => {
+                let source = config.around().map(|around| around.source);
+                member.server_at(&local.url.authority()).connecting_from(source)
+            }
             None => member.without_server(),
         };
         let member = member.build();
@@ -183,12 +219,16 @@ impl Gateway {
         registry.register_collector(Box::new(ConnectionMetrics(connections.clone())));
         let (metrics, reader) = (Arc::clone(member.metrics()), member.reader().clone());
         registry.register_collector(Box::new(DeprecatedCallers { metrics, reader }));
-        let shutdown = Shutdown::new(config, log);
+        let shutdown = Shutdown::new(config.shutdown_delay, config.shutdown_grace, log);
         let reader = member.reader().clone();
         let published = move || reader.now().since(reader.load().built());
-        let probes =
-            Arc::new(Probes::new(shutdown.leaving.clone(), published, config.refresh_interval));
+        let probes = Probes::new(shutdown.leaving.clone(), published, config.refresh_interval);
+        let probes = Arc::new(probes.steered(steered.is_some()));
         registry.register_collector(Box::new(ReadinessMetrics(Arc::clone(&probes))));
+        if let Some(steered) = steered.clone() {
+            registry.register_collector(Box::new(steered.unsteered()));
+            registry.register_collector(Box::new(SteeringMetrics(steered)));
+        }
         Ok(Gateway {
             in_force,
             client_limits: config.client_limits,
@@ -202,6 +242,12 @@ impl Gateway {
             pages: Arc::default(),
             supervisor,
             share_port: config.share_port,
+            steered,
+            pass_through: config.around().map(pass_through),
+            way: config.local.as_ref().map(|local| fault::Way {
+                address: local.url.authority(),
+                source: config.around().map(|around| around.source),
+            }),
             flags: Arc::new(match &config.local {
                 Some(local) => flags.with("server-id", local.id.clone()),
                 None => flags,
@@ -214,7 +260,10 @@ impl Gateway {
         let (wake, woken) = mpsc::channel();
         let (in_force, metrics) = (self.in_force.clone(), self.reload_metrics.clone());
         let restarts = self.supervisor.watch("reload");
+        let changed = self.shutdown.flags_changed.clone();
+        let follower = Follower::new(&config, std::env::args_os().collect(), changed);
         let reloader = Reloader::new(config, in_force, metrics, SystemTime::now());
+        let reloader = reloader.following(follower);
         thread::Builder::new()
             .name("reload".to_owned())
             .spawn(move || reloader.run(&woken, restarts))
@@ -226,7 +275,7 @@ impl Gateway {
     fn spawn_worker(
         self: &Arc<Gateway>,
         index: usize,
-        listener: TcpListener,
+        listeners: Vec<TcpListener>,
     ) -> anyhow::Result<JoinHandle<bool>> {
         let gateway = Arc::clone(self);
         let name = format!("worker-{index}");
@@ -237,7 +286,10 @@ impl Gateway {
             let _stop = stop.clone().drop_guard();
             let outcome = runtime().and_then(|runtime| {
                 runtime.block_on(async {
-                    let listener = tokio::net::TcpListener::from_std(listener)?;
+                    let listeners: Vec<_> = listeners
+                        .into_iter()
+                        .map(tokio::net::TcpListener::from_std)
+                        .collect::<io::Result<_>>()?;
                     let worker = gateway.member.worker();
                     tokio::spawn(heartbeat.run());
                     gateway.spawn_prune(&worker);
@@ -249,14 +301,26 @@ impl Gateway {
                         .with_max_head_bytes(bounds.request_header_bytes)
                         .layer(service);
                     let service = HealthLayer(Arc::clone(&gateway.probes)).layer(service);
-                    if gateway.share_port {
-                        gateway.settles().await;
+                    match &gateway.steered {
+                        // Until the control loop is ready, no connection comes.
+                        Some(steered) => {
+                            let connections = gateway.connections.clone();
+                            tokio::spawn(steered.clone().beat_worker(index, connections));
+                        }
+                        None if gateway.share_port => gateway.settles().await,
+                        None => {}
                     }
                     let tls = gateway.in_force.tls.clone();
                     let (grace, connections) =
                         (gateway.shutdown.grace, gateway.connections.clone());
                     let limits = Limits { grace, connections, ..Limits::default() };
-                    mvp_net::serve(listener, tls, limits, service, stop.clone()).await;
+                    let serving = listeners.into_iter().map(|socket| {
+                        let pass_through = gateway.pass_through.clone();
+                        let listener = Listener { socket, pass_through };
+                        let (tls, limits, service) = (tls.clone(), limits.clone(), service.clone());
+                        mvp_net::serve(listener, tls, limits, service, stop.clone())
+                    });
+                    join_all(serving).await;
                     Ok(())
                 })
             });
@@ -290,6 +354,13 @@ impl Gateway {
     }
 }
 
+/// A kube-apiserver that does not listen on loopback connects to itself at its address, with this TLS
+/// server name and a certificate that only it has.
+fn pass_through(around: Around) -> PassThrough {
+    let server_name = "apiserver-loopback-client";
+    PassThrough { server_name, server: around.server, source: around.source }
+}
+
 fn remote_headers(config: &ServeConfig) -> RemoteHeaders {
     let header = &config.request_header;
     RemoteHeaders {
@@ -300,7 +371,7 @@ fn remote_headers(config: &ServeConfig) -> RemoteHeaders {
     }
 }
 
-fn cannot_listen(address: SocketAddr, flags: &str, error: &io::Error) -> anyhow::Error {
+pub(crate) fn cannot_listen(address: SocketAddr, flags: &str, error: &io::Error) -> anyhow::Error {
     let hint = match error.kind() {
         io::ErrorKind::AddrInUse => "stop what listens there, or choose another port",
         io::ErrorKind::AddrNotAvailable => "choose an address that this host has",
@@ -312,6 +383,6 @@ fn cannot_listen(address: SocketAddr, flags: &str, error: &io::Error) -> anyhow:
     anyhow::anyhow!("cannot listen on {address} ({flags}): {error}; {hint}")
 }
 
-fn runtime() -> anyhow::Result<Runtime> {
+pub(crate) fn runtime() -> anyhow::Result<Runtime> {
     Builder::new_current_thread().enable_all().build().context("cannot start a runtime")
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::config::ServeConfig;
 use crate::logging::LogQueue;
 use crate::signals::{Asked, Signals};
 
@@ -16,6 +15,8 @@ pub(crate) struct Shutdown {
     /// Cancelled after the delay: workers accept no more connections and drain. A worker that ends
     /// by itself cancels it, too.
     pub(crate) stop: CancellationToken,
+    /// Cancelled when the flags that `--like` took over change.
+    pub(crate) flags_changed: CancellationToken,
     delay: Duration,
     /// The longest time of the drain.
     pub(crate) grace: Duration,
@@ -23,22 +24,31 @@ pub(crate) struct Shutdown {
 }
 
 impl Shutdown {
-    pub(crate) fn new(config: &ServeConfig, log: &LogQueue) -> Shutdown {
+    pub(crate) fn new(delay: Duration, grace: Duration, log: &LogQueue) -> Shutdown {
         Shutdown {
             leaving: CancellationToken::new(),
             stop: CancellationToken::new(),
-            delay: config.shutdown_delay,
-            grace: config.shutdown_grace,
+            flags_changed: CancellationToken::new(),
+            delay,
+            grace,
             log: log.clone(),
         }
     }
 
-    /// Waits for SIGTERM or SIGINT, and then for the delay. SIGHUP wakes the reloader at any time.
-    pub(crate) async fn run(&self, mut signals: Signals, reload: &mpsc::Sender<()>) {
+    /// Waits for SIGTERM, SIGINT or a change of flags, calls `first`, and then waits for the delay.
+    /// SIGHUP wakes the reloader at any time.
+    pub(crate) async fn run(
+        &self,
+        mut signals: Signals,
+        reload: &mpsc::Sender<()>,
+        first: impl FnOnce(),
+    ) {
         let name = tokio::select! {
             () = self.stop.cancelled() => return,
-            name = shutdown_signal(&mut signals, reload) => name,
+            name = shutdown_signal(&mut signals, reload) => Some(name),
+            () = self.flags_changed.cancelled() => None,
         };
+        first();
         self.leaving.cancel();
         let (delay_seconds, grace_seconds) = (self.delay.as_secs_f64(), self.grace.as_secs_f64());
         tracing::info!(signal = name, delay_seconds, grace_seconds, "shutting down");

@@ -7,14 +7,16 @@ use mvp_net::{ClientTrust, Judgement, ServerTls, UnixTime};
 use mvp_proxy::OutboundTls;
 use rustls::ClientConfig;
 
-use crate::config::{CertificateFile, EtcdConfig, KeyPair, ServeConfig, not_everyone};
+use crate::config::{CertificateFile, EtcdConfig, KeyPair, ServeConfig, SniPair, not_everyone};
 use crate::mistake::Mistake;
 
 /// The TLS of the listener, with the trust in client certificates.
 pub(crate) fn server(config: &ServeConfig) -> anyhow::Result<ServerTls> {
     let trust = client_trust(config)?;
-    ServerTls::new(&config.serving.chain.pem, &config.serving.key.pem, trust)
-        .context("--tls-cert-file and --tls-private-key-file")
+    let (certificate, key) = (&config.serving.chain.pem, &config.serving.key.pem);
+    let more: Vec<_> = config.sni.iter().map(SniPair::certificate).collect();
+    ServerTls::with(certificate, key, trust, &more, &config.tls_policy)
+        .context("--tls-cert-file, --tls-private-key-file and --tls-sni-cert-key")
 }
 
 /// The trust in client certificates.

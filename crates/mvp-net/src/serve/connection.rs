@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
 use super::head::HeadTimeout;
+use super::pass_through::PassThrough;
 use super::request::{Activity, Client, RequestService};
 use super::target::TargetGuard;
 use super::tracked::{Streams, Tracked};
@@ -52,6 +53,7 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) shutdown: CancellationToken,
     pub(crate) streams: Streams,
+    pub(crate) pass_through: Option<PassThrough>,
 }
 
 /// Serves one connection until it ends. A drain ends it after its requests in flight.
@@ -75,8 +77,14 @@ pub(crate) async fn serve_connection<S, B>(
         tracing::debug!(client = %remote, %error, "cannot set socket options");
         return;
     }
+    if let Some(pass_through) = &shared.pass_through
+        && pass_through.is_for_server(&stream, remote, limits.handshake_timeout).await
+    {
+        return pass_through.join(stream, remote, &activity, &shared.shutdown).await;
+    }
     let tls = shared.tls.current();
-    let handshake = TlsAcceptor::from(Arc::clone(tls.config())).accept(stream);
+    let config = tls.config_at(|| Some(stream.local_addr().ok()?.ip()));
+    let handshake = TlsAcceptor::from(Arc::clone(config)).accept(stream);
     let too_late = async {
         shared.shutdown.cancelled().await;
         sleep(LAST_WORD).await;

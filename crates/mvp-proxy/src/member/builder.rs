@@ -1,5 +1,6 @@
 //! The settings of a member. Entry item: [`MemberBuilder`].
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use crate::upstream::{ReloadableOutbound, Target, Upstream, server_name};
 #[must_use]
 pub struct MemberBuilder {
     address: Address,
+    source: Option<IpAddr>,
     settings: ControlSettings,
     local_tls: ReloadableOutbound,
     peer_tls: Option<ReloadableOutbound>,
@@ -39,6 +41,7 @@ impl MemberBuilder {
     pub(super) fn new(id: &str, tls: ReloadableOutbound) -> MemberBuilder {
         MemberBuilder {
             address: Address::InProcess,
+            source: None,
             settings: ControlSettings { local: Some(id.into()), ..ControlSettings::default() },
             peer_tls: Some(tls.clone()),
             local_tls: tls,
@@ -52,6 +55,11 @@ impl MemberBuilder {
     /// The API server listens at this address (`HOST:PORT`), as that of a gateway does.
     pub fn server_at(self, address: &str) -> MemberBuilder {
         MemberBuilder { address: Address::At(address.into()), ..self }
+    }
+
+    /// Connects to the server at [`server_at`](Self::server_at) from this address of the host.
+    pub fn connecting_from(self, source: Option<IpAddr>) -> MemberBuilder {
+        MemberBuilder { source, ..self }
     }
 
     /// There is no API server: the member balances the load of all others.
@@ -103,6 +111,7 @@ impl MemberBuilder {
     pub fn build(self) -> Member {
         let MemberBuilder {
             address,
+            source,
             mut settings,
             local_tls,
             peer_tls,
@@ -120,7 +129,7 @@ impl MemberBuilder {
         let server = match (address, id) {
             (Address::At(address), Some(id)) => {
                 let (kind, server_name) = (MemberKind::Bare, server_name());
-                let target = Target { id, address, server_name, kind, local: true };
+                let target = Target { id, address, server_name, kind, local: true, source };
                 let state = LocalState::new(Arc::clone(&metrics));
                 let state = if probed { state.unseen() } else { state };
                 Server::Behind { target: Arc::new(target), state }

@@ -7,7 +7,7 @@ mod own_requests;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -56,6 +56,8 @@ struct Shared {
     health: AtomicU8,
     /// Why the server is not ready, for people.
     trouble: Mutex<String>,
+    /// Whether it rejects our own credentials.
+    rejects_us: AtomicBool,
     /// When it was last unreachable.
     absent: Mutex<Instant>,
     /// Wakes the probe after a failed request.
@@ -72,7 +74,16 @@ impl LocalState {
         let health = AtomicU8::new(encode(LocalHealth::Ready));
         let (trouble, absent) = (Mutex::default(), Mutex::new(Instant::now()));
         let (doubted, leaving) = (Notify::new(), watch::Sender::new(false));
-        LocalState(Arc::new(Shared { health, trouble, absent, doubted, leaving, metrics }))
+        let rejects_us = AtomicBool::new(false);
+        LocalState(Arc::new(Shared {
+            health,
+            trouble,
+            rejects_us,
+            absent,
+            doubted,
+            leaving,
+            metrics,
+        }))
     }
 
     /// The same, but not ready until the first probe.
@@ -97,6 +108,12 @@ impl LocalState {
     /// Why the server is not ready or not reachable; empty if it is ready.
     pub fn trouble(&self) -> String {
         self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether the server rejected our proxy client certificate in the last probe (401). Users whom we
+    /// name cannot use it through us.
+    pub fn rejects_us(&self) -> bool {
+        self.0.rejects_us.load(Ordering::Relaxed)
     }
 
     /// Whether the server shuts down, or cannot be reached.
@@ -151,6 +168,7 @@ pub(crate) async fn watch_local(forwarder: &Forwarder, target: &Target, state: &
     loop {
         if let Some(found) = probe(forwarder, target).await {
             state.set_leaving(found.is_leaving());
+            state.0.rejects_us.store(matches!(found, Found::Rejected), Ordering::Relaxed);
             let (health, trouble) = history.judge(found);
             *state.0.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
             state.set(health);
@@ -217,6 +235,8 @@ enum Found {
     Unready(String),
     /// We may not ask.
     Forbidden,
+    /// It does not accept our credentials.
+    Rejected,
     Unreachable(String),
 }
 
@@ -227,7 +247,7 @@ impl Found {
         match self {
             Found::Unready(checks) => checks.contains("[-]shutdown "),
             Found::Unreachable(_) => true,
-            Found::Ready | Found::Forbidden => false,
+            Found::Ready | Found::Forbidden | Found::Rejected => false,
         }
     }
 }
@@ -245,7 +265,7 @@ impl History {
     /// probe has just started, and would forbid users what they may do. So may one that was never
     /// seen, as after the restart of a whole node.
     fn judge(&mut self, found: Found) -> (LocalHealth, String) {
-        if !matches!(found, Found::Forbidden) {
+        if !matches!(found, Found::Forbidden | Found::Rejected) {
             self.forbidden_since = None;
         }
         match found {
@@ -261,7 +281,7 @@ impl History {
                 self.ever = true;
                 (LocalHealth::Unreachable, trouble)
             }
-            Found::Forbidden => {
+            Found::Forbidden | Found::Rejected => {
                 let since = *self.forbidden_since.get_or_insert_with(Instant::now);
                 let enough = if self.ever { FORBIDS } else { FORBIDS_AT_FIRST };
                 if since.elapsed() >= enough {
@@ -285,7 +305,8 @@ async fn probe(forwarder: &Forwarder, target: &Target) -> Option<Found> {
     });
     match asked.await.ok()? {
         Ok((status, said)) if status.is_server_error() => Some(Found::Unready(failing(&said))),
-        Ok((StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _)) => Some(Found::Forbidden),
+        Ok((StatusCode::UNAUTHORIZED, _)) => Some(Found::Rejected),
+        Ok((StatusCode::FORBIDDEN, _)) => Some(Found::Forbidden),
         // Any response will do where there is no such path.
         Ok(_) => Some(Found::Ready),
         Err(error) if !error.stage.is_of_server() => None,

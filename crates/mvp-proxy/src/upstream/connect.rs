@@ -1,11 +1,12 @@
 //! Connections to servers: TCP and TLS, with time limits. Entry item: [`Endpoint::connect`].
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
-use mvp_net::UntrustedServer;
+use mvp_net::{UntrustedServer, connect_from};
 use rustls::{AlertDescription, CertificateError, ClientConfig, OtherError};
 use rustls_pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
@@ -38,6 +39,8 @@ const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
 pub(crate) struct Endpoint {
     /// `HOST:PORT`
     pub(crate) address: Arc<str>,
+    /// The address to connect from.
+    pub(crate) source: Option<IpAddr>,
     /// The name that its certificate must have.
     pub(crate) server_name: ServerName<'static>,
     /// The trusted CAs, the client certificate and the protocol.
@@ -52,7 +55,10 @@ impl Endpoint {
     /// Opens a connection. Fails if the server is silent for [`SILENCE`], or busy for [`BUSY`].
     pub(crate) async fn connect(&self) -> Result<Connected, ConnectError> {
         self.unless_silent(async {
-            let stream = TcpStream::connect(&*self.address).await?;
+            let stream = match self.source {
+                Some(source) => connect_from(source, &*self.address).await?,
+                None => TcpStream::connect(&*self.address).await?,
+            };
             stream.set_nodelay(true)?;
             // Detects a server that vanished, also where there are no PINGs.
             SockRef::from(&stream).set_tcp_keepalive(&KEEP_ALIVE)?;
@@ -157,6 +163,7 @@ mod tests {
             .with_no_client_auth();
         Endpoint {
             address: "127.0.0.1:1".into(),
+            source: None,
             server_name: crate::upstream::server_name(),
             tls: Arc::new(tls),
             beat,

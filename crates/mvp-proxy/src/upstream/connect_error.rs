@@ -46,7 +46,8 @@ fn is_ours(error: &io::Error) -> bool {
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;
     const ENOBUFS: i32 = 105;
-    matches!(error.kind(), io::ErrorKind::OutOfMemory | io::ErrorKind::AddrNotAvailable)
+    use io::ErrorKind::{AddrInUse, AddrNotAvailable, OutOfMemory};
+    matches!(error.kind(), OutOfMemory | AddrNotAvailable | AddrInUse)
         || matches!(error.raw_os_error(), Some(ENFILE | EMFILE | ENOBUFS))
 }
 
@@ -56,7 +57,7 @@ mod tests {
 
     #[test]
     fn errors_of_this_process_do_not_count_against_a_server() {
-        for number in [12, 23, 24, 99, 105] {
+        for number in [12, 23, 24, 98, 99, 105] {
             let error = io::Error::from_raw_os_error(number);
             assert!(matches!(ConnectError::from(error), ConnectError::Ours(_)), "{number}");
         }

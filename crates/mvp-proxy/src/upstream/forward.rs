@@ -293,6 +293,7 @@ mod tests {
             server_name: server_name(),
             kind: MemberKind::Bare,
             local,
+            source: None,
         };
         for (address, local) in [("one:1", true), ("one:1", false), ("two:2", false)] {
             for lane in [Lane::Upgrade, Lane::Short] {

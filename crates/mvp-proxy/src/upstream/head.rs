@@ -96,6 +96,7 @@ mod tests {
             server_name: server_name(),
             kind: MemberKind::Bare,
             local: true,
+            source: None,
         };
         let identity = Identity::User(Arc::new(User::default()));
         let mut request = Request::new(Body::empty());

@@ -278,6 +278,7 @@ impl Lanes {
         };
         let endpoint = |protocol: &[u8]| Endpoint {
             address: Arc::clone(&target.address),
+            source: target.source,
             server_name: target.server_name.clone(),
             tls: tls.config(&[protocol]),
             beat: self.pulses.beat(&target.address),

@@ -1,5 +1,6 @@
 //! Servers to send to, and the TLS towards them.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -28,6 +29,8 @@ pub struct Target {
     pub kind: MemberKind,
     /// Whether it is the local server.
     pub local: bool,
+    /// The address to connect from; `None` lets the system choose.
+    pub source: Option<IpAddr>,
 }
 
 impl Target {
@@ -39,6 +42,7 @@ impl Target {
             server_name: server_name(),
             kind: member.kind,
             local: false,
+            source: None,
         })
     }
 }

@@ -38,7 +38,7 @@ impl AllowedHosts {
 }
 
 /// Refuses a request for another host. One without `Host` passes: every browser sends it.
-pub(super) async fn check(
+pub(crate) async fn check(
     State(hosts): State<Arc<AllowedHosts>>,
     request: Request,
     next: Next,

@@ -24,6 +24,16 @@ pub(super) fn refresh_interval(text: &str) -> Result<Duration, Problem> {
     within(text, Duration::from_millis(100), Duration::from_mins(1), "100ms to 1m, such as 1s")
 }
 
+/// Parses the time without data after which a connection is at rest.
+pub(super) fn idle(text: &str) -> Result<Duration, Problem> {
+    within(text, Duration::from_millis(100), Duration::from_hours(1), "100ms to 1h, such as 1s")
+}
+
+/// Parses the time for which `mvp adopt` waits for busy connections.
+pub(super) fn adopt_timeout(text: &str) -> Result<Duration, Problem> {
+    within(text, Duration::from_secs(1), Duration::from_hours(24), "1s to 24h, such as 5m")
+}
+
 fn within(text: &str, min: Duration, max: Duration, bounds: &str) -> Result<Duration, Problem> {
     let wrong = |what: &str| format!("{text:?} is {what}; give a time from {bounds}").into();
     match go_duration(text) {

@@ -7,11 +7,13 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle};
 
+use super::like::TakenOver;
 use super::sentence::nearest;
 use crate::files;
 use crate::mistake::Mistake;
@@ -89,24 +91,39 @@ impl ConfigFile {
                 .iter()
                 .any(|argument: &OsString| argument.as_encoded_bytes().starts_with(flag.as_bytes()))
         });
-        Ok((arguments, Origins { path: self.path.clone(), lines }))
+        Ok((arguments, Origins { path: self.path.clone(), lines, like: None }))
     }
 }
 
-/// The lines of the config file that settings came from.
+/// The lines of the config file that settings came from, and those that `--like` took over.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Origins {
     path: PathBuf,
     lines: BTreeMap<String, usize>,
+    like: Option<Arc<TakenOver>>,
 }
 
 impl Origins {
-    /// The name of a setting for error messages: `--key`, or the line of the file and the key.
+    /// The name of a setting for error messages: `--key`, the line of the file and the key, or the flag
+    /// of kube-apiserver.
     pub(crate) fn name(&self, key: &str) -> String {
         match self.lines.get(key) {
             Some(line) => format!("{}: {key}", at_line(&self.path, *line)),
-            None => format!("--{key}"),
+            None => {
+                let like = self.like.as_ref().and_then(|like| like.name(key));
+                like.unwrap_or_else(|| format!("--{key}"))
+            }
         }
+    }
+
+    /// What `--like` took over.
+    pub(crate) fn like(&self) -> Option<&TakenOver> {
+        self.like.as_deref()
+    }
+
+    /// The same with what `--like` took over.
+    pub(super) fn with_like(self, like: TakenOver) -> Origins {
+        Origins { like: Some(Arc::new(like)), ..self }
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Flags {
 impl Flags {
     /// The values of the flags of this command.
     pub(super) fn of(serve: &Command, given: &ArgMatches) -> Flags {
-        let not_config = |id: &&clap::Id| !matches!(id.as_str(), "config" | "help");
+        let not_config = |id: &&clap::Id| !matches!(id.as_str(), "config" | "help" | "like");
         let arguments = serve.get_arguments().filter(|a| not_config(&a.get_id()));
         let flags = arguments.filter_map(|argument| {
             let values = given.get_raw(argument.get_id().as_str())?;

@@ -12,6 +12,8 @@ use clap::{ArgAction, Args};
 use http::{HeaderName, Uri};
 
 use super::duration;
+use super::like::LikeSource;
+use super::tls_values::{self, MinVersion, SniFiles};
 use super::url::{self, Peer, ServerUrl};
 use super::values::{self, FeatureGate, MembershipSource};
 use crate::logging::{LogFilter, LogFormat};
@@ -27,13 +29,15 @@ pub(crate) struct ServeArgs {
     #[allow(dead_code, reason = "clap prints the page and never sets it")]
     help: Option<bool>,
 
-    /// IP address to serve the API on; 0.0.0.0 and :: are all interfaces.
+    /// IP address to serve the API on; 0.0.0.0 and :: are all interfaces. With --pass-through the
+    /// default is 127.0.0.1.
     #[arg(long, value_name = "IP", default_value = "0.0.0.0", value_parser = values::ip)]
-    #[arg(help_heading = LISTENER)]
+    #[arg(default_value_if("pass_through", "true", "127.0.0.1"), help_heading = LISTENER)]
     pub bind_address: IpAddr,
-    /// Port to serve the API on, with TLS; 0 takes a free port.
+    /// Port to serve the API on, with TLS; 0 takes a free port. With --pass-through the default is
+    /// 7445.
     #[arg(long, value_name = "PORT", default_value = "6443", value_parser = values::port)]
-    #[arg(help_heading = LISTENER)]
+    #[arg(default_value_if("pass_through", "true", "7445"), help_heading = LISTENER)]
     pub secure_port: u16,
     /// IP address at which other members of the cluster reach this one [default: the bind address,
     /// or that of the default interface].
@@ -45,12 +49,33 @@ pub(crate) struct ServeArgs {
     /// PEM file with the private key of that certificate (required).
     #[arg(long, value_name = "FILE", help_heading = LISTENER)]
     pub tls_private_key_file: Option<PathBuf>,
+    /// More serving certificates, as CERT,KEY or CERT,KEY:NAMES with names that clients ask for,
+    /// separated by commas, such as *.example.com; without names, those of the certificate; repeatable.
+    #[arg(long, value_name = "FILES", value_parser = tls_values::sni_files)]
+    #[arg(action = ArgAction::Append, help_heading = LISTENER)]
+    pub tls_sni_cert_key: Vec<SniFiles>,
+    /// Lowest TLS version of clients, VersionTLS12 or VersionTLS13 [default: VersionTLS12].
+    #[arg(long, value_name = "VERSION", value_parser = tls_values::min_version)]
+    #[arg(help_heading = LISTENER)]
+    pub tls_min_version: Option<MinVersion>,
+    /// Cipher suites of TLS 1.2, by Go's names, separated by commas; those of TLS 1.3 cannot be chosen
+    /// [default: all that mvp has].
+    #[arg(long, value_name = "SUITES", value_delimiter = ',', action = ArgAction::Append)]
+    #[arg(help_heading = LISTENER, value_parser = tls_values::cipher_suite)]
+    pub tls_cipher_suites: Vec<String>,
     /// Allow another process with this flag to listen on the same addresses, the admin endpoint's
     /// too, so that a new mvp takes over from an old one without a refused connection.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, help_heading = LISTENER)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     #[arg(default_value = "false", hide_default_value = true, hide_possible_values = true)]
     pub permit_port_sharing: bool,
+    /// Hand new connections for kube-apiserver's port to mvp, in the kernel (BPF). Then --bind-address
+    /// and --secure-port are those of kube-apiserver, which stays as it is and takes over when mvp
+    /// stops or hangs. Needs Linux 5.9, CAP_BPF and CAP_NET_ADMIN, which are dropped at once.
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, help_heading = LISTENER)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(default_value = "false", hide_default_value = true, hide_possible_values = true)]
+    pub steer: bool,
     /// Time from SIGTERM to the start of the drain. Requests are served as before, but /readyz
     /// fails, so that load balancers stop sending new connections.
     #[arg(long, value_name = "TIME", default_value = "0s", help_heading = LISTENER)]
@@ -86,11 +111,29 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "URL", value_parser = url::server_url, help_heading = LOCAL)]
     pub local_server: Option<ServerUrl>,
     /// API servers to load balance, as https://HOST:PORT, separated by commas. mvp sends each request
-    /// to a server that serves it, and is not a member itself. With --membership=endpoints one
-    /// server is enough; in a pod, none is needed.
+    /// to a server that serves it, and is not a member itself. One server is enough if mvp may read
+    /// the EndpointSlices of default/kubernetes, which name the others; with --membership=endpoints or
+    /// --pass-through in a pod, none is needed.
     #[arg(long, value_name = "URLS", value_delimiter = ',', help_heading = LOCAL)]
     #[arg(action = ArgAction::Append, value_parser = url::server_url)]
     pub servers: Vec<ServerUrl>,
+    /// Run as a load balancer of TCP connections that holds no keys, for every node: each connection
+    /// is forwarded untouched to a healthy server, the nearest first. Needs no certificate flags;
+    /// listens on 127.0.0.1:7445.
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, help_heading = LOCAL)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(default_value = "false", hide_default_value = true, hide_possible_values = true)]
+    pub pass_through: bool,
+    /// File with the last known servers, for a start while none of --servers answers; used with
+    /// --servers or --pass-through. Empty for none [default: /var/lib/mvp/members.json, if that folder
+    /// can be written].
+    #[arg(long, value_name = "FILE", value_parser = values::path_or_none, help_heading = LOCAL)]
+    pub members_cache: Option<PathBuf>,
+    /// Folder with the files token and ca.crt of a service account, with which --pass-through finds
+    /// servers.
+    #[arg(long, value_name = "FOLDER", default_value = crate::balance::SERVICE_ACCOUNT)]
+    #[arg(help_heading = LOCAL)]
+    pub service_account: PathBuf,
     /// PEM file with the CAs that signed the local server's certificate [default: the file of
     /// --peer-ca-file].
     #[arg(long, value_name = "FILE", help_heading = LOCAL)]
@@ -114,7 +157,8 @@ pub(crate) struct ServeArgs {
     /// Sources of members, separated by commas. static: --peer and --peers-file. leases: members
     /// announce themselves by Leases in kube-system, this one too. etcd: the same with keys in the
     /// cluster's etcd. endpoints: EndpointSlices of default/kubernetes [default: static if it names
-    /// any peer, and etcd if --etcd-servers is set, else leases].
+    /// any peer, and etcd if --etcd-servers is set, else leases; with --servers: those, and
+    /// endpoints if mvp may read them].
     #[arg(long, value_name = "SOURCES", value_delimiter = ',', help_heading = PEERS)]
     #[arg(action = ArgAction::Append, value_parser = values::membership)]
     pub membership: Vec<MembershipSource>,
@@ -200,8 +244,10 @@ pub(crate) struct ServeArgs {
     #[arg(action = ArgAction::Append, value_parser = values::feature_gate)]
     pub feature_gates: Vec<FeatureGate>,
 
-    /// IP address and port for health, metrics and debugging, over plain HTTP: keep it private.
+    /// IP address and port for health, metrics and debugging, over plain HTTP: keep it private. With
+    /// --pass-through the default is 127.0.0.1:6481.
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:6480", help_heading = ADMIN)]
+    #[arg(default_value_if("pass_through", "true", "127.0.0.1:6481"))]
     #[arg(value_parser = values::socket_address)]
     pub admin_bind_address: SocketAddr,
     /// Host names by which clients reach the admin endpoint, separated by commas. IP addresses and
@@ -241,6 +287,10 @@ pub(crate) struct ServeArgs {
     /// flag on the command line overrides its key.
     #[arg(long, value_name = "FILE", help_heading = CONFIG)]
     pub config: Option<PathBuf>,
+    /// Static pod manifest of kube-apiserver, or auto for kubeadm's, RKE2's, or the running process:
+    /// flags that kube-apiserver also has are taken over from there, unless they are set here.
+    #[arg(long, value_name = "FILE|auto", value_parser = values::like, help_heading = CONFIG)]
+    pub like: Option<LikeSource>,
 }
 
 const PAGE: &str = "\
@@ -259,7 +309,7 @@ const CLIENTS: &str = "Client authentication";
 const IDENTITY: &str = "Proxy identity";
 const DECISIONS: &str = "Discovery and decisions";
 const ADMIN: &str = "Admin and logs";
-const CONFIG: &str = "Config file";
+const CONFIG: &str = "Flags from files";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -278,6 +328,12 @@ Examples:
     mvp serve … --server-id=node-a \\
       --peer=node-b=https://10.0.0.2:6443 \\
       --peer=node-c=https://10.0.0.3:6443,kind=bare
+
+  The same node, kube-apiserver left as it is; certificates, CAs and addresses are its own:
+    mvp serve --like=auto --steer
+
+  On every node, without keys: kubelets use https://127.0.0.1:7445:
+    mvp serve --pass-through --servers=https://10.0.0.1:6443,https://10.0.0.2:6443
 
   From a config file, with one setting changed:
     mvp serve --config=/etc/mvp/mvp.yaml --log-level=debug

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use http::{HeaderName, Uri};
 
+use super::like::LikeSource;
 use crate::mistake::Problem;
 
 /// Parses a port to listen on; 0 takes a free one.
@@ -45,6 +46,15 @@ pub(super) fn host_name(text: &str) -> Result<String, Problem> {
 #[allow(clippy::unnecessary_wraps, reason = "the form of all parsers of values")]
 pub(super) fn path_or_none(text: &str) -> Result<PathBuf, Problem> {
     Ok(PathBuf::from(text))
+}
+
+/// Parses the source of kube-apiserver's flags.
+pub(super) fn like(text: &str) -> Result<LikeSource, Problem> {
+    Ok(match text {
+        "" => return Err("empty; give the manifest of kube-apiserver, or auto".into()),
+        "auto" => LikeSource::Auto,
+        path => LikeSource::File(PathBuf::from(path)),
+    })
 }
 
 /// Parses the first of several ports; 0 takes free ones.
@@ -106,6 +116,13 @@ pub(super) fn workers(text: &str) -> Result<usize, Problem> {
 
 /// The most worker threads. More do not help: each has its own connections to every peer.
 pub(crate) const MAX_WORKERS: usize = 64;
+
+/// Parses the most connections that `mvp adopt` ends in a second.
+pub(super) fn adopt_rate(text: &str) -> Result<usize, Problem> {
+    digits(text).map(usize::from).filter(|count| (1..=1000).contains(count)).ok_or_else(|| {
+        format!("{text:?} is not a rate; give connections per second from 1 to 1000").into()
+    })
+}
 
 /// Parses the fraction of requests that end their connection, with kube-apiserver's bounds.
 pub(super) fn goaway_chance(text: &str) -> Result<f64, Problem> {

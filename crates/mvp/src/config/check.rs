@@ -6,11 +6,12 @@ use std::time::SystemTime;
 
 use super::{
     AdminSocketPath, CertificateFile, ClientLimits, EtcdConfig, KeyPair, LocalServer,
-    MembershipSource, Peer, Peers, PeersFile, RequestHeader, ServeConfig, ServerUrl, address,
-    not_everyone, pem, server_id, service,
+    MembershipSource, Peer, Peers, PeersFile, RequestHeader, ServeConfig, ServerUrl, SniPair,
+    SteerConfig, address, listener, not_everyone, pem, server_id, service,
 };
 use crate::cli::{self, FeatureGate, Origins, ServeArgs};
 use crate::files;
+use crate::members::CachePath;
 use crate::mistake::Mistake;
 
 impl ServeConfig {
@@ -22,6 +23,7 @@ impl ServeConfig {
         origins: &Origins,
         now: SystemTime,
     ) -> Result<Self, Mistake> {
+        not_pass_through(&args, origins)?;
         let mut check = Check {
             args: &args,
             origins,
@@ -30,9 +32,12 @@ impl ServeConfig {
         };
         let client_limits = ClientLimits::check(&args, origins)?;
         let serving = check.serving()?;
+        let sni = SniPair::check(&mut check.files, &args)?;
+        let tls_policy = listener::policy(&mut check.files, &args, origins)?;
         check.not_own_listener()?;
         let peer_ca = check.files.authorities("peer-ca-file", args.peer_ca_file.clone())?;
         let (local, seed) = check.servers(peer_ca.as_ref())?;
+        let steer = SteerConfig::check(&args, local.as_ref(), origins)?;
         let peers_file = check.peers_file(local.as_ref())?;
         let client_ca = check.files.authorities("client-ca-file", args.client_ca_file.clone())?;
         let request_header = check.request_header()?;
@@ -55,9 +60,12 @@ impl ServeConfig {
         let mut config = Self {
             listen: check.listen,
             share_port: args.permit_port_sharing,
+            steer,
             shutdown_delay: args.shutdown_delay_duration,
             shutdown_grace: args.shutdown_grace_period,
             serving,
+            sni,
+            tls_policy,
             advertise,
             local,
             client_ca,
@@ -67,11 +75,7 @@ impl ServeConfig {
             interoperability,
             admin: args.admin_bind_address,
             admin_hosts: args.admin_allowed_hosts.clone(),
-            admin_socket: match &args.admin_socket {
-                None => AdminSocketPath::Default,
-                Some(path) if path.as_os_str().is_empty() => AdminSocketPath::Off,
-                Some(path) => AdminSocketPath::At(path.clone()),
-            },
+            admin_socket: AdminSocketPath::of_flag(args.admin_socket.as_deref()),
             workers: args.workers.unwrap_or_else(cores),
             log_format: args.log_format,
             log_filter: args.log_level.clone(),
@@ -82,6 +86,8 @@ impl ServeConfig {
             origins: origins.clone(),
             peers: Peers {
                 ca: peer_ca,
+                endpoints_optional: args.membership.is_empty(),
+                cache: cache_path(&args),
                 membership,
                 servers: args.servers,
                 seed,
@@ -129,6 +135,7 @@ impl ServeConfig {
     }
 
     fn warn(&mut self) {
+        self.warnings.extend(self.origins.like().iter().flat_map(|like| like.warnings.clone()));
         if !self.interoperability {
             self.warnings.push(
                 "feature gate UnknownVersionInteroperabilityProxy is off: mvp is a plain reverse \
@@ -180,8 +187,11 @@ impl Check<'_> {
         pair.ok_or_else(|| required("tls-cert-file", what))
     }
 
-    /// A gateway that forwards to its own listener would loop.
+    /// A gateway that forwards to its own listener would loop. With --steer it has another one.
     fn not_own_listener(&self) -> Result<(), Mistake> {
+        if self.args.steer {
+            return Ok(());
+        }
         let local = self.args.local_server.iter().map(|url| (url, "local-server"));
         let servers = self.args.servers.iter().map(|url| (url, "servers"));
         for (url, key) in local.chain(servers) {
@@ -263,6 +273,9 @@ impl Check<'_> {
     fn membership(&self, static_peers: bool, etcd: bool) -> Result<Vec<MembershipSource>, Mistake> {
         let membership = match (&*self.args.membership, static_peers, etcd) {
             ([], true, true) => vec![MembershipSource::Static, MembershipSource::Etcd],
+            ([], true, false) if !self.args.servers.is_empty() => {
+                vec![MembershipSource::Static, MembershipSource::Endpoints]
+            }
             ([], true, false) => vec![MembershipSource::Static],
             ([], false, true) => vec![MembershipSource::Etcd],
             ([], false, false) => vec![MembershipSource::Leases],
@@ -298,6 +311,24 @@ impl Check<'_> {
         address::announced(advertise, ip.is_some(), self.origins)?;
         Ok(advertise)
     }
+}
+
+/// Beside a server, members are known from there: only a load balancer keeps them on disk.
+fn cache_path(args: &ServeArgs) -> CachePath {
+    match args.local_server {
+        Some(_) => CachePath::Off,
+        None => CachePath::of_flag(args.members_cache.as_deref()),
+    }
+}
+
+/// The form without certificates has a configuration of its own.
+fn not_pass_through(args: &ServeArgs, origins: &Origins) -> Result<(), Mistake> {
+    if !args.pass_through {
+        return Ok(());
+    }
+    let sentence = "only mvp serve has this form; it has no certificates to check, and its /readyz tells \
+                    whether it works";
+    Err(Mistake::usage(origins.name("pass-through"), sentence))
 }
 
 fn required(key: &str, what: &str) -> Mistake {

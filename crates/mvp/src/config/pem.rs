@@ -5,12 +5,12 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustls::sign::CertifiedKey;
 use rustls::{InconsistentKeys, RootCertStore};
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
 
 use crate::cli::Origins;
@@ -36,6 +36,11 @@ impl<'a> Files<'a> {
     /// The warnings, one sentence each.
     pub(super) fn into_warnings(self) -> Vec<String> {
         self.warnings
+    }
+
+    /// Adds a warning.
+    pub(super) fn warn(&mut self, sentence: String) {
+        self.warnings.push(sentence);
     }
 
     /// Reads a bundle of CAs.
@@ -232,6 +237,17 @@ impl fmt::Debug for KeyFile {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{:?}", self.path)
     }
+}
+
+/// A time at which the certificate is valid, so that its dates do not hide who issued it.
+pub(crate) fn inside_validity(leaf: &CertificateDer<'_>) -> UnixTime {
+    let now = UnixTime::now();
+    let Ok((_, leaf)) = X509Certificate::from_der(leaf) else { return now };
+    let seconds = |time: i64| u64::try_from(time).unwrap_or_default();
+    let validity = leaf.validity();
+    let (from, until) = (validity.not_before.timestamp(), validity.not_after.timestamp());
+    let now = now.as_secs().min(seconds(until)).max(seconds(from));
+    UnixTime::since_unix_epoch(Duration::from_secs(now))
 }
 
 /// Seconds since the Unix epoch.

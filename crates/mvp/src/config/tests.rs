@@ -1,5 +1,7 @@
 //! Tests of whole configurations, from the command line to [`ServeConfig`].
 
+mod steer;
+
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;

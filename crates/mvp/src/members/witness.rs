@@ -21,7 +21,10 @@ impl Ask for Witness {
             Witness::Local(local) => return local.ask(request).await,
             Witness::Members(any, seed) => (any, seed),
         };
-        let Some(seed) = seed else { return any.ask(request).await };
+        let Some(seed) = seed else {
+            any.some_member().await;
+            return any.ask(request).await;
+        };
         // A server that shuts down waits for open watches, and the seed does not tell when it does.
         if is_watch(&request) {
             any.some_member().await;

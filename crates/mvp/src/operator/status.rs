@@ -16,11 +16,12 @@ use anyhow::Context;
 
 use super::gateway::GatewayArgs;
 use super::terminal::{Paint, Progress};
-use crate::cli::{Output, StatusArgs};
+use crate::cli::{Output, Probe, StatusArgs};
 use crate::mistake::{Mistake, OneLine};
-use crate::report::{Answered, Gateways, Kind, MemberState, Status, ViewOf};
+use crate::report::{Answered, Gateways, Kind, MemberState, Status, SteeringState, ViewOf};
 
-/// The exit code if a gateway is not ready, or does not know what a member serves.
+/// The exit code if a gateway is not ready, does not know what a member serves, or has clients that
+/// do not come through it.
 const NOT_READY: u8 = 3;
 /// The time between two screens of `--watch`.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -29,6 +30,9 @@ const INTERVAL: Duration = Duration::from_secs(2);
 pub(crate) fn run(args: StatusArgs) -> anyhow::Result<ExitCode> {
     if args.watch {
         return watch(&args);
+    }
+    if let Some(check) = args.probe {
+        return probe(&args.gateway, check);
     }
     let gateways = {
         let _progress = Progress::start("asking the gateway");
@@ -41,6 +45,17 @@ pub(crate) fn run(args: StatusArgs) -> anyhow::Result<ExitCode> {
     io::stdout().write_all(text.as_bytes())?;
     let ready = gateways.left_out == 0 && gateways.gateways.iter().all(is_fine);
     Ok(if ready { ExitCode::SUCCESS } else { ExitCode::from(NOT_READY) })
+}
+
+/// Prints one health check, for probes.
+fn probe(gateway: &GatewayArgs, check: Probe) -> anyhow::Result<ExitCode> {
+    let path = match check {
+        Probe::Readyz => "/readyz?verbose",
+        Probe::Livez => "/livez?verbose",
+    };
+    let answer = gateway.get(path)?;
+    io::stdout().write_all(answer.body.as_bytes())?;
+    Ok(if answer.status == 200 { ExitCode::SUCCESS } else { ExitCode::from(NOT_READY) })
 }
 
 /// Draws the screen again and again, until the process is interrupted.
@@ -80,7 +95,10 @@ fn ask(gateway: &GatewayArgs, all: bool) -> anyhow::Result<Gateways> {
 /// that left, have nothing to report.
 fn is_fine(member: &Answered<Status>) -> bool {
     match &member.status {
-        Some(status) => status.ready && status.live && status.members.iter().all(is_seen),
+        Some(status) => {
+            let adopted = status.steering.as_ref().is_none_or(is_adopted);
+            status.ready && status.live && adopted && status.members.iter().all(is_seen)
+        }
         None => member.kind == Kind::Bare || member.left,
     }
 }
@@ -93,6 +111,11 @@ fn is_seen(member: &MemberState) -> bool {
         ViewOf::Stale => !member.present,
         ViewOf::Unknown => !member.present || member.local,
     }
+}
+
+/// Whether all clients come through the gateway, as far as that is known.
+fn is_adopted(steering: &SteeringState) -> bool {
+    steering.unsteered_connections.unwrap_or(0) == 0
 }
 
 fn drawn(gateways: &Gateways, all: bool, paint: Paint) -> String {
@@ -123,6 +146,15 @@ mod tests {
             let members = vec![member.clone()];
             let status = Status { ready: true, live: true, members, ..Status::default() };
             assert_eq!(is_fine(&Answered::own(status)), fine, "{member:?}");
+        }
+    }
+    #[test]
+    fn connections_from_before_are_not_fine() {
+        for (unsteered_connections, fine) in [(Some(0), true), (Some(1), false), (None, true)] {
+            let steering = SteeringState { unsteered_connections, ..SteeringState::default() };
+            let steering = Some(steering);
+            let status = Status { ready: true, live: true, steering, ..Status::default() };
+            assert_eq!(is_fine(&Answered::own(status)), fine, "{unsteered_connections:?}");
         }
     }
 }

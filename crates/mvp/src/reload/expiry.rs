@@ -1,10 +1,12 @@
 //! Expiry of certificates: a metric, and a warning a day before. Entry: [`Expiry`].
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use super::certificates;
 use super::report::{FlagLabels, ReloadMetrics};
+use crate::config::listener::SNI;
 use crate::config::pem::unix_seconds;
 use crate::config::{CertificateFile, ServeConfig};
 
@@ -23,14 +25,14 @@ pub(super) enum Validity {
 /// The validity that was last reported for each file.
 pub(super) struct Expiry {
     metrics: ReloadMetrics,
-    told: BTreeMap<&'static str, Validity>,
+    told: BTreeMap<(&'static str, PathBuf), Validity>,
 }
 
 impl Expiry {
     /// Starts with the invalid certificates as reported: the check of the configuration warned of them.
     pub(super) fn start(config: &ServeConfig, metrics: ReloadMetrics, now: SystemTime) -> Expiry {
         let invalid = certificates(config)
-            .map(|file| (file.key, of(file, now)))
+            .map(|file| ((file.key, file.path.clone()), of(file, now)))
             .filter(|(_, validity)| matches!(validity, Validity::Expired | Validity::NotYet));
         let mut expiry = Expiry { metrics, told: invalid.collect() };
         expiry.observe(config, now);
@@ -39,16 +41,23 @@ impl Expiry {
 
     #[cfg(test)]
     pub(super) fn told(&self, key: &str) -> Option<Validity> {
-        self.told.get(key).copied()
+        self.told.iter().find(|((flag, _), _)| *flag == key).map(|(_, validity)| *validity)
     }
 
     /// Updates the metric, and logs each change.
     pub(super) fn observe(&mut self, config: &ServeConfig, now: SystemTime) {
+        let mut first: BTreeMap<&'static str, i64> = BTreeMap::new();
         for file in certificates(config) {
-            let Some(first) = file.validities().map(|(_, until)| until).min() else { continue };
-            self.metrics.expiration.get_or_create(&FlagLabels { flag: file.key }).set(first);
+            // A flag may name several files.
+            for (_, until) in file.validities() {
+                first
+                    .entry(file.key)
+                    .and_modify(|first| *first = until.min(*first))
+                    .or_insert(until);
+            }
             let validity = of(file, now);
-            if self.told.insert(file.key, validity).unwrap_or(Validity::Good) == validity {
+            let told = self.told.insert((file.key, file.path.clone()), validity);
+            if told.unwrap_or(Validity::Good) == validity {
                 continue;
             }
             let (flag, path) = (file.key, file.path.display());
@@ -65,6 +74,9 @@ impl Expiry {
                 }
             }
         }
+        for (flag, until) in first {
+            self.metrics.expiration.get_or_create(&FlagLabels { flag }).set(until);
+        }
     }
 }
 
@@ -78,7 +90,7 @@ fn of(file: &CertificateFile, now: SystemTime) -> Validity {
         () if until < near => Validity::Near,
         () => Validity::Good,
     };
-    let chain = file.key.ends_with("cert-file");
+    let chain = file.key.ends_with("cert-file") || file.key == SNI;
     let count = if chain { 1 } else { usize::MAX };
     file.validities().take(count).map(one).max().unwrap_or(Validity::Good)
 }

@@ -32,7 +32,8 @@ pub(super) fn in_use(config: &ServeConfig) -> Seen {
     }
     let etcd = config.peers.etcd.as_ref().and_then(|etcd| etcd.client.as_ref());
     let pairs = [Some(&config.serving), config.proxy_client.as_ref(), etcd];
-    for pair in pairs.into_iter().flatten() {
+    let sni = config.sni.iter().map(|sni| &sni.pair);
+    for pair in pairs.into_iter().flatten().chain(sni) {
         add(&pair.key.path, &pair.key.pem);
     }
     if let Some(file) = &config.peers.file {
@@ -49,6 +50,7 @@ pub(super) fn certificates(config: &ServeConfig) -> impl Iterator<Item = &Certif
         config.proxy_client.as_ref().map(|pair| &pair.chain),
         etcd.and_then(|etcd| etcd.client.as_ref()).map(|pair| &pair.chain),
     ];
+    let sni = config.sni.iter().map(|sni| &sni.pair.chain);
     let bundles = [
         config.client_ca.as_ref(),
         config.request_header.ca.as_ref(),
@@ -56,5 +58,5 @@ pub(super) fn certificates(config: &ServeConfig) -> impl Iterator<Item = &Certif
         config.peers.ca.as_ref(),
         etcd.and_then(|etcd| etcd.ca.as_ref()),
     ];
-    chains.into_iter().chain(bundles).flatten()
+    chains.into_iter().flatten().chain(sni).chain(bundles.into_iter().flatten())
 }

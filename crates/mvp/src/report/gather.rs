@@ -12,7 +12,7 @@ use mvp_proxy::control::SnapshotReader;
 use super::samples::{Sample, samples};
 use super::{
     ApiCount, Averted, Certificate, CheckState, Connections, Count, Kind, MAX_APIS, MAX_MEMBERS,
-    MAX_TEXTS, MemberState, Status, ViewOf, clipped,
+    MAX_TEXTS, MemberState, Status, SteeringState, ViewOf, clipped,
 };
 use crate::admin::Check;
 use crate::build_info;
@@ -29,6 +29,8 @@ pub(crate) struct Reporter {
     pub(crate) metrics: Arc<dyn Fn(&mut String) + Send + Sync>,
     /// The IDs that two members use, as sentences.
     pub(crate) conflicts: Box<dyn Fn() -> Vec<String> + Send + Sync>,
+    /// The steering; none without `--steer`.
+    pub(crate) steering: Box<dyn Fn() -> Option<SteeringState> + Send + Sync>,
     /// The limit of client connections.
     pub(crate) connection_limit: usize,
 }
@@ -72,6 +74,7 @@ impl Reporter {
                 ended: found.total("mvp_client_connections_ended_total"),
                 overloaded: found.total("mvp_overloaded_requests_total"),
             },
+            steering: (self.steering)(),
             task_restarts: found.total("mvp_task_restarts_total"),
             log_lines_dropped: found.total("mvp_log_lines_dropped_total"),
         }

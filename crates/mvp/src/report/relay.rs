@@ -102,6 +102,7 @@ impl Relay {
             server_name: server_name(),
             kind: member.kind,
             local: false,
+            source: None,
         };
         if Instant::now() >= deadline {
             return Err("not asked: the others took too long".to_owned());

@@ -25,6 +25,7 @@ use crate::report::pages::Page;
 use crate::report::relay::Relay;
 use crate::report::{Answered, Gateways};
 use crate::signals::Signals;
+use crate::steering::{Steered, fault};
 
 impl Gateway {
     /// The servers that are asked for EndpointSlices and StorageVersions.
@@ -39,6 +40,7 @@ impl Gateway {
                 server_name: server_name(),
                 kind: MemberKind::Bare,
                 local: false,
+                source: None,
             };
             Arc::new(Seed::new(Arc::clone(worker.forwarder()), target))
         });
@@ -90,7 +92,12 @@ impl Gateway {
         let admin =
             admin::serve(listener, socket, hosts, self.admin(&members, reporter, relay), closes);
 
-        until_end(control, tokio::spawn(admin), self.shutdown.run(signals, &reload)).await?;
+        let steered = self.steered.clone();
+        let end_steering = || steered.iter().for_each(Steered::end);
+        let asked = self.shutdown.run(signals, &reload, end_steering);
+        let outcome = until_end(control, tokio::spawn(admin), asked).await;
+        // Before the listeners close, and before an error ends this process.
+        end_steering();
         self.shutdown.leaving.cancel();
         self.shutdown.stop.cancel();
         if self.share_port {
@@ -102,13 +109,14 @@ impl Gateway {
         members.withdrawn().await;
         // Not before: a CA that was revoked must not be trusted during the drain either.
         drop(reload);
+        outcome?;
         anyhow::ensure!(joined, "a worker failed; see the log for the reason");
         Ok(())
     }
 
     /// What writes the reports of this gateway.
     fn reporter(&self, members: &Members) -> Reporter {
-        let conflicts = members.handle();
+        let (conflicts, steered) = (members.handle(), self.steered.clone());
         Reporter {
             id: self.member.id().cloned(),
             reader: self.member.reader().clone(),
@@ -117,6 +125,7 @@ impl Gateway {
             conflicts: Box::new(move || {
                 conflicts.conflicts().iter().map(ToString::to_string).collect()
             }),
+            steering: Box::new(move || steered.as_ref().map(Steered::state)),
             connection_limit: self.max_connections,
         }
     }
@@ -185,8 +194,32 @@ impl Gateway {
         }
     }
 
-    /// The checks of readiness.
+    /// The checks of readiness. The steering begins when all others pass.
     fn readiness(&self, members: &Members) -> Arc<Readiness> {
+        let others = self.readiness_to_serve(members);
+        let Some(steered) = self.steered.clone() else { return others };
+        let ready = Arc::clone(&others);
+        let is_ready = move || ready().iter().all(|check| check.problem.is_none());
+        let live = Arc::clone(&self.probes);
+        let makes_progress = move || live.control_loop_runs();
+        tokio::spawn(steered.clone().beat_control(is_ready, makes_progress));
+        if let (Some(local), Some(way)) = (self.member.local_state(), &self.way) {
+            let (steered, local, way) = (steered.clone(), local.clone(), way.clone());
+            let watch = move || fault::watch(steered.clone(), local.clone(), way.clone());
+            tokio::spawn(self.supervisor.clone().run("steering-fault", watch));
+        }
+        let (unsteered, port) = (steered.unsteered(), steered.port());
+        let watch = move || unsteered.clone().watch(port);
+        tokio::spawn(self.supervisor.clone().run("unsteered-connections", watch));
+        Arc::new(move || {
+            let mut checks = others();
+            checks.push(steered.check());
+            checks
+        })
+    }
+
+    /// The checks of readiness without the steering.
+    fn readiness_to_serve(&self, members: &Members) -> Arc<Readiness> {
         let (reader, local) = (self.member.reader().clone(), self.member.local_state().cloned());
         let merges = self.in_force.outbound_peers.is_some();
         let (leaving, membership) = (self.shutdown.leaving.clone(), members.checks());

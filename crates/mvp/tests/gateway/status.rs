@@ -68,6 +68,27 @@ async fn one_screen_shows_members_requests_and_certificates() {
     assert_eq!(ids, ["b", "a"]);
     let page: Value = serde_json::from_str(&cluster.b.gateway.page("/debug/status").await).unwrap();
     assert_eq!(page["gateways"].as_array().unwrap().len(), 1);
+
+    for (flag, said) in
+        [("--probe=readyz", "readyz check passed"), ("--probe=livez", "livez check passed")]
+    {
+        let (code, text) = cluster.b.gateway.status(&[flag]).await;
+        assert_eq!((code, text.lines().last()), (Some(0), Some(said)), "{flag}: {text}");
+    }
+}
+
+/// kubelet must not end a gateway because of the server beside it.
+#[tokio::test]
+async fn probes_tell_readiness_from_liveness() {
+    let gateway = Gateway::start(free_address(), "alone", free_address(), &[]);
+    let text = eventually("an answer", async || match gateway.status(&["--probe=readyz"]).await {
+        (Some(3), text) => Ok(text),
+        other => Err(other),
+    })
+    .await;
+    assert!(text.contains("[-]") && text.ends_with("readyz check failed\n"), "{text}");
+    let (code, text) = gateway.status(&["--probe=livez"]).await;
+    assert_eq!(code, Some(0), "{text}");
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! The flags of `mvp status`.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::cli::Output;
 use crate::operator::gateway::GatewayArgs;
@@ -16,10 +16,13 @@ use crate::operator::gateway::GatewayArgs;
     mvp status --all --watch
   The checks that fail, for a script:
     mvp status -o json | jq '.gateways[].status.readiness[] | select(.problem)'
+  In a probe of kubelet, in the same container as the gateway:
+    mvp status --probe=readyz
 
 Counts are since the start of the gateway.
 
-Exit codes: 0 if the gateway is ready and its view of every present member is fresh, 3 if not (with
+Exit codes: 0 if the gateway is ready, its view of every present member is fresh, and (with --steer)
+no connection is from before the steering, 3 if not (with
 --all: if that is not so for any gateway, or one does not answer or was not asked), 1 if the gateway on this host cannot be asked, 2 for an error in flags.")]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
@@ -30,7 +33,19 @@ pub(crate) struct StatusArgs {
     /// Show it again every two seconds, on a terminal.
     #[arg(long, conflicts_with = "output")]
     pub watch: bool,
+    /// Print one health check of the gateway and nothing else; exit code 0 if it passes, 3 if not.
+    #[arg(long, value_name = "CHECK", conflicts_with_all = ["all", "watch", "output"])]
+    pub probe: Option<Probe>,
     /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Output,
+}
+
+/// A health check of the admin endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Probe {
+    /// Whether mvp can receive traffic
+    Readyz,
+    /// Whether every thread makes progress
+    Livez,
 }

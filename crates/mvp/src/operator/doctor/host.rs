@@ -1,4 +1,4 @@
-//! This host: descriptors, ports, the admin socket, and what steering of connections will need. It looks
+//! This host: descriptors, ports, the admin socket, and what steering of connections needs. It looks
 //! into `/proc`; nothing is bound. Entry: [`check`].
 
 mod sockets;
@@ -24,12 +24,14 @@ pub(crate) fn check(settings: &Settings, runs: bool) -> Vec<Check> {
         let listeners = sockets::listeners();
         let listen = SocketAddr::new(args.bind_address, args.secure_port);
         let shared = args.permit_port_sharing;
-        for (name, address) in [("API port", listen), ("admin port", args.admin_bind_address)] {
+        // With --steer it is the port of kube-apiserver, which listens there.
+        let api = (!args.steer).then_some(("API port", listen));
+        for (name, address) in api.into_iter().chain([("admin port", args.admin_bind_address)]) {
             checks.push(port(name, address, shared, listeners.as_deref()));
         }
         checks.extend(admin_socket(args.admin_socket.as_deref(), shared));
     }
-    checks.push(steering::check());
+    checks.push(steering::check(args.steer));
     checks
 }
 

@@ -27,6 +27,7 @@ pub(crate) fn ask(gateway: &GatewayArgs) -> anyhow::Result<Live> {
     ];
     let metrics = gateway.get("/metrics")?.body;
     checks.push(reloads(&metrics));
+    checks.extend(unsteered(&metrics));
     checks.extend(release(&metrics, env!("CARGO_PKG_VERSION")));
     let snapshot = gateway.get("/debug/snapshot")?.body;
     let members = match serde_json::from_str::<Snapshot>(&snapshot) {
@@ -128,6 +129,24 @@ fn reloads(metrics: &str) -> Check {
     }
 }
 
+/// Whether all clients come through a gateway that steers.
+fn unsteered(metrics: &str) -> Option<Check> {
+    let value = |name: &str| {
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+        line.trim().parse::<u64>().ok()
+    };
+    let name = "unsteered connections";
+    Some(match value("mvp_unsteered_connections")? {
+        0 => GROUP.ok(name, "all clients come through the gateway"),
+        count => {
+            let what = format!(
+                "not protected yet: {count} client connections are from before the steering"
+            );
+            GROUP.warn(name, what, "run mvp adopt on this host")
+        }
+    })
+}
+
 /// Whether the gateway is the `mvp` that is installed.
 fn release(metrics: &str, own: &str) -> Option<Check> {
     let line = metrics.lines().find(|line| line.starts_with("mvp_build_info{"))?;
@@ -204,6 +223,14 @@ mod tests {
         assert_eq!(reloads("").result, Outcome::Ok);
         assert_eq!(release(text, "9.9.9").unwrap().result, Outcome::Ok);
         assert_eq!(release(text, "0.1.0").unwrap().result, Outcome::Warn);
+    }
+
+    #[test]
+    fn clients_from_before_the_steering_are_a_warning() {
+        let check = |text: &str| unsteered(text).map(|check| check.result);
+        assert_eq!(check("mvp_steering_active 1\n"), None, "without --steer");
+        assert_eq!(check("mvp_unsteered_connections 0\n"), Some(Outcome::Ok));
+        assert_eq!(check("a 1\nmvp_unsteered_connections 2\n"), Some(Outcome::Warn));
     }
 
     #[test]

@@ -48,6 +48,12 @@ const ENDPOINTS: Need = Need {
     without: "members cannot be found by EndpointSlices, and /readyz fails",
     fatal: true,
 };
+/// The same, if `--servers` are enough.
+const MORE_SERVERS: Need = Need {
+    without: "members are those of --servers only, and later servers are not found",
+    fatal: false,
+    ..ENDPOINTS
+};
 const API_SERVICES: Need = Need {
     name: "APIServices",
     group: "apiregistration.k8s.io",
@@ -90,7 +96,8 @@ pub(crate) async fn check(settings: &Settings, way: &Way) -> Vec<Check> {
         needs.push(LEASES);
     }
     if settings.finds_by(MembershipSource::Endpoints) {
-        needs.push(ENDPOINTS);
+        let optional = settings.config.as_ref().is_ok_and(|c| c.peers.endpoints_optional);
+        needs.push(if optional { MORE_SERVERS } else { ENDPOINTS });
     }
     join_all(needs.iter().map(|need| asked(way, need))).await
 }

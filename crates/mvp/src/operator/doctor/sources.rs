@@ -97,8 +97,8 @@ impl Sources<'_> {
             });
         }
         if self.uses(MembershipSource::Endpoints) {
-            let ask = Asking(way.clone());
-            self.read("EndpointSlices", move |claims| endpoints::read(ask, clock, claims));
+            let (ask, options) = (Asking(way.clone()), endpoints::Options::default());
+            self.read("EndpointSlices", move |claims| endpoints::read(ask, clock, options, claims));
         }
     }
 

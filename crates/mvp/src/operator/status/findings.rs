@@ -4,7 +4,7 @@ use mvp_core::decide::Reason;
 
 use super::screen::{duration, plural};
 use crate::report::advice::advice;
-use crate::report::{Certificate, MemberState, Status, ViewOf};
+use crate::report::{Certificate, MemberState, Status, SteeringState, ViewOf};
 
 /// Certificates with less than this many days left need action, or a look.
 const URGENT_DAYS: f64 = 7.0;
@@ -50,6 +50,7 @@ pub(super) fn findings(status: &Status) -> Vec<Finding> {
         all.push(Finding::urgent(format!("the file of {flag} cannot be used"), advice));
     }
     all.extend(status.certificates.iter().filter_map(certificate));
+    all.extend(status.steering.as_ref().and_then(steering));
     all.extend(refusals(status));
     all.extend(limits(status));
     // Stable: what belongs together stays together.
@@ -117,6 +118,31 @@ fn certificate(certificate: &Certificate) -> Option<Finding> {
     };
     let urgent = *days_left < URGENT_DAYS;
     Some(Finding { urgent, ..Finding::note(what, advice) })
+}
+
+/// Clients that do not come through the gateway yet. While it does not steer, the check of readiness
+/// says so.
+fn steering(state: &SteeringState) -> Option<Finding> {
+    if !state.active {
+        return None;
+    }
+    let port = state.port;
+    match state.unsteered_connections {
+        Some(0) => None,
+        Some(count) => {
+            let connections = plural(count, "connection", "connections");
+            let what =
+                format!("not protected yet: {connections} to port {port} from before the steering");
+            Some(Finding::urgent(what, "run mvp adopt on the host of this gateway"))
+        }
+        None => {
+            let what = format!(
+                "it is not known how many connections to port {port} are from before the steering"
+            );
+            let advice = "see the log line \"cannot count unsteered connections\"";
+            Some(Finding::note(what, advice))
+        }
+    }
 }
 
 fn refusals(status: &Status) -> impl Iterator<Item = Finding> {

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use mvp_net::{CertificateNames, ClientTrust};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
@@ -13,6 +13,7 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
 
 use crate::config::CertificateFile;
+use crate::config::pem::inside_validity;
 use crate::config::pem::unix_seconds;
 
 /// A certificate that ends earlier than this gets a warning.
@@ -267,17 +268,6 @@ fn roots(ca: &CertificateFile) -> Option<RootCertStore> {
         store.add(certificate.clone()).ok()?;
     }
     Some(store)
-}
-
-/// A time at which the certificate is valid, so that its dates do not hide who issued it.
-fn inside_validity(leaf: &CertificateDer<'_>) -> UnixTime {
-    let now = UnixTime::now();
-    let Ok((_, leaf)) = X509Certificate::from_der(leaf) else { return now };
-    let seconds = |time: i64| u64::try_from(time).unwrap_or_default();
-    let validity = leaf.validity();
-    let (from, until) = (validity.not_before.timestamp(), validity.not_after.timestamp());
-    let now = now.as_secs().min(seconds(until)).max(seconds(from));
-    UnixTime::since_unix_epoch(Duration::from_secs(now))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Tests of the screen and of the findings on it.
 
 use super::*;
-use crate::report::{Certificate, CheckState, Connections, Count};
+use crate::report::{Certificate, CheckState, Connections, Count, SteeringState};
 
 fn check(name: &str, problem: Option<&str>) -> CheckState {
     CheckState { name: name.to_owned(), problem: problem.map(str::to_owned), remark: None }
@@ -104,6 +104,22 @@ fn colours_are_only_for_terminals_and_lines_fit_100_columns() {
     assert!(one_line.contains(advice), "{plain}");
     let coloured = draw(&troubled(), Paint::COLOURED);
     assert!(coloured.contains("\x1b[31m  readyz local-server: it is gone\x1b[0m\n"), "{coloured}");
+}
+
+#[test]
+fn connections_from_before_the_steering_need_action() {
+    let found = |active, unsteered_connections| {
+        let steering =
+            SteeringState { port: 6443, active, unsteered_connections, ..SteeringState::default() };
+        let status = Status { ready: true, steering: Some(steering), ..Status::default() };
+        listed(&findings(&status), "", Paint::PLAIN)
+    };
+    let expected = "\nNeeds action\n  not protected yet: 12 connections to port 6443 from before the \
+                    steering\n      run mvp adopt on the host of this gateway\n";
+    assert_eq!(found(true, Some(12)), expected);
+    assert_eq!(found(true, Some(0)), "");
+    assert!(found(true, None).contains("Worth a look"));
+    assert_eq!(found(false, Some(12)), "", "the check of readiness says more");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Judgements of certificates that a test CA issues.
 
+use std::time::Duration;
+
 use testkit::certificates::{Ca, FRONT_PROXY_NAME, Pair, SERVER_NAME};
 
 use super::*;

@@ -1,0 +1,162 @@
+//! The program that the kernel runs for each new connection: pure, instructions out. Entry item:
+//! [`assemble`].
+//!
+//! ```text
+//! TCP, and our port?                        else: pass
+//! the destination is not loopback?          else: pass
+//! the source is not loopback?               else: pass
+//! the oldest beat is younger than a limit?  else: pass
+//! our listener for this family is there?    else: pass
+//! choose it
+//! pass: let the kernel go on with the choice, or without one
+//! ```
+//!
+//! It never drops a connection: every path ends with `SK_PASS`.
+
+use std::time::Duration;
+
+use crate::instruction::{
+    Assembler, Instruction, Label, OF_MAP, OF_MAP_VALUE, R0, R1, R2, R3, R6, R7, R8, R9, R10,
+    Register, code,
+};
+
+/// What the program depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// The port whose connections are steered.
+    pub port: u16,
+    /// How many beats there are. All of them must be recent.
+    pub beats: u16,
+    /// The age of a beat above which nothing is steered. At most a second.
+    pub limit: Duration,
+    /// The descriptor of the array map with the beats.
+    pub beats_map: i32,
+    /// The descriptor of the socket map: our listeners, IPv4 at 0 and IPv6 at 1.
+    pub listeners_map: i32,
+}
+
+/// A beat may be this much newer than the time of the program: clocks of two processors differ a
+/// little.
+const CLOCK_TOLERANCE: i32 = 1_000_000;
+
+/// Offsets in the context of the program, `struct bpf_sk_lookup`.
+pub(crate) mod context {
+    pub(crate) const FAMILY: i16 = 8;
+    pub(crate) const PROTOCOL: i16 = 12;
+    pub(crate) const REMOTE_IP4: i16 = 16;
+    pub(crate) const REMOTE_IP6: i16 = 20;
+    pub(crate) const LOCAL_IP4: i16 = 40;
+    pub(crate) const LOCAL_IP6: i16 = 44;
+    /// In the byte order of the machine, unlike all addresses.
+    pub(crate) const LOCAL_PORT: i16 = 60;
+}
+
+/// Functions of the kernel.
+pub(crate) mod function {
+    pub(crate) const MAP_LOOKUP: i32 = 1;
+    pub(crate) const MONOTONIC_TIME: i32 = 5;
+    pub(crate) const RELEASE_SOCKET: i32 = 86;
+    pub(crate) const ASSIGN_SOCKET: i32 = 124;
+}
+
+pub(crate) const TCP: i32 = 6;
+pub(crate) const IPV4: i32 = 2;
+pub(crate) const IPV6: i32 = 10;
+/// `SK_PASS`: use the chosen socket, or look for a listener as usual.
+pub(crate) const PASS: i32 = 1;
+/// Takes the place of the choice of programs that were attached before.
+pub(crate) const REPLACE: i32 = 1;
+
+/// The instructions for these settings.
+pub fn assemble(settings: &Settings) -> Vec<Instruction> {
+    let mut program = Assembler::default();
+    let (pass, ipv4, alive) = (program.label(), program.label(), program.label());
+
+    program.apply_register(code::COPY, R6, R1);
+    program.load(code::LOAD_WORD, R2, R6, context::PROTOCOL);
+    program.jump_if(code::IF_NOT_EQUAL_32, R2, TCP, pass);
+    program.load(code::LOAD_WORD, R2, R6, context::LOCAL_PORT);
+    program.jump_if(code::IF_NOT_EQUAL_32, R2, i32::from(settings.port), pass);
+
+    program.apply(code::SET, R7, 0);
+    program.load(code::LOAD_WORD, R2, R6, context::FAMILY);
+    program.jump_if(code::IF_EQUAL_32, R2, IPV4, ipv4);
+    program.jump_if(code::IF_NOT_EQUAL_32, R2, IPV6, pass);
+    program.apply(code::SET, R7, 1);
+    for address in [context::LOCAL_IP6, context::REMOTE_IP6] {
+        jump_if_loopback6(&mut program, address, pass);
+    }
+    program.jump(alive);
+    program.place(ipv4);
+    for address in [context::LOCAL_IP4, context::REMOTE_IP4] {
+        program.load(code::LOAD_WORD, R2, R6, address);
+        program.apply(code::AND_32, R2, in_network_order([0xff, 0, 0, 0]));
+        program.jump_if(code::IF_EQUAL_32, R2, in_network_order([127, 0, 0, 0]), pass);
+    }
+
+    program.place(alive);
+    jump_unless_recent(&mut program, settings, pass);
+
+    // The argument of the lookup is the address of the key, on the stack.
+    program.store_word(R10, -4, R7);
+    program.apply_register(code::COPY, R2, R10);
+    program.apply(code::ADD, R2, -4);
+    program.load_map(R1, OF_MAP, settings.listeners_map);
+    program.call(function::MAP_LOOKUP);
+    program.jump_if(code::IF_EQUAL, R0, 0, pass);
+    program.apply_register(code::COPY, R7, R0);
+    program.apply_register(code::COPY, R1, R6);
+    program.apply_register(code::COPY, R2, R7);
+    program.apply(code::SET, R3, REPLACE);
+    // If it fails, nothing is chosen.
+    program.call(function::ASSIGN_SOCKET);
+    program.apply_register(code::COPY, R1, R7);
+    program.call(function::RELEASE_SOCKET);
+
+    program.place(pass);
+    program.apply(code::SET, R0, PASS);
+    program.exit();
+    program.finish().unwrap_or_else(|| unreachable!("all labels are placed above"))
+}
+
+/// Jumps if the IPv6 address at this place of the context is `::1`.
+fn jump_if_loopback6(program: &mut Assembler, address: i16, label: Label) {
+    let other = program.label();
+    for word in 0..3 {
+        program.load(code::LOAD_WORD, R2, R6, address + 4 * word);
+        program.jump_if(code::IF_NOT_EQUAL_32, R2, 0, other);
+    }
+    program.load(code::LOAD_WORD, R2, R6, address + 12);
+    program.jump_if(code::IF_EQUAL_32, R2, in_network_order([0, 0, 0, 1]), label);
+    program.place(other);
+}
+
+/// Jumps unless every beat is recent. The beats are read before the time: a beat that happens
+/// meanwhile only makes them look older.
+fn jump_unless_recent(program: &mut Assembler, settings: &Settings, label: Label) {
+    const OLDEST: Register = R8;
+    program.load_map(R9, OF_MAP_VALUE, settings.beats_map);
+    program.load(code::LOAD_DOUBLE, OLDEST, R9, 0);
+    for beat in 1..settings.beats {
+        let newer = program.label();
+        let offset = i16::try_from(usize::from(beat) * size_of::<u64>()).unwrap_or(0);
+        program.load(code::LOAD_DOUBLE, R2, R9, offset);
+        program.jump_if_register(code::IF_AT_LEAST_REGISTER, R2, OLDEST, newer);
+        program.apply_register(code::COPY, OLDEST, R2);
+        program.place(newer);
+    }
+    program.call(function::MONOTONIC_TIME);
+    program.apply_register(code::SUBTRACT_REGISTER, R0, OLDEST);
+    // Without a sign: a beat far in the future is not recent either.
+    program.apply(code::ADD, R0, CLOCK_TOLERANCE);
+    let limit = i32::try_from(settings.limit.as_nanos()).unwrap_or(i32::MAX / 2);
+    program.jump_if(code::IF_ABOVE, R0, limit.saturating_add(CLOCK_TOLERANCE), label);
+}
+
+/// Four bytes of an address, as a word that was loaded from memory has them.
+pub(crate) fn in_network_order(bytes: [u8; 4]) -> i32 {
+    i32::from_ne_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! The decisions of the program, by an interpreter of its instructions.
+
+mod interpreter;
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use self::interpreter::{Connection, World, run};
+use super::*;
+
+const PORT: u16 = 6443;
+const NOW: u64 = 1_000_000_000_000;
+const LIMIT: u64 = 250_000_000;
+
+fn settings(beats: u16) -> Settings {
+    Settings {
+        port: PORT,
+        beats,
+        limit: Duration::from_nanos(LIMIT),
+        beats_map: interpreter::BEATS_MAP,
+        listeners_map: interpreter::LISTENERS_MAP,
+    }
+}
+
+fn connection(remote: &str, local: &str, port: u16) -> Connection {
+    let [remote, local] = [remote, local].map(|ip| ip.parse::<IpAddr>().unwrap());
+    Connection { protocol: TCP, remote, local, port }
+}
+
+/// The listener that is chosen, by its index, in a healthy process.
+fn chosen(connection: &Connection) -> Option<u32> {
+    let world = World { now: NOW, beats: vec![NOW, NOW - 1, NOW - LIMIT], listeners: [true; 2] };
+    run(&assemble(&settings(3)), connection, &world)
+}
+
+#[test]
+fn only_new_connections_of_the_port_from_outside_are_steered() {
+    let steered = [
+        ("10.0.0.9", "10.0.0.1", 0),
+        // The node's own clients use its address: kubelet, the controller manager.
+        ("10.0.0.1", "10.0.0.1", 0),
+        // An address with a loopback octet elsewhere, and one with its sign bit set.
+        ("192.127.0.1", "10.127.0.1", 0),
+        ("255.0.0.127", "200.1.1.127", 0),
+        ("fd00::9", "fd00::1", 1),
+        // Each word of an address counts.
+        ("fd00::1", "fe80::1", 1),
+        ("0:0:0:1::1", "0:1::1", 1),
+        ("::2", "::100:1", 1),
+    ];
+    for (remote, local, listener) in steered {
+        let connection = connection(remote, local, PORT);
+        assert_eq!(chosen(&connection), Some(listener), "{remote} to {local}");
+    }
+    let passed = [
+        ("127.0.0.1", "10.0.0.1"),
+        ("127.255.255.254", "10.0.0.1"),
+        ("10.0.0.9", "127.0.0.1"),
+        ("10.0.0.9", "127.9.9.9"),
+        ("::1", "fd00::1"),
+        ("fd00::9", "::1"),
+    ];
+    for (remote, local) in passed {
+        assert_eq!(chosen(&connection(remote, local, PORT)), None, "{remote} to {local}");
+    }
+}
+
+#[test]
+fn other_ports_and_protocols_are_never_steered() {
+    for port in [0, 443, PORT - 1, PORT + 1, u16::MAX] {
+        assert_eq!(chosen(&connection("10.0.0.9", "10.0.0.1", port)), None, "{port}");
+    }
+    let udp = Connection { protocol: 17, ..connection("10.0.0.9", "10.0.0.1", PORT) };
+    assert_eq!(chosen(&udp), None);
+}
+
+#[test]
+fn one_old_beat_of_many_fails_open() {
+    let outside = connection("10.0.0.9", "10.0.0.1", PORT);
+    for count in [1, 2, 3, 65] {
+        let program = assemble(&settings(count));
+        let world = |beats| World { now: NOW, beats, listeners: [true; 2] };
+        let recent = vec![NOW; usize::from(count)];
+        assert_eq!(run(&program, &outside, &world(recent.clone())), Some(0));
+        for late in 0..usize::from(count) {
+            let with = |time| {
+                let mut beats = recent.clone();
+                beats[late] = time;
+                run(&program, &outside, &world(beats))
+            };
+            assert_eq!(with(NOW - LIMIT), Some(0), "{late} of {count}");
+            assert_eq!(with(NOW - LIMIT - 1), None, "{late} of {count}");
+            assert_eq!(with(0), None, "a thread that has not begun, or ended");
+            // The clock of another processor may be ahead by a little, but not by more.
+            assert_eq!(with(NOW + 900_000), Some(0));
+        }
+    }
+    // In a time namespace the clock of the process may be far ahead: it could not fail open.
+    let ahead = World { now: NOW, beats: vec![NOW + 3_600_000_000_000], listeners: [true; 2] };
+    assert_eq!(run(&assemble(&settings(1)), &outside, &ahead), None);
+}
+
+#[test]
+fn without_a_listener_for_its_family_a_connection_passes() {
+    let program = assemble(&settings(1));
+    let world = |listeners| World { now: NOW, beats: vec![NOW], listeners };
+    let (ipv4, ipv6) =
+        (connection("10.0.0.9", "10.0.0.1", PORT), connection("fd00::9", "fd00::1", PORT));
+    assert_eq!(run(&program, &ipv4, &world([false, true])), None);
+    assert_eq!(run(&program, &ipv6, &world([false, true])), Some(1));
+    assert_eq!(run(&program, &ipv6, &world([true, false])), None);
+    assert_eq!(run(&program, &ipv4, &world([true, false])), Some(0));
+}

@@ -1,0 +1,102 @@
+//! A running steering. Entry item: [`Steering::attach`].
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::SteerError;
+use crate::bpf::{self, MapKind};
+use crate::page::{Beat, Page};
+use crate::program::{self, Settings};
+
+/// How often each thread must beat.
+pub const BEAT_INTERVAL: Duration = Duration::from_millis(50);
+/// The age of a beat above which nothing is steered: the time to fail open when a thread hangs.
+pub const BEAT_LIMIT: Duration = Duration::from_millis(250);
+
+/// What is steered to where.
+#[derive(Debug, Clone, Copy)]
+pub struct Steered<'a> {
+    /// The port of the other process.
+    pub port: u16,
+    /// A listener of ours for IPv4. If it belongs to an `SO_REUSEPORT` group, the kernel spreads
+    /// connections over the group.
+    pub ipv4: Option<BorrowedFd<'a>>,
+    /// The same for IPv6.
+    pub ipv6: Option<BorrowedFd<'a>>,
+}
+
+/// New connections are steered as long as this value lives, and every beat is recent. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Steering {
+    page: Arc<Page>,
+    beats: u16,
+    /// The program is attached until this descriptor is closed, by us or by the end of the process.
+    link: Arc<Mutex<Option<OwnedFd>>>,
+}
+
+impl Steering {
+    /// Attaches a program that is inert until each of the `beats` happened. Needs CAP_BPF and
+    /// CAP_NET_ADMIN, for this call only.
+    ///
+    /// A program that was attached before, such as that of an older process, is replaced in effect:
+    /// as soon as ours chooses a listener, that choice counts.
+    pub fn attach(steered: &Steered<'_>, beats: u16) -> Result<Steering, SteerError> {
+        let step = |what| move |error| SteerError::new(what, error);
+        let bytes = u32::from(beats.max(1)) * 8;
+        let memory =
+            bpf::create_map(MapKind::Memory, bytes, 1).map_err(step("creating a BPF map"))?;
+        let page = Page::map(memory.as_fd(), beats.max(1))
+            .map_err(step("mapping the memory of a BPF map"))?;
+        let listeners = bpf::create_map(MapKind::Sockets, 4, 2)
+            .map_err(step("creating a BPF map of sockets"))?;
+        for (index, socket) in [(0, steered.ipv4), (1, steered.ipv6)] {
+            if let Some(socket) = socket {
+                bpf::put_socket(listeners.as_fd(), index, socket)
+                    .map_err(step("adding a listener to a BPF map of sockets"))?;
+            }
+        }
+        let program = program::assemble(&Settings {
+            port: steered.port,
+            beats: beats.max(1),
+            limit: BEAT_LIMIT,
+            beats_map: memory.as_raw_fd(),
+            listeners_map: listeners.as_raw_fd(),
+        });
+        let program =
+            bpf::load(&program).map_err(step("loading a BPF program of type sk_lookup"))?;
+        // The link holds the program, and the program holds the maps.
+        let link = bpf::attach(program.as_fd()).map_err(step("attaching a BPF program"))?;
+        Ok(Steering { page, beats: beats.max(1), link: Arc::new(Mutex::new(Some(link))) })
+    }
+
+    /// The beat at this index, below the number of [`attach`](Self::attach). Beats at an index beyond it have no
+    /// effect.
+    pub fn beat(&self, index: u16) -> Beat {
+        Beat::new(&self.page, index)
+    }
+
+    /// The number of beats.
+    pub fn beats(&self) -> u16 {
+        self.beats
+    }
+
+    /// Ends the steering. From now on, new connections reach the other process. Those that were
+    /// steered before may still be in the queues of our listeners.
+    pub fn detach(&self) {
+        drop(self.link.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    /// Whether connections are steered now: the program is attached, and every beat is recent.
+    pub fn is_active(&self) -> bool {
+        self.is_attached() && self.page.is_recent(BEAT_LIMIT)
+    }
+
+    /// Whether the program is attached.
+    pub fn is_attached(&self) -> bool {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests;

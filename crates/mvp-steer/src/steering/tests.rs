@@ -1,0 +1,150 @@
+//! The program in the kernel, in a network namespace of its own. Without the rights for it (this
+//! needs root) nothing is tested here; the interpreter's tests need none, and the `node` cases of
+//! `e2e` test it with real servers.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::Instant;
+
+use super::*;
+use crate::test_network::{in_a_network_of_its_own, not_tested};
+
+const PORT: u16 = 6443;
+
+/// A server that answers each connection with its name.
+fn server(name: &'static [u8], address: SocketAddr) -> TcpListener {
+    let listener = TcpListener::bind(address).unwrap();
+    let accepting = listener.try_clone().unwrap();
+    thread::spawn(move || {
+        for stream in accepting.incoming() {
+            let _ = stream.and_then(|mut stream| stream.write_all(name));
+        }
+    });
+    listener
+}
+
+fn asked(address: &str) -> String {
+    let mut answer = String::new();
+    let address = SocketAddr::new(address.parse::<IpAddr>().unwrap(), PORT);
+    TcpStream::connect(address).unwrap().read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// Waits for an answer of `expected`. It beats before each question: on a busy machine a beat may be
+/// old when the connection arrives.
+fn answers(expected: &str, address: &str, beat: impl Fn()) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        beat();
+        let answer = asked(address);
+        if answer == expected {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{address} is still answered by {answer}");
+    }
+}
+
+fn attached(listener: &TcpListener, beats: u16) -> Option<Steering> {
+    let steered = Steered { port: PORT, ipv4: Some(listener.as_fd()), ipv6: None };
+    match Steering::attach(&steered, beats) {
+        Ok(steering) => Some(steering),
+        Err(SteerError::NotPermitted { what }) => {
+            not_tested(what);
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn connections_are_steered_while_all_threads_beat() {
+    in_a_network_of_its_own(|| {
+        let _server = server(b"server", ([0, 0, 0, 0], PORT).into());
+        let ours = server(b"ours", ([127, 0, 0, 1], 0).into());
+        assert_eq!(asked("10.9.9.1"), "server");
+        let Some(steering) = attached(&ours, 2) else { return };
+        assert_eq!(asked("10.9.9.1"), "server", "inert until every thread beats");
+        let (first, second) = (steering.beat(0), steering.beat(1));
+        first.beat();
+        assert_eq!(asked("10.9.9.1"), "server", "inert until every thread beats");
+        // The beats come from here, so that none can be late.
+        let beat = || {
+            first.beat();
+            second.beat();
+        };
+        answers("ours", "10.9.9.1", beat);
+        second.pause();
+        assert!(!steering.is_active(), "one thread cannot serve");
+        beat();
+        assert_eq!(asked("127.0.0.1"), "server", "loopback is never steered");
+        beat();
+        second.pause();
+        assert_eq!(asked("10.9.9.1"), "server", "one thread cannot serve");
+        answers("ours", "10.9.9.1", beat);
+        beat();
+        drop(second);
+        assert_eq!(asked("10.9.9.1"), "server", "one thread ended");
+        steering.beat(1).beat();
+        steering.detach();
+        first.beat();
+        assert_eq!(asked("10.9.9.1"), "server", "detached");
+    });
+}
+
+#[test]
+fn a_newer_program_takes_over_and_leaves_to_the_older_one() {
+    in_a_network_of_its_own(|| {
+        let _server = server(b"server", ([0, 0, 0, 0], PORT).into());
+        let [old, new] = [b"old", b"new"].map(|name| server(name, ([127, 0, 0, 1], 0).into()));
+        let Some(older) = attached(&old, 1) else { return };
+        let newer = attached(&new, 1).unwrap();
+        let (old_beat, new_beat) = (older.beat(0), newer.beat(0));
+        let both = || {
+            old_beat.beat();
+            new_beat.beat();
+        };
+        // The newer one is not ready yet.
+        answers("old", "10.9.9.1", || old_beat.beat());
+        answers("new", "10.9.9.1", both);
+        newer.detach();
+        answers("old", "10.9.9.1", both);
+        both();
+        older.detach();
+        assert_eq!(asked("10.9.9.1"), "server");
+    });
+}
+
+#[test]
+fn an_ipv6_connection_needs_a_listener_for_ipv6() {
+    in_a_network_of_its_own(|| {
+        let _server = server(b"server", "[::]:6443".parse().unwrap());
+        let [four, six] =
+            ["127.0.0.1:0", "[::1]:0"].map(|address| server(b"ours", address.parse().unwrap()));
+        let Some(only_four) = attached(&four, 1) else { return };
+        let beat = only_four.beat(0);
+        beat.beat();
+        assert_eq!(asked("fd00::9"), "server");
+        let steered = Steered { port: PORT, ipv4: Some(four.as_fd()), ipv6: Some(six.as_fd()) };
+        let both = Steering::attach(&steered, 1).unwrap();
+        let beat = both.beat(0);
+        answers("ours", "fd00::9", || beat.beat());
+        beat.beat();
+        assert_eq!(asked("::1"), "server", "loopback is never steered");
+        answers("ours", "10.9.9.1", || beat.beat());
+    });
+}
+
+#[test]
+fn a_thread_that_hangs_fails_open_by_itself() {
+    in_a_network_of_its_own(|| {
+        let _server = server(b"server", ([0, 0, 0, 0], PORT).into());
+        let ours = server(b"ours", ([127, 0, 0, 1], 0).into());
+        let Some(steering) = attached(&ours, 1) else { return };
+        let beat = steering.beat(0);
+        answers("ours", "10.9.9.1", || beat.beat());
+        // No more beats: connections reach the server as soon as the last one is old.
+        answers("server", "10.9.9.1", || {});
+        assert_ne!(beat.last(), 0, "nobody paused it");
+    });
+}

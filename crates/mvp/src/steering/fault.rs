@@ -1,0 +1,117 @@
+//! Finds out whether this gateway is the reason why requests fail, not the server. Entry: [`watch`].
+//!
+//! A server that is ready, but that the gateway cannot use, must get its connections back: clients
+//! would fail without need, kubelet's probes among them, and kubelet would restart a healthy server.
+//! A server that is down or starting is no such case: peers take its place.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mvp_core::decide::LocalHealth;
+use mvp_net::{connect_from, unverified_config};
+use mvp_proxy::{LocalState, server_name};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsConnector;
+
+use super::Steered;
+
+const INTERVAL: Duration = Duration::from_secs(1);
+/// So many findings in a row count. A single one may be a server that became ready between two probes.
+const IN_A_ROW: usize = 3;
+const TIME_LIMIT: Duration = Duration::from_secs(2);
+
+const REQUEST: &[u8] = b"GET /readyz HTTP/1.1\r\nHost: kubernetes.default.svc\r\n\
+    User-Agent: mvp-steering\r\nAccept: */*\r\nConnection: close\r\n\r\n";
+
+/// The local server, and how it is reached around the steering.
+#[derive(Debug, Clone)]
+pub(crate) struct Way {
+    /// `HOST:PORT`
+    pub(crate) address: String,
+    pub(crate) source: Option<IpAddr>,
+}
+
+/// Pauses the steering while the gateway is at fault. Never returns.
+pub(crate) async fn watch(steered: Steered, local: LocalState, way: Way) {
+    let mut found = 0;
+    loop {
+        let reason = fault(&local, &way).await;
+        found = if reason.is_some() { found + 1 } else { 0 };
+        steered.set_fault(reason.filter(|_| found >= IN_A_ROW));
+        sleep(INTERVAL).await;
+    }
+}
+
+/// Why the gateway is at fault, if it is.
+async fn fault(local: &LocalState, way: &Way) -> Option<String> {
+    if local.rejects_us() {
+        let what = "the server rejects the proxy client certificate (401); check \
+                    --proxy-client-cert-file and its expiry";
+        return Some(what.to_owned());
+    }
+    let health = local.get();
+    if health == LocalHealth::Ready {
+        return None;
+    }
+    let answer = timeout(TIME_LIMIT, ask(way)).await.ok()?.ok()?;
+    is_ready_for_others(health, answer)
+        .then(|| format!("the server answers others, but not this gateway: {}", local.trouble()))
+}
+
+/// Whether the server would serve clients itself, by its answer to somebody without credentials. Some
+/// servers tell nothing to such callers: then it is alive, which counts if the gateway cannot even
+/// reach it.
+fn is_ready_for_others(health: LocalHealth, answer: u16) -> bool {
+    match answer {
+        200 => true,
+        401 | 403 => health == LocalHealth::Unreachable,
+        _ => false,
+    }
+}
+
+/// The status of `/readyz`, without credentials and from any server: nothing of it is passed on.
+async fn ask(way: &Way) -> io::Result<u16> {
+    let stream = match way.source {
+        Some(source) => connect_from(source, &*way.address).await?,
+        None => TcpStream::connect(&*way.address).await?,
+    };
+    let tls = unverified_config(&[b"http/1.1"]).map_err(io::Error::other)?;
+    let mut stream = TlsConnector::from(Arc::clone(&tls)).connect(server_name(), stream).await?;
+    stream.write_all(REQUEST).await?;
+    stream.flush().await?;
+    // "HTTP/1.1 200"
+    let mut line = [0; 12];
+    stream.read_exact(&mut line).await?;
+    let status =
+        std::str::from_utf8(&line).ok().and_then(|line| line.rsplit(' ').next()?.parse().ok());
+    status.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_server_that_would_serve_others_gets_its_connections_back() {
+        let (unready, gone) = (LocalHealth::Unready, LocalHealth::Unreachable);
+        let table = [
+            (gone, 200, true),
+            (unready, 200, true),
+            // Anonymous callers are refused: alive, but is it ready?
+            (gone, 401, true),
+            (gone, 403, true),
+            (unready, 403, false),
+            // It starts: peers take its place.
+            (unready, 500, false),
+            (gone, 500, false),
+            (gone, 503, false),
+        ];
+        for (health, answer, expected) in table {
+            assert_eq!(is_ready_for_others(health, answer), expected, "{health:?} {answer}");
+        }
+    }
+}
