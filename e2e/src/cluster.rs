@@ -16,7 +16,7 @@ pub(crate) use cable::{Cable, ISOLATED};
 pub(crate) use server::{Server, ServerSpec};
 
 use crate::client::Client;
-use crate::kubectl::Kubectl;
+use crate::kubectl::{Kubectl, kubeconfig};
 use crate::programs::Programs;
 use place::Place;
 use testkit::kubernetes::EtcdMember;
@@ -267,20 +267,7 @@ impl Cluster {
 
     /// Writes the kubeconfig of a user that [`Pki::user`] created.
     pub(crate) fn kubeconfig(&self, user: &str, to: SocketAddr) -> anyhow::Result<PathBuf> {
-        let pair = self.pki.files().pair(user);
-        let config = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "it",
-            "clusters": [{"name": "it", "cluster": {
-                "server": format!("https://{to}"), "certificate-authority": self.pki.files().ca(),
-            }}],
-            "users": [{"name": "it", "user": {
-                "client-certificate": pair.certificate, "client-key": pair.key,
-            }}],
-            "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
-        });
-        let file = self.folder.join(format!("{user}-{}-{}.kubeconfig", to.ip(), to.port()));
-        std::fs::write(&file, config.to_string())?;
-        Ok(file)
+        kubeconfig(self.pki.files(), user, to, &self.folder)
     }
 
     /// Starts kube-controller-manager with one controller, for the server at that address. The name

@@ -1,16 +1,42 @@
 //! The real kubectl, called as a user calls it.
 
 use std::ffi::OsStr;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use serde_json::json;
+use testkit::pki::PkiFiles;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::time::timeout;
 
 const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Writes the kubeconfig of a user whose certificate exists, into a folder.
+pub(crate) fn kubeconfig(
+    pki: &PkiFiles,
+    user: &str,
+    to: SocketAddr,
+    folder: &Path,
+) -> anyhow::Result<PathBuf> {
+    let pair = pki.pair(user);
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "it",
+        "clusters": [{"name": "it", "cluster": {
+            "server": format!("https://{to}"), "certificate-authority": pki.ca(),
+        }}],
+        "users": [{"name": "it", "user": {
+            "client-certificate": pair.certificate, "client-key": pair.key,
+        }}],
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+    });
+    let file = folder.join(format!("{user}-{}-{}.kubeconfig", to.ip(), to.port()));
+    std::fs::write(&file, config.to_string())?;
+    Ok(file)
+}
 
 /// kubectl with a kubeconfig, and a cache for one server only.
 #[derive(Debug)]

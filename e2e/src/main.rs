@@ -5,8 +5,10 @@ mod cases;
 mod client;
 mod cluster;
 mod extension;
+mod kubeadm;
 mod kubectl;
 mod load;
+mod node;
 mod programs;
 mod record;
 mod relay;
@@ -21,7 +23,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use testkit::pki::PkiFiles;
 
+use crate::client::Client;
 use crate::programs::Programs;
 use crate::suite::Level;
 
@@ -83,6 +87,9 @@ enum Command {
     /// Run the extension server of the suite
     #[command(hide = true)]
     Extension { address: SocketAddr, certificate: PathBuf, key: PathBuf, front_proxy_ca: PathBuf },
+    /// Send a GET as a user of the suite, and print status and body
+    #[command(hide = true)]
+    Get { pki: PathBuf, user: String, to: SocketAddr, path: String },
 }
 
 fn main() -> ExitCode {
@@ -127,6 +134,13 @@ async fn run(command: Command) -> anyhow::Result<bool> {
         Command::RecordReleases { folder } => record::releases::record(&folder).await,
         Command::Extension { address, certificate, key, front_proxy_ca } => {
             extension::serve(address, &certificate, &key, &front_proxy_ca).await
+        }
+        Command::Get { pki, user, to, path } => {
+            let pki = PkiFiles::at(&pki);
+            let client = Client::with_certificate(&pki.ca(), &pki.pair(&user))?;
+            let answer = client.get(to, &path).await?;
+            println!("{}\n{}", answer.status.as_u16(), String::from_utf8_lossy(&answer.body));
+            Ok(true)
         }
     }
 }

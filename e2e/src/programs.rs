@@ -3,6 +3,7 @@
 
 mod clients;
 mod debian;
+mod nodes;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, IsTerminal};
@@ -18,6 +19,7 @@ use testkit::process::Program;
 use testkit::programs::{cache, mvp};
 
 pub(crate) use clients::{Clients, node_folder, python_folder};
+pub(crate) use nodes::NodePrograms;
 
 /// The builds of every run. Each has a Go module under `e2e/programs`, which pins its dependencies.
 const BUILDS: [Build; 3] = [
@@ -101,6 +103,8 @@ pub(crate) struct Needs {
     /// The e2e suite of Kubernetes.
     pub(crate) upstream: bool,
     pub(crate) prometheus: bool,
+    /// The programs of kubeadm nodes.
+    pub(crate) nodes: bool,
 }
 
 /// Programs that are ready to run.
@@ -114,6 +118,8 @@ pub(crate) struct Programs {
     pub(crate) clients: Clients,
     /// The folder of Prometheus and promtool, if a case needs them, or why they are missing.
     prometheus: Option<Result<PathBuf, String>>,
+    /// The programs of kubeadm nodes, if a case needs them, or why they are missing.
+    nodes: Option<Result<NodePrograms, String>>,
 }
 
 impl Programs {
@@ -137,7 +143,8 @@ impl Programs {
         }
         let clients = if needs.clients { Clients::get(&cache)? } else { Clients::default() };
         let prometheus = needs.prometheus.then(|| prometheus(&cache).map_err(|e| format!("{e:#}")));
-        Ok(Programs { built, clients, prometheus, mvp: mvp("release")? })
+        let nodes = needs.nodes.then(|| NodePrograms::get(&cache).map_err(|e| format!("{e:#}")));
+        Ok(Programs { built, clients, prometheus, nodes, mvp: mvp("release")? })
     }
 
     pub(crate) fn etcd(&self) -> PathBuf {
@@ -166,6 +173,12 @@ impl Programs {
         let found =
             self.prometheus.as_ref().context("Prometheus was not requested for this run")?;
         found.as_deref().map_err(|why| anyhow!("Prometheus is not available: {why}"))
+    }
+
+    /// The programs of kubeadm nodes.
+    pub(crate) fn nodes(&self) -> anyhow::Result<&NodePrograms> {
+        let found = self.nodes.as_ref().context("kubeadm was not requested for this run")?;
+        found.as_ref().map_err(|why| anyhow!("the programs of nodes are not available: {why}"))
     }
 
     /// The version that the server reports, such as `v1.36.4`.
@@ -219,9 +232,15 @@ impl Build {
     }
 
     fn get(&self, cache: &Path) -> anyhow::Result<(String, PathBuf)> {
+        self.get_as(cache, "")
+    }
+
+    /// Finds or builds the programs in a folder whose name ends with this text: two builds of one
+    /// module need different folders.
+    fn get_as(&self, cache: &Path, suffix: &str) -> anyhow::Result<(String, PathBuf)> {
         let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(self.folder);
         let version = self.version(&module)?;
-        let folder = cache.join(format!("{version}-{}", self.key(&module)?));
+        let folder = cache.join(format!("{version}-{}{suffix}", self.key(&module)?));
         if self.programs.iter().all(|(name, _)| folder.join(name).is_file()) {
             return Ok((version, folder));
         }

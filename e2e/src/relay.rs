@@ -5,15 +5,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::Context;
+use futures_util::future::join_all;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::client::plain;
+use crate::client::{Client, plain};
 
 const HEALTH_INTERVAL: Duration = Duration::from_millis(100);
+const READYZ_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A running load balancer.
 pub(crate) struct Relay {
@@ -38,7 +40,13 @@ impl Drop for Relay {
 
 impl Relay {
     pub(crate) async fn start(at: IpAddr, targets: &[SocketAddr]) -> anyhow::Result<Relay> {
-        let listener = TcpListener::bind((at, 0)).await.context("cannot listen")?;
+        Relay::start_at(SocketAddr::new(at, 0), targets).await
+    }
+
+    /// The same, on a port for clients that is known before.
+    pub(crate) async fn start_at(at: SocketAddr, targets: &[SocketAddr]) -> anyhow::Result<Relay> {
+        let listener = TcpListener::bind(at).await;
+        let listener = listener.with_context(|| format!("cannot listen on {at}"))?;
         let address = listener.local_addr()?;
         let targets = Targets { all: targets.to_vec(), generation: 0 };
         let (targets, receiver) = watch::channel(targets);
@@ -73,6 +81,26 @@ impl Relay {
                 }
                 leads.send_modify(|leads| leads.all = ready);
                 sleep(HEALTH_INTERVAL).await;
+            }
+        }));
+    }
+
+    /// Sends new connections only to healthy targets, as load balancers before kube-apiservers do:
+    /// `/readyz` over HTTPS every second, unhealthy after two failures in a row.
+    pub(crate) fn check_readyz(&mut self, client: &Client, targets: &[SocketAddr]) {
+        let (leads, client) = (self.targets.clone(), client.clone());
+        let mut targets: Vec<(SocketAddr, u32)> = targets.iter().map(|to| (*to, 0)).collect();
+        self.tasks.push(tokio::spawn(async move {
+            loop {
+                let checks = targets.iter_mut().map(async |(target, failures)| {
+                    let answer = timeout(READYZ_INTERVAL, client.get(*target, "/readyz")).await;
+                    let ready = matches!(answer, Ok(Ok(answer)) if answer.status == 200);
+                    *failures = if ready { 0 } else { *failures + 1 };
+                    (*failures < 2).then_some(*target)
+                });
+                let healthy = join_all(checks).await.into_iter().flatten().collect();
+                leads.send_modify(|leads| leads.all = healthy);
+                sleep(READYZ_INTERVAL).await;
             }
         }));
     }

@@ -82,10 +82,14 @@ pub(crate) enum Setting {
     Versions,
     /// The newest version, which serves CBOR, too, and an older one.
     Cbor,
+    /// No servers: each case has nodes of its own ([`crate::node`]).
+    Node,
+    /// No servers: the case makes kubeadm nodes.
+    Kubeadm,
 }
 
 impl Setting {
-    const ALL: [Setting; 9] = [
+    const ALL: [Setting; 11] = [
         Setting::Mixed,
         Setting::Rolling,
         Setting::Cable,
@@ -95,6 +99,8 @@ impl Setting {
         Setting::Emulated,
         Setting::Versions,
         Setting::Cbor,
+        Setting::Node,
+        Setting::Kubeadm,
     ];
 
     pub(crate) fn spec(self) -> ClusterSpec {
@@ -174,8 +180,15 @@ impl Setting {
             }
             Setting::Versions => versions(),
             Setting::Cbor => cbor(),
+            Setting::Node => no_servers("node"),
+            Setting::Kubeadm => no_servers("kubeadm"),
         }
     }
+}
+
+/// A cluster without servers: the case makes its own.
+fn no_servers(name: &'static str) -> ClusterSpec {
+    ClusterSpec { name, servers: Vec::new(), native_proxy: false, cable: false }
 }
 
 /// A server that serves CBOR, and an older one.
@@ -264,6 +277,7 @@ pub(crate) fn needs(cases: &[Case]) -> Needs {
             .any(|group| cases.iter().any(|case| case.name.starts_with(group))),
         upstream: cases.iter().any(|case| case.name.starts_with("upstream/")),
         prometheus: cases.iter().any(|case| case.name == "ask/alerts"),
+        nodes: cases.iter().any(|case| case.setting == Setting::Kubeadm),
     }
 }
 

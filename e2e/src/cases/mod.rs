@@ -34,11 +34,14 @@ mod discovery;
 mod door;
 mod heads;
 mod identity;
+mod install;
 mod interop;
 mod killed;
 mod kube_rs;
+mod kubeadm;
 mod membership;
 mod namespace;
+mod node;
 mod objects;
 mod own_requests;
 mod recorded;
@@ -70,6 +73,7 @@ pub(crate) fn all() -> Vec<Case> {
         surface::cases(),
         crd::cases(),
         ask::cases(),
+        install::cases(),
         killed::cases(),
         stopped::cases(),
         restart::cases(),
@@ -91,6 +95,8 @@ pub(crate) fn all() -> Vec<Case> {
         versions::cases(),
         attacks::cases(),
         upstream::cases(),
+        node::cases(),
+        kubeadm::cases(),
     ]
     .into_iter()
     .flatten()
