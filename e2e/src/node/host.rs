@@ -48,6 +48,29 @@ pub(crate) struct Node {
     server: Option<Process>,
     folder: PathBuf,
     holder: Process,
+    _cable: Cable,
+}
+
+/// The cable from the network of the suite to a host. Both ends go with it: the kernel removes a
+/// namespace, and the cable with it, only some time after its last process ended.
+struct Cable(String);
+
+impl Cable {
+    /// Lays a cable to the host with this process. The process makes its name unique.
+    fn lay(holder: u32) -> anyhow::Result<Cable> {
+        let (near, holder) = (format!("node-{holder}"), holder.to_string());
+        ip(&["link", "add", &near, "type", "veth", "peer", "name", "eth0", "netns", &holder])?;
+        let cable = Cable(near);
+        ip(&["link", "set", &cable.0, "master", BRIDGE, "up"])?;
+        Ok(cable)
+    }
+}
+
+impl Drop for Cable {
+    fn drop(&mut self) {
+        // It may be gone with the namespace already.
+        let _ = ip(&["link", "delete", &self.0]);
+    }
 }
 
 /// A gateway on a node.
@@ -63,16 +86,14 @@ impl Node {
         let log = nodes.folder.join(format!("{name}.host.log"));
         let holder = Program::new("host", Path::new("unshare"))
             .start(&log, ["--net", "sleep", "infinity"])?;
-        let node = Node { spec, index, server: None, folder: nodes.folder.clone(), holder };
-        let ours = PathBuf::from("/proc/self/ns/net");
+        let (ours, theirs) = (PathBuf::from("/proc/self/ns/net"), namespace(&holder));
         until("the host is there", Duration::from_secs(10), async || {
-            let differ = std::fs::read_link(node.namespace())? != std::fs::read_link(&ours)?;
+            let differ = std::fs::read_link(&theirs)? != std::fs::read_link(&ours)?;
             Ok(differ.then_some(()))
         })
         .await?;
-        let (near, holder) = (format!("node-{index}"), node.holder.id().to_string());
-        ip(&["link", "add", &near, "type", "veth", "peer", "name", "eth0", "netns", &holder])?;
-        ip(&["link", "set", &near, "master", BRIDGE, "up"])?;
+        let _cable = Cable::lay(holder.id())?;
+        let node = Node { spec, index, server: None, folder: nodes.folder.clone(), holder, _cable };
         node.ip(&["link", "set", "lo", "up"])?;
         node.ip(&["address", "add", &format!("{}/24", ipv4(index)), "dev", "eth0"])?;
         node.ip(&["address", "add", &format!("{}/64", ipv6(index)), "dev", "eth0", "nodad"])?;
@@ -92,7 +113,7 @@ impl Node {
 
     /// The network namespace.
     pub(crate) fn namespace(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/ns/net", self.holder.id()))
+        namespace(&self.holder)
     }
 
     /// Runs `ip` on this host.
@@ -339,6 +360,11 @@ impl Gateway {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         Ok(line.with_context(|| format!("no {name} in {file}"))?.trim().to_owned())
     }
+}
+
+/// The network namespace of a process.
+fn namespace(process: &Process) -> PathBuf {
+    PathBuf::from(format!("/proc/{}/ns/net", process.id()))
 }
 
 /// The address of the node with this index.

@@ -145,10 +145,10 @@ fn outcome(path: &str, outcome: anyhow::Result<Answer>) -> String {
     match outcome {
         Ok(answer) if path == LIVEZ => match who(answer.status.as_u16(), &answer.body) {
             Ok(who) => who.to_owned(),
-            Err(_) => answer.status.as_u16().to_string(),
+            Err(_) => answer.to_string(),
         },
         Ok(answer) if answer.status == 200 => "read".to_owned(),
-        Ok(answer) => answer.status.as_u16().to_string(),
+        Ok(answer) => answer.to_string(),
         Err(error) => failure(&error),
     }
 }
