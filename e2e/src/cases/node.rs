@@ -2,6 +2,7 @@
 //! gives them back, and no client notices.
 
 mod adopt;
+mod at_fault;
 mod attach;
 mod fail_open;
 mod kubelet;
@@ -43,6 +44,12 @@ pub(super) fn cases() -> Vec<Case> {
             "node/kubelet",
             kubelet::kubelet,
             "a hung mvp does not get a healthy kube-apiserver killed by a kubelet's probes"
+        ),
+        case!(
+            Node,
+            "node/at-fault",
+            at_fault::at_fault,
+            "a gateway whose certificate kube-apiserver rejects gives the connections back"
         ),
         case!(
             full Node,
