@@ -125,9 +125,9 @@ impl OwnLease {
             annotations.insert("mixed-version-proxy/server-version".to_owned(), version.into());
         }
         let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
-        let owners = owner.iter().map(|uid| {
-            json!({ "apiVersion": VERSION, "kind": "Lease", "name": OWNER, "uid": uid })
-        });
+        let owners = owner.iter().map(
+            |uid| json!({ "apiVersion": VERSION, "kind": "Lease", "name": OWNER, "uid": uid }),
+        );
         json!({
             "apiVersion": VERSION,
             "kind": "Lease",

@@ -289,9 +289,8 @@ fn load_balancers_find_members_and_keep_them_on_disk() {
         let pod = pods(&documents)[0];
         let container = &pod["containers"][0];
         let flags = strings(&container["args"]);
-        let value = |name: &str| {
-            flags.iter().find_map(|flag| flag.strip_prefix(name)?.strip_prefix('='))
-        };
+        let value =
+            |name: &str| flags.iter().find_map(|flag| flag.strip_prefix(name)?.strip_prefix('='));
         let mount = |folder: &str| {
             let mounts = container["volumeMounts"].as_array().unwrap();
             mounts.iter().find(|mount| mount["mountPath"] == folder)

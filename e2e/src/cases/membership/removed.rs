@@ -22,11 +22,11 @@ async fn removed(cluster: &mut Cluster) -> anyhow::Result<String> {
     allow(cluster).await?;
     let server = cluster.server("a")?.direct();
     let mut finders = Finder::three(cluster, 17043, &["--membership=leases".to_owned()])?;
-    let addresses: Vec<String> =
-        finders.iter().map(|finder| finder.through.to_string()).collect();
+    let addresses: Vec<String> = finders.iter().map(|finder| finder.through.to_string()).collect();
     let leases = async || {
         let list = cluster.admin.get(server, LEASES).await?.expect(200)?;
-        let mut items = list.get("items").and_then(Value::as_array).cloned().context("no Leases")?;
+        let mut items =
+            list.get("items").and_then(Value::as_array).cloned().context("no Leases")?;
         let address = "/metadata/annotations/mixed-version-proxy~1address";
         items.retain(|item| {
             let at = item.pointer(address).and_then(Value::as_str);

@@ -53,7 +53,10 @@ async fn leases_go_with_their_owner() {
     sleep(Duration::from_secs(6)).await;
     server.collect_garbage().await;
     assert_eq!(server.names().await.len(), 3, "the owner exists");
-    assert_eq!((a.names(), b.names()), (vec!["b 10.0.0.2:6443".into()], vec!["a 10.0.0.1:6443".into()]));
+    assert_eq!(
+        (a.names(), b.names()),
+        (vec!["b 10.0.0.2:6443".into()], vec!["a 10.0.0.1:6443".into()])
+    );
 
     // `kubectl delete -f`: the rights go first, and then the processes end.
     way.forbids.store(true, Ordering::Relaxed);
