@@ -197,7 +197,7 @@ impl Drop for Bridge {
     }
 }
 
-/// Writes the images that kubeadm asks for, and `mvp`. Returns the archives, and the name of the
+/// Writes the images that kubeadm asks for, and that of `mvp` as users get it. Returns the archives, and the name of the
 /// image of pod sandboxes.
 fn write_images(
     programs: &Programs,
@@ -207,8 +207,7 @@ fn write_images(
 ) -> anyhow::Result<(Vec<PathBuf>, String)> {
     std::fs::create_dir_all(folder)?;
     let (etcd, sleep) = (programs.etcd(), PathBuf::from("/usr/bin/sleep"));
-    let mvp = mvp.map(|name| (name.to_owned(), programs.mvp.clone()));
-    let mut wanted: BTreeMap<String, PathBuf> = mvp.into_iter().collect();
+    let mut wanted: BTreeMap<String, PathBuf> = BTreeMap::new();
     let mut pause = None;
     for minor in releases {
         let (version, binaries) = programs.nodes()?.release(*minor)?;
@@ -231,6 +230,11 @@ fn write_images(
         }
     }
     let mut archives = Vec::new();
+    if let Some(name) = mvp {
+        let archive = folder.join("mvp.tar");
+        release::write_image(&programs.mvp, name, &archive).context("the image of mvp")?;
+        archives.push(archive);
+    }
     for (name, program) in &wanted {
         // Static pods name the program themselves.
         let arguments: &[&str] = if *program == sleep { &["infinity"] } else { &[] };

@@ -35,6 +35,7 @@ const BUILDS: [Build; 3] = [
             ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
             ("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
             ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
+            ("kubeadm", "k8s.io/kubernetes/cmd/kubeadm"),
         ],
     },
     Build {
@@ -161,6 +162,10 @@ impl Programs {
 
     pub(crate) fn kubectl(&self) -> PathBuf {
         self.program("v1.36", "kubectl")
+    }
+
+    pub(crate) fn kubeadm(&self) -> PathBuf {
+        self.program("v1.36", "kubeadm")
     }
 
     /// The e2e suite of Kubernetes.

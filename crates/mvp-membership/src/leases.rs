@@ -4,6 +4,9 @@
 //! A gateway has one Lease for each ID and address, so that two gateways with one ID are seen as
 //! two, and neither can take the other's Lease. Its name never starts with `apiserver-`, and it
 //! never has the label of identity Leases: kube-apiservers would delete it, or connect to it.
+//!
+//! All Leases of gateways have one owner, a Lease of deploy/rbac.yaml. When it is deleted with the
+//! other objects of that file, Kubernetes deletes those of gateways, which no longer may.
 
 mod keep;
 mod own;
@@ -29,8 +32,10 @@ pub use own::{Announcement, OwnLease};
 const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 const OBJECTS: &str = "Leases in kube-system";
 const IDENTITIES: &str = "identity Leases in kube-system";
-/// The label of gateways' Leases.
+/// The label of gateways' Leases. Its value is `true`, and `owner` for the Lease that owns them.
 const LABEL: &str = "mixed-version-proxy/member";
+/// The name of the Lease that owns those of gateways.
+const OWNER: &str = "mixed-version-proxy";
 const ID: &str = "mixed-version-proxy/id";
 const ADDRESS: &str = "mixed-version-proxy/address";
 /// The label and the annotation of identity Leases.
@@ -75,11 +80,19 @@ pub async fn read(
     board: Board,
     claims: watch::Sender<Claims>,
 ) {
-    let selector = ("labelSelector", format!("{LABEL}=true"));
+    let selector = ("labelSelector", format!("{LABEL} in (true,owner)"));
     let collection = Collection { path: PATH.to_owned(), selector };
     let one_host = own.is_loopback();
-    watch(ask, collection, |change: Change<Lease>| {
-        match &change {
+    let is_owner = |lease: &Lease| lease.metadata.name == OWNER;
+    watch(ask, collection, |mut change: Change<Lease>| {
+        match &mut change {
+            Change::Listed(leases, _) => {
+                own.set_owner(leases.extract_if(.., |lease| is_owner(lease)).next());
+            }
+            Change::Applied(lease) if is_owner(lease) => {
+                return own.set_owner(Some(lease.clone()));
+            }
+            Change::Deleted(lease) if is_owner(lease) => return own.set_owner(None),
             Change::Applied(lease) if lease.metadata.name == own.name => own.seen(lease),
             Change::Deleted(lease) if lease.metadata.name == own.name => own.wake(),
             _ => {}

@@ -5,6 +5,7 @@ mod etcd;
 mod flood;
 mod forged;
 mod leases;
+mod removed;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -24,10 +25,17 @@ pub(super) use endpoints::keep_endpoints;
 
 /// The cases of this group, in the order in which they run.
 pub(super) fn cases() -> Vec<Case> {
-    [leases::cases(), forged::cases(), flood::cases(), etcd::cases(), endpoints::cases()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        leases::cases(),
+        removed::cases(),
+        forged::cases(),
+        flood::cases(),
+        etcd::cases(),
+        endpoints::cases(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// The time limit of waits: usually seconds, longer on a busy machine.

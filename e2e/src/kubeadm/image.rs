@@ -1,5 +1,6 @@
-//! Container images of programs that were built here: the program and the libraries that it is
-//! linked to. Entry item: [`Image::write`].
+//! Container images of Kubernetes' programs that were built here: the program and the libraries that it
+//! is linked to. The image of `mvp` is that of a release (`tools/release`). Entry item:
+//! [`Image::write`].
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -13,9 +13,10 @@ use time::macros::format_description;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{ADDRESS, ID, LABEL, Lease};
+use super::{ADDRESS, ID, LABEL, Lease, OWNER};
 use crate::limits::SILENT_AFTER;
 
+const VERSION: &str = "coordination.k8s.io/v1";
 /// The most characters of an ID in the name of a Lease, which must be a DNS label.
 const READABLE: usize = 40;
 
@@ -43,6 +44,8 @@ pub struct OwnLease {
     /// When another process last renewed it: one that takes over from us, or from which we take
     /// over.
     other: Mutex<Option<Instant>>,
+    /// The UID of the Lease that owns it, if there is one.
+    owner: Mutex<Option<String>>,
 }
 
 impl OwnLease {
@@ -68,12 +71,19 @@ impl OwnLease {
             begun: now(),
             touched: Notify::new(),
             other: Mutex::default(),
+            owner: Mutex::default(),
         }
     }
 
     /// Whether we advertise a loopback address: then all members are on this host.
     pub(super) fn is_loopback(&self) -> bool {
         self.announcement.address.ip().to_canonical().is_loopback()
+    }
+
+    /// The Lease that owns it from now on. The next renewal writes it.
+    pub(super) fn set_owner(&self, owner: Option<Lease>) {
+        let uid = owner.map(|owner| owner.metadata.uid);
+        *self.owner.lock().unwrap_or_else(PoisonError::into_inner) = uid;
     }
 
     /// Observes a write of the Lease, by us or by somebody else.
@@ -114,14 +124,19 @@ impl OwnLease {
         if let (Some(annotations), Some(version)) = (annotations.as_object_mut(), server_version) {
             annotations.insert("mixed-version-proxy/server-version".to_owned(), version.into());
         }
+        let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        let owners = owner.iter().map(
+            |uid| json!({ "apiVersion": VERSION, "kind": "Lease", "name": OWNER, "uid": uid }),
+        );
         json!({
-            "apiVersion": "coordination.k8s.io/v1",
+            "apiVersion": VERSION,
             "kind": "Lease",
             "metadata": {
                 "name": self.name,
                 "namespace": "kube-system",
                 "labels": { LABEL: "true" },
                 "annotations": annotations,
+                "ownerReferences": owners.collect::<Vec<Value>>(),
             },
             "spec": {
                 "holderIdentity": self.holder,

@@ -1,5 +1,7 @@
 //! Leases of several gateways on an API server in memory, on a paused clock.
 
+mod owner;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 

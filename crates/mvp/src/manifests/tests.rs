@@ -122,6 +122,25 @@ fn the_daemonset_contains_the_rights_of_gateways() {
 }
 
 #[test]
+fn the_right_to_write_leases_is_deleted_before_their_owner() {
+    for kind in [ManifestKind::Daemonset, ManifestKind::Rbac] {
+        let documents = documents(&manifest(&of(kind)).unwrap());
+        let place = |kind: &str| {
+            let here = |document: &Value| {
+                let metadata = &document["metadata"];
+                document["kind"] == kind
+                    && metadata["name"] == "mixed-version-proxy"
+                    && metadata["namespace"] == "kube-system"
+            };
+            documents.iter().position(here).unwrap()
+        };
+        assert!(place("RoleBinding") < place("Lease"), "{kind:?}");
+        let labels = &documents[place("Lease")]["metadata"]["labels"];
+        assert_eq!(labels["mixed-version-proxy/member"], "owner", "{kind:?}");
+    }
+}
+
+#[test]
 fn each_document_is_an_object_with_a_name() {
     for (kind, documents) in yaml() {
         assert!(!documents.is_empty(), "{kind:?}");
@@ -259,5 +278,33 @@ fn containers_have_the_least_rights_and_mount_what_exists() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn load_balancers_find_members_and_keep_them_on_disk() {
+    use ManifestKind::{Before, NodeLocal, NodeLocalStaticPod};
+    for kind in [Before, NodeLocal, NodeLocalStaticPod] {
+        let documents = documents(&manifest(&of(kind)).unwrap());
+        let pod = pods(&documents)[0];
+        let container = &pod["containers"][0];
+        let flags = strings(&container["args"]);
+        let value =
+            |name: &str| flags.iter().find_map(|flag| flag.strip_prefix(name)?.strip_prefix('='));
+        let mount = |folder: &str| {
+            let mounts = container["volumeMounts"].as_array().unwrap();
+            mounts.iter().find(|mount| mount["mountPath"] == folder)
+        };
+        let cache = Path::new(value("--members-cache").unwrap()).parent().unwrap();
+        assert!(mount(cache.to_str().unwrap()).is_some(), "{kind:?}");
+        // EndpointSlices are read with the certificate of the front proxy, or with a token.
+        let finds = match value("--service-account") {
+            Some(folder) => mount(folder).is_some(),
+            None => {
+                value("--membership") == Some("endpoints")
+                    || pod["automountServiceAccountToken"] != false
+            }
+        };
+        assert!(finds, "{kind:?}");
     }
 }

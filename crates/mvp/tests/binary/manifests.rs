@@ -85,31 +85,3 @@ fn systemd_accepts_the_unit() {
     let (_, said) = run("systemd-analyze", &verify, &place.path("wrong.service")).unwrap();
     assert!(said.contains("ProtectClocks"), "{said}");
 }
-
-/// With `KUBEADM=PATH` only.
-#[test]
-fn kubeadm_accepts_its_configurations() {
-    let Ok(kubeadm) = std::env::var("KUBEADM") else {
-        eprintln!("skipped: KUBEADM is not set");
-        return;
-    };
-    let place = Folder::new();
-    let version = Command::new(&kubeadm).args(["version", "-o", "short"]).output().unwrap();
-    let release = String::from_utf8(version.stdout).unwrap();
-    let validate = ["config", "validate", "--config"];
-    for proxy in ["mvp", "kubernetes"] {
-        for version in ["v1beta3", "v1beta4"] {
-            let (proxy, version) = (format!("--for={proxy}"), format!("--api-version={version}"));
-            let text = place.mvp(&["manifests", "kubeadm", &proxy, &version]).stdout;
-            // Without a version kubeadm asks the internet for the newest.
-            let text = format!("{text}kubernetesVersion: {release}");
-            place.write("kubeadm.yaml", &text);
-            let file = place.path("kubeadm.yaml");
-            let (accepted, said) = run(&kubeadm, &validate, &file).unwrap();
-            assert!(accepted, "{proxy} {version}: {said}");
-            place.write("kubeadm.yaml", text.replace("extraArgs:", "extraArguments:"));
-            let (accepted, said) = run(&kubeadm, &validate, &file).unwrap();
-            assert!(!accepted && said.contains("extraArguments"), "{proxy} {version}: {said}");
-        }
-    }
-}

@@ -209,6 +209,16 @@ impl<'a> Installed<'a> {
             answer.expect(200).with_context(|| format!("{} after the removal", node.name))?;
         }
         self.manifests_are_kubeadms()?;
+        until("the Leases of mvp are gone", ROLLED_OUT, async || {
+            let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+            let list = self.lab.admin.get(self.lab.balancer(), leases).await?.expect(200)?;
+            let names = list.pointer("/items").and_then(Value::as_array).into_iter().flatten();
+            let names = names.filter_map(|lease| lease.pointer("/metadata/name")?.as_str());
+            let ours: Vec<&str> = names.filter(|name| name.starts_with("mvp-")).collect();
+            ensure!(ours.is_empty(), "{ours:?}");
+            Ok(Some(()))
+        })
+        .await?;
         for node in nodes {
             // The first has every change outside of /var, /run and /tmp. kubelet removes the folder
             // of a pod some time after it.
