@@ -15,7 +15,9 @@ use super::client::{Blame, Client};
 use super::connect_error::ConnectError;
 use super::head::prepare;
 use super::inspect::inspect_unavailable;
-use super::lanes::{Bucket, Credential, Lane, Lanes, Lasting, Traffic, owner, release_tokens};
+use super::lanes::{
+    Bucket, Credential, Lane, Lanes, Lasting, Traffic, is_health_check, owner, release_tokens,
+};
 use super::pool::PoolError;
 use super::pulse::Pulses;
 use super::replay::Sender;
@@ -116,7 +118,9 @@ impl Forwarder {
         let lane = match &upgrade {
             Some(_) => Lane::Upgrade,
             None => {
-                let traffic = Traffic { credential, accepted, has_body, identity: &identity };
+                let is_health_check = is_health_check(request.method(), request.uri().path());
+                let identity = &identity;
+                let traffic = Traffic { credential, accepted, has_body, is_health_check, identity };
                 Lane::of(extensions, &traffic)
             }
         };
