@@ -11,10 +11,11 @@
 //!   one. Nobody else can send from a loopback address.
 //!
 //! [`connections`] finds the connections that were there before, and ends them.
-//! [`capabilities::drop_all`] gives up the rights that attaching needs.
+//! [`capabilities::drop_all`] gives up the rights that attaching needs. [`reserve_no_port`] is for the
+//! connections to the other process.
 //!
-//! This is the only crate of the workspace with `unsafe` code. It is in `bpf`, `page` and
-//! `capabilities`, and each block says why it is sound.
+//! This is the only crate of the workspace with `unsafe` code. It is in `bpf`, `page`,
+//! `source` and `capabilities`, and each block says why it is sound.
 
 mod bpf;
 pub mod capabilities;
@@ -23,10 +24,12 @@ mod error;
 mod instruction;
 mod page;
 pub mod program;
+mod source;
 mod steering;
 #[cfg(test)]
 mod test_network;
 
 pub use error::SteerError;
 pub use page::Beat;
+pub use source::reserve_no_port;
 pub use steering::{BEAT_INTERVAL, BEAT_LIMIT, Steered, Steering};
