@@ -2,11 +2,11 @@
 //!
 //! A BPF program of type `sk_lookup` runs in the kernel for each new connection of a network
 //! namespace, before the lookup of a listener. [`Steering::attach`] assembles it ([`program`]), loads
-//! it and attaches it (`bpf`). It chooses our listener only while every [`Beat`] is recent. In all
+//! it and attaches it (`bpf`). It chooses our listener only while no [`Beat`] has expired. In all
 //! other cases it chooses nothing, and the connection reaches the process that owns the port:
 //!
 //! - this process is killed or crashes: the kernel removes the program with its last descriptor;
-//! - this process hangs, or one of its threads: the beats become old;
+//! - this process hangs, or one of its threads: the beats expire;
 //! - a connection of the same host over loopback: never chosen, so that this process reaches the other
 //!   one. Nobody else can send from a loopback address.
 //!
@@ -30,6 +30,6 @@ mod steering;
 mod test_network;
 
 pub use error::SteerError;
-pub use page::Beat;
+pub use page::{Beat, LONGEST_BEAT};
 pub use source::reserve_no_port;
 pub use steering::{BEAT_INTERVAL, BEAT_LIMIT, Steered, Steering};
