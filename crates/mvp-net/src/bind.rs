@@ -6,7 +6,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-const BACKLOG: i32 = 1024;
+/// The kernel uses `net.core.somaxconn` if that is lower.
+const BACKLOG: i32 = 4096;
 
 /// Opens one non-blocking listening socket. `[::]` accepts IPv4, too.
 ///

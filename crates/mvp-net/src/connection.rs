@@ -20,6 +20,7 @@ pub struct ConnectionInfo {
 #[derive(Clone, Debug)]
 struct Inner {
     remote: SocketAddr,
+    from_this_host: bool,
     certificates: Vec<CertificateDer<'static>>,
     judgement: Judgement,
     http2: bool,
@@ -34,8 +35,16 @@ impl ConnectionInfo {
         certificates: Vec<CertificateDer<'static>>,
         judgement: Judgement,
     ) -> Self {
-        let (end, note) = (CancellationToken::new(), Arc::default());
-        Self { inner: Arc::new(Inner { remote, certificates, judgement, http2: false, end, note }) }
+        let inner = Inner {
+            remote,
+            from_this_host: false,
+            certificates,
+            judgement,
+            http2: false,
+            end: CancellationToken::new(),
+            note: Arc::default(),
+        };
+        Self { inner: Arc::new(inner) }
     }
 
     /// The same connection, which ends if `end` is cancelled.
@@ -50,6 +59,14 @@ impl ConnectionInfo {
         Self { inner: Arc::new(inner) }
     }
 
+    /// The same connection, accepted at this address.
+    pub(crate) fn accepted_at(self, local: Option<SocketAddr>) -> Self {
+        let remote = self.inner.remote.ip().to_canonical();
+        let from_this_host = local.is_some_and(|local| local.ip().to_canonical() == remote);
+        let inner = Inner { from_this_host, ..Arc::unwrap_or_clone(self.inner) };
+        Self { inner: Arc::new(inner) }
+    }
+
     /// The same connection with another judgement.
     pub(crate) fn with_judgement(self, judgement: Judgement) -> Self {
         let inner = Inner { judgement, ..Arc::unwrap_or_clone(self.inner) };
@@ -59,6 +76,12 @@ impl ConnectionInfo {
     /// The client's address.
     pub fn remote(&self) -> SocketAddr {
         self.inner.remote
+    }
+
+    /// Whether the client has the address that it connected to: it runs on this host, in the same
+    /// network namespace. Nobody else can connect from that address.
+    pub fn is_from_this_host(&self) -> bool {
+        self.inner.from_this_host
     }
 
     /// The client's certificate chain, leaf first; empty without a certificate.
@@ -113,5 +136,19 @@ mod tests {
         assert_eq!(count(&first.clone().with_judgement(Judgement::default())), 2);
         assert_eq!(count(&second), 0);
         assert!(first.note::<String>().is_none());
+    }
+
+    #[test]
+    fn a_client_of_this_host_has_the_address_that_it_connects_to() {
+        let is_from_this_host = |remote: &str, local: &str| {
+            let [remote, local] = [remote, local].map(|ip| SocketAddr::new(ip.parse().unwrap(), 1));
+            let info = ConnectionInfo::new(remote, Vec::new(), Judgement::default());
+            assert!(!info.is_from_this_host(), "unknown");
+            info.accepted_at(Some(local)).is_from_this_host()
+        };
+        assert!(is_from_this_host("10.0.0.1", "10.0.0.1"));
+        assert!(is_from_this_host("::ffff:10.0.0.1", "10.0.0.1"));
+        assert!(!is_from_this_host("10.0.0.2", "10.0.0.1"));
+        assert!(!is_from_this_host("fd00::1", "10.0.0.1"));
     }
 }

@@ -16,8 +16,8 @@ use crate::serve::Activity;
 
 /// The age from which a connection may be cut to make room.
 const LEAST_AGE: Duration = Duration::from_secs(1);
-/// The time after a failed accept, or a connection over the limit, in which the next one would fail,
-/// too.
+/// The time after a shortage of descriptors, or a connection over the limit, in which the next one would
+/// fail, too.
 const SHORTAGE: Duration = Duration::from_secs(2);
 /// The part of the limit, as a divisor, that must be free after a shortage.
 const RESERVE: usize = 16;
@@ -52,7 +52,7 @@ struct State {
     /// Connections that had a request, examined in turn.
     used: BTreeMap<u64, Candidate>,
     next: u64,
-    /// The last time that a connection could not be accepted for want of descriptors or room.
+    /// The last time that a connection could not be accepted or served for want of descriptors or room.
     short: Option<Instant>,
 }
 
@@ -142,8 +142,9 @@ impl ConnectionLimit {
         true
     }
 
-    /// A connection could not be accepted.
-    pub(crate) fn cannot_accept(&self) {
+    /// A connection could not be accepted, or not be served, because this process or host is short of
+    /// something: descriptors, memory, ports.
+    pub fn note_shortage(&self) {
         self.shared.state().short = Some(Instant::now());
     }
 
@@ -299,7 +300,7 @@ mod tests {
         assert!(!limit.has_room(), "no place is free");
         has_open(&limit, 0).await;
         assert!(limit.has_room(), "an unused connection was cut");
-        limit.cannot_accept();
+        limit.note_shortage();
         assert!(!limit.has_room());
         tokio::time::advance(SHORTAGE).await;
         assert!(limit.has_room());

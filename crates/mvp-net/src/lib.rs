@@ -30,7 +30,7 @@ mod unverified;
 
 pub use bind::{bind, bind_steered, bind_workers};
 pub use client_tls::ClientTls;
-pub use connect::connect_from;
+pub use connect::{connect_from, is_own_failure};
 pub use connection::ConnectionInfo;
 pub use connection_limit::ConnectionLimit;
 pub use error::TlsError;

@@ -1,7 +1,7 @@
 //! The memory that this process shares with the program in the kernel: one beat for each thread.
 //! Entry item: [`Beat`].
 //!
-//! A beat is a store to memory: no system call, no rights.
+//! A beat is the time at which it expires, stored to memory: no system call, no rights.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -9,6 +9,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+/// The longest time that a beat can hold.
+pub const LONGEST_BEAT: Duration = Duration::from_secs(2);
 
 /// Memory of a map, as an array of times.
 #[derive(Debug)]
@@ -48,13 +51,13 @@ impl Page {
         Ok(Arc::new(Page { first, count }))
     }
 
-    /// Whether every beat is younger than the limit.
-    pub(crate) fn is_recent(&self, limit: Duration) -> bool {
+    /// Whether no beat has expired, by the rule of the program.
+    pub(crate) fn is_valid(&self) -> bool {
         let now = monotonic_time();
-        let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        let valid = now..=now.saturating_add(nanoseconds(LONGEST_BEAT));
         (0..self.count)
             .filter_map(|index| self.slot(index))
-            .all(|slot| now.saturating_sub(slot.load(Ordering::Relaxed)) <= limit)
+            .all(|slot| valid.contains(&slot.load(Ordering::Relaxed)))
     }
 
     fn slot(&self, index: u16) -> Option<&AtomicU64> {
@@ -85,7 +88,7 @@ fn bytes(count: u16) -> usize {
     usize::from(count) * size_of::<u64>()
 }
 
-/// The beat of one thread. Connections are steered only while all beats are recent.
+/// The beat of one thread. Connections are steered only while no beat has expired.
 #[derive(Debug)]
 pub struct Beat {
     page: Arc<Page>,
@@ -97,9 +100,17 @@ impl Beat {
         Beat { page: Arc::clone(page), index }
     }
 
-    /// This thread is alive, and can serve new connections.
-    pub fn beat(&self) {
-        self.store(monotonic_time());
+    /// This thread is alive, and can serve new connections. It says so for this long, at most for
+    /// [`LONGEST_BEAT`].
+    pub fn beat(&self, holds: Duration) {
+        let holds = nanoseconds(holds.min(LONGEST_BEAT));
+        self.store(monotonic_time().saturating_add(holds));
+    }
+
+    /// For how long the last beat has expired, if it has. A pause does not expire.
+    pub fn late(&self) -> Option<Duration> {
+        let (now, expires) = (monotonic_time(), self.last());
+        (expires != 0 && expires < now).then(|| Duration::from_nanos(now - expires))
     }
 
     /// This thread cannot serve new connections: from now on none is steered, until the next
@@ -114,7 +125,6 @@ impl Beat {
         }
     }
 
-    #[cfg(test)]
     pub(crate) fn last(&self) -> u64 {
         self.page.slot(self.index).map_or(0, |slot| slot.load(Ordering::Relaxed))
     }
@@ -127,6 +137,10 @@ impl Drop for Beat {
     }
 }
 
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// The time in nanoseconds by the clock that the program reads.
 fn monotonic_time() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -137,7 +151,7 @@ fn monotonic_time() -> u64 {
         (0, Ok(seconds), Ok(nanoseconds)) => {
             seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
         }
-        // As a pause: this clock cannot fail on Linux.
+        // As a beat that has expired: this clock cannot fail on Linux.
         _ => 0,
     }
 }

@@ -5,7 +5,7 @@
 //! TCP, and our port?                        else: pass
 //! the destination is not loopback?          else: pass
 //! the source is not loopback?               else: pass
-//! the oldest beat is younger than a limit?  else: pass
+//! no beat has expired?                      else: pass
 //! our listener for this family is there?    else: pass
 //! choose it
 //! pass: let the kernel go on with the choice, or without one
@@ -25,17 +25,17 @@ use crate::instruction::{
 pub struct Settings {
     /// The port whose connections are steered.
     pub port: u16,
-    /// How many beats there are. All of them must be recent.
+    /// How many beats there are. None may have expired.
     pub beats: u16,
-    /// The age of a beat above which nothing is steered. At most a second.
-    pub limit: Duration,
+    /// How far in the future a beat may expire. At most two seconds.
+    pub furthest: Duration,
     /// The descriptor of the array map with the beats.
     pub beats_map: i32,
     /// The descriptor of the socket map: our listeners, IPv4 at 0 and IPv6 at 1.
     pub listeners_map: i32,
 }
 
-/// A beat may be this much newer than the time of the program: clocks of two processors differ a
+/// A beat may expire this much later than [`Settings::furthest`]: clocks of two processors differ a
 /// little.
 const CLOCK_TOLERANCE: i32 = 1_000_000;
 
@@ -95,7 +95,7 @@ pub fn assemble(settings: &Settings) -> Vec<Instruction> {
     }
 
     program.place(alive);
-    jump_unless_recent(&mut program, settings, pass);
+    jump_if_expired(&mut program, settings, pass);
 
     // The argument of the lookup is the address of the key, on the stack.
     program.store_word(R10, -4, R7);
@@ -131,26 +131,26 @@ fn jump_if_loopback6(program: &mut Assembler, address: i16, label: Label) {
     program.place(other);
 }
 
-/// Jumps unless every beat is recent. The beats are read before the time: a beat that happens
-/// meanwhile only makes them look older.
-fn jump_unless_recent(program: &mut Assembler, settings: &Settings, label: Label) {
-    const OLDEST: Register = R8;
+/// Jumps if a beat has expired. The beats are read before the time: a beat that happens meanwhile only
+/// makes them look older.
+fn jump_if_expired(program: &mut Assembler, settings: &Settings, label: Label) {
+    const EARLIEST: Register = R8;
     program.load_map(R9, OF_MAP_VALUE, settings.beats_map);
-    program.load(code::LOAD_DOUBLE, OLDEST, R9, 0);
+    program.load(code::LOAD_DOUBLE, EARLIEST, R9, 0);
     for beat in 1..settings.beats {
-        let newer = program.label();
+        let later = program.label();
         let offset = i16::try_from(usize::from(beat) * size_of::<u64>()).unwrap_or(0);
         program.load(code::LOAD_DOUBLE, R2, R9, offset);
-        program.jump_if_register(code::IF_AT_LEAST_REGISTER, R2, OLDEST, newer);
-        program.apply_register(code::COPY, OLDEST, R2);
-        program.place(newer);
+        program.jump_if_register(code::IF_AT_LEAST_REGISTER, R2, EARLIEST, later);
+        program.apply_register(code::COPY, EARLIEST, R2);
+        program.place(later);
     }
     program.call(function::MONOTONIC_TIME);
-    program.apply_register(code::SUBTRACT_REGISTER, R0, OLDEST);
-    // Without a sign: a beat far in the future is not recent either.
-    program.apply(code::ADD, R0, CLOCK_TOLERANCE);
-    let limit = i32::try_from(settings.limit.as_nanos()).unwrap_or(i32::MAX / 2);
-    program.jump_if(code::IF_ABOVE, R0, limit.saturating_add(CLOCK_TOLERANCE), label);
+    // The time that is left, without a sign: a beat that has expired is as far in the future as one
+    // that nobody may store.
+    program.apply_register(code::SUBTRACT_REGISTER, EARLIEST, R0);
+    let furthest = i32::try_from(settings.furthest.as_nanos()).unwrap_or(0);
+    program.jump_if(code::IF_ABOVE, EARLIEST, furthest.saturating_add(CLOCK_TOLERANCE), label);
 }
 
 /// Four bytes of an address, as a word that was loaded from memory has them.

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use crate::SteerError;
 use crate::bpf::{self, MapKind};
-use crate::page::{Beat, Page};
+use crate::page::{Beat, LONGEST_BEAT, Page};
 use crate::program::{self, Settings};
 
 /// How often each thread must beat.
 pub const BEAT_INTERVAL: Duration = Duration::from_millis(50);
-/// The age of a beat above which nothing is steered: the time to fail open when a thread hangs.
+/// How long a beat holds as a rule: the time to fail open when a thread hangs.
 pub const BEAT_LIMIT: Duration = Duration::from_millis(250);
 
 /// What is steered to where.
@@ -26,7 +26,7 @@ pub struct Steered<'a> {
     pub ipv6: Option<BorrowedFd<'a>>,
 }
 
-/// New connections are steered as long as this value lives, and every beat is recent. Clones share it.
+/// New connections are steered as long as this value lives, and no beat has expired. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Steering {
     page: Arc<Page>,
@@ -59,7 +59,7 @@ impl Steering {
         let program = program::assemble(&Settings {
             port: steered.port,
             beats: beats.max(1),
-            limit: BEAT_LIMIT,
+            furthest: LONGEST_BEAT,
             beats_map: memory.as_raw_fd(),
             listeners_map: listeners.as_raw_fd(),
         });
@@ -87,9 +87,9 @@ impl Steering {
         drop(self.link.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
-    /// Whether connections are steered now: the program is attached, and every beat is recent.
+    /// Whether connections are steered now: the program is attached, and no beat has expired.
     pub fn is_active(&self) -> bool {
-        self.is_attached() && self.page.is_recent(BEAT_LIMIT)
+        self.is_attached() && self.page.is_valid()
     }
 
     /// Whether the program is attached.

@@ -212,6 +212,10 @@ pub(crate) struct SteeringState {
     pub(crate) unsteered_connections: Option<u64>,
     /// Further ones from this host that may be the server's own.
     pub(crate) unclear_connections: u64,
+    /// Times in which new connections did not come because a thread was late, since the start.
+    pub(crate) lapses: u64,
+    /// The time since the last of them.
+    pub(crate) lapsed_seconds_ago: Option<u64>,
 }
 
 /// What a member answered, or why it did not.

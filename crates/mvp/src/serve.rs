@@ -193,11 +193,14 @@ impl Gateway {
         let in_force = InForce::new(config)?;
         tls::check_proxy_identity(config)?;
         let id = config.local.as_ref().map_or("", |local| local.id.as_str());
+        let per_address = config.client_limits.connections_per_address;
+        let connections = ConnectionLimit::new(max_connections, per_address);
         let member = Member::builder(id, in_force.outbound_local.clone())
             .peer_tls(in_force.outbound_peers.clone())
             .remote_headers(remote_headers(config))
             .refresh_interval(config.refresh_interval)
             .forget_after(config.peers.forget_after)
+            .client_connections(connections.clone())
             .log_local_requests(config.log_local_requests)
             .record_callers(config.record_callers && config.serves_peers());
         let member = match &config.local {
@@ -214,8 +217,6 @@ impl Gateway {
         log.register(&mut registry);
         let supervisor = Supervisor::default();
         supervisor.register(&mut registry);
-        let per_address = config.client_limits.connections_per_address;
-        let connections = ConnectionLimit::new(max_connections, per_address);
         registry.register_collector(Box::new(ConnectionMetrics(connections.clone())));
         let (metrics, reader) = (Arc::clone(member.metrics()), member.reader().clone());
         registry.register_collector(Box::new(DeprecatedCallers { metrics, reader }));
@@ -227,6 +228,7 @@ impl Gateway {
         registry.register_collector(Box::new(ReadinessMetrics(Arc::clone(&probes))));
         if let Some(steered) = steered.clone() {
             registry.register_collector(Box::new(steered.unsteered()));
+            registry.register_collector(Box::new(steered.lapses()));
             registry.register_collector(Box::new(SteeringMetrics(steered)));
         }
         Ok(Gateway {
@@ -305,7 +307,8 @@ impl Gateway {
                         // Until the control loop is ready, no connection comes.
                         Some(steered) => {
                             let connections = gateway.connections.clone();
-                            tokio::spawn(steered.clone().beat_worker(index, connections));
+                            let local = gateway.member.local_state().cloned();
+                            tokio::spawn(steered.clone().beat_worker(index, connections, local));
                         }
                         None if gateway.share_port => gateway.settles().await,
                         None => {}

@@ -6,6 +6,7 @@
 //! readiness. Whatever stops a beat lets new connections reach the server itself.
 
 pub(crate) mod fault;
+mod lapses;
 pub(crate) mod unsteered;
 
 use std::fmt;
@@ -14,15 +15,19 @@ use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use mvp_core::decide::LocalHealth;
 use mvp_net::{ConnectionLimit, bind_steered};
-use mvp_steer::{BEAT_INTERVAL, Beat, Steering, capabilities};
+use mvp_proxy::LocalState;
+use mvp_steer::{BEAT_INTERVAL, BEAT_LIMIT, Beat, LONGEST_BEAT, Steering, capabilities};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
 
+use self::fault::Fault;
+use self::lapses::Lapses;
 use self::unsteered::Unsteered;
 use crate::admin::Check;
 use crate::config::ServeConfig;
@@ -57,8 +62,14 @@ pub(crate) fn prepare(config: &ServeConfig) -> anyhow::Result<Option<Prepared>> 
     let attached = Steering::attach(&steered, beats).map_err(|error| error.to_string());
     capabilities::drop_all().context("cannot drop capabilities")?;
     let port = config.listen.port();
-    let (begun, fault) = (AtomicBool::new(false), Mutex::default());
-    let state = State { attached, port, unsteered: Unsteered::default(), begun, fault };
+    let state = State {
+        attached,
+        port,
+        unsteered: Unsteered::default(),
+        lapses: Lapses::default(),
+        begun: AtomicBool::new(false),
+        fault: Mutex::default(),
+    };
     Ok(Some(Prepared { listeners, steered: Steered(Arc::new(state)) }))
 }
 
@@ -72,10 +83,10 @@ struct State {
     port: u16,
     /// The connections that do not come to this process all the same.
     unsteered: Unsteered,
+    lapses: Lapses,
     /// Whether the gateway was ready once, so that the control loop beats.
     begun: AtomicBool,
-    /// Why this gateway must not get connections, although it could accept them.
-    fault: Mutex<Option<String>>,
+    fault: Mutex<Fault>,
 }
 
 /// What happens to new connections.
@@ -111,6 +122,11 @@ impl Steered {
         self.0.unsteered.clone()
     }
 
+    /// The times in which connections did not come to this process because a thread was late.
+    pub(crate) fn lapses(&self) -> Lapses {
+        self.0.lapses.clone()
+    }
+
     /// The state for reports.
     pub(crate) fn state(&self) -> SteeringState {
         let counted = self.0.unsteered.last();
@@ -119,6 +135,8 @@ impl Steered {
             active: self.phase() == Phase::Active,
             unsteered_connections: counted.map(|counted| counted.clients),
             unclear_connections: counted.map_or(0, |counted| counted.unclear),
+            lapses: self.0.lapses.count(),
+            lapsed_seconds_ago: self.0.lapses.last(Instant::now()).map(|ago| ago.as_secs()),
         }
     }
 
@@ -128,29 +146,38 @@ impl Steered {
             Ok(steering) if !steering.is_attached() => Phase::Ended,
             Ok(_) if !self.0.begun.load(Ordering::Relaxed) => Phase::Waiting,
             Ok(steering) if steering.is_active() => Phase::Active,
-            Ok(_) => Phase::Paused(self.fault().unwrap_or_else(|| {
-                "no room for connections, or a thread is stuck; see the log".to_owned()
-            })),
+            Ok(_) => Phase::Paused(match self.fault() {
+                Fault::Confirmed(reason) => reason,
+                Fault::None | Fault::Suspected => {
+                    "no room for connections, or a thread is stuck; see the log".to_owned()
+                }
+            }),
         }
     }
 
     /// Beats for one worker as long as its runtime polls this, and has room for connections.
-    pub(crate) async fn beat_worker(self, index: usize, limit: ConnectionLimit) {
+    pub(crate) async fn beat_worker(
+        self,
+        index: usize,
+        limit: ConnectionLimit,
+        local: Option<LocalState>,
+    ) {
         // The first beat is that of the control loop.
         let Some(beat) = u16::try_from(index + 1).ok().and_then(|index| self.beat(index)) else {
             return;
         };
-        let mut had_room = true;
+        let (thread, mut had_room) = (format!("worker-{index}"), true);
         loop {
+            self.note_late(&thread, &beat);
             let has_room = limit.has_room() && (had_room || has_descriptor());
             if has_room {
-                beat.beat();
+                beat.beat(self.holds(local.as_ref()));
             } else {
                 beat.pause();
             }
             match (had_room, has_room) {
                 (true, false) => {
-                    let reason = "no descriptors, or no room for connections";
+                    let reason = "no descriptors, memory or ports, or no room for connections";
                     tracing::warn!(worker = index, reason, "steering paused");
                 }
                 (false, true) => tracing::info!(worker = index, "steering resumed"),
@@ -167,6 +194,7 @@ impl Steered {
         self,
         is_ready: impl Fn() -> bool,
         makes_progress: impl Fn() -> bool,
+        local: Option<LocalState>,
     ) {
         let Some(beat) = self.beat(0) else { return };
         while !is_ready() {
@@ -177,8 +205,10 @@ impl Steered {
             tracing::info!(port = self.0.port, "steering started");
         }
         loop {
-            if self.fault().is_none() && makes_progress() {
-                beat.beat();
+            self.note_late("control", &beat);
+            let at_fault = matches!(self.fault(), Fault::Confirmed(_));
+            if !at_fault && makes_progress() {
+                beat.beat(self.holds(local.as_ref()));
             } else {
                 beat.pause();
             }
@@ -186,19 +216,37 @@ impl Steered {
         }
     }
 
-    fn fault(&self) -> Option<String> {
+    /// How long a beat holds. New connections are of no use to a server that is down or starting: its
+    /// port is closed, or it sends false 403s and 404s. Then a thread may be late for longer.
+    fn holds(&self, local: Option<&LocalState>) -> Duration {
+        let is_down = local.is_some_and(|local| local.get() != LocalHealth::Ready);
+        if is_down && self.fault() == Fault::None { LONGEST_BEAT } else { BEAT_LIMIT }
+    }
+
+    /// Notes that a beat has expired before the next one, unless connections do not come anyway.
+    fn note_late(&self, thread: &str, beat: &Beat) {
+        let Some(late) = beat.late() else { return };
+        let attached = self.0.attached.as_ref().is_ok_and(Steering::is_attached);
+        let begun = self.0.begun.load(Ordering::Relaxed);
+        if attached && begun && !matches!(self.fault(), Fault::Confirmed(_)) {
+            self.0.lapses.note(thread, late, Instant::now());
+        }
+    }
+
+    fn fault(&self) -> Fault {
         self.0.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Gives new connections back to the server while there is a fault of this gateway.
-    fn set_fault(&self, reason: Option<String>) {
+    fn set_fault(&self, fault: Fault) {
         let before = {
-            let mut fault = self.0.fault.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *fault, reason.clone())
+            let mut current = self.0.fault.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *current, fault.clone())
         };
-        match (before, reason) {
-            (None, Some(reason)) => tracing::error!(reason, "steering paused"),
-            (Some(_), None) => tracing::info!("steering resumed"),
+        match (before, fault) {
+            (Fault::Confirmed(_), Fault::Confirmed(_)) => {}
+            (_, Fault::Confirmed(reason)) => tracing::error!(reason, "steering paused"),
+            (Fault::Confirmed(_), _) => tracing::info!("steering resumed"),
             _ => {}
         }
     }

@@ -66,7 +66,7 @@ impl<L: Source> Acceptor<L> {
                     // ends.
                     let pause_seconds = self.pause.as_secs_f64();
                     tracing::warn!(%error, pause_seconds, "cannot accept connections");
-                    self.limit.cannot_accept();
+                    self.limit.note_shortage();
                     if self.limit.make_room(ROOM) {
                         self.pause = FIRST_PAUSE;
                     }

@@ -106,7 +106,8 @@ pub(crate) async fn serve_connection<S, B>(
         },
     };
 
-    let (_, session) = stream.get_ref();
+    let (socket, session) = stream.get_ref();
+    let addresses = (remote, socket.local_addr().ok());
     let http2 = session.alpn_protocol() == Some(b"h2");
     let certificates = session.peer_certificates().unwrap_or_default().to_vec();
     // Cancelled when the listener shuts down, or by the service to end this connection only.
@@ -114,7 +115,7 @@ pub(crate) async fn serve_connection<S, B>(
     if !http2 {
         activity.ends_with(&end);
     }
-    let client = Client::new(remote, certificates, http2, shared.tls.clone(), &tls, end.clone());
+    let client = Client::new(addresses, certificates, http2, shared.tls.clone(), &tls, end.clone());
     drop(tls);
     let front_proxy = client.is_front_proxy();
     let service = RequestService::new(service, client, Arc::clone(&activity));

@@ -75,7 +75,7 @@ struct Judged {
 impl Client {
     /// `tls` was used for the handshake; `reloadable` has the current one.
     pub(crate) fn new(
-        remote: SocketAddr,
+        (remote, local): (SocketAddr, Option<SocketAddr>),
         certificates: Vec<CertificateDer<'static>>,
         http2: bool,
         reloadable: ReloadableTls,
@@ -83,7 +83,8 @@ impl Client {
         end: CancellationToken,
     ) -> Self {
         let judgement = tls.trust().judge(&certificates, UnixTime::now());
-        let info = ConnectionInfo::new(remote, certificates, judgement).ended_by(end);
+        let info = ConnectionInfo::new(remote, certificates, judgement);
+        let info = info.accepted_at(local).ended_by(end);
         let info = if http2 { info.over_http2() } else { info };
         let judged = Judged { trust: Arc::clone(tls.trust()), info };
         Self { tls: reloadable, last: ArcSwap::from_pointee(judged) }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mvp_core::member::MemberKind;
+use mvp_net::ConnectionLimit;
 
 use super::{Member, Server, Shared};
 use crate::control::{self, Clock, ControlSettings, channel};
@@ -28,6 +29,7 @@ pub struct MemberBuilder {
     log_local: bool,
     record_callers: bool,
     probed: bool,
+    clients: ConnectionLimit,
 }
 
 #[derive(Debug)]
@@ -49,6 +51,7 @@ impl MemberBuilder {
             log_local: false,
             record_callers: false,
             probed: true,
+            clients: ConnectionLimit::default(),
         }
     }
 
@@ -107,6 +110,13 @@ impl MemberBuilder {
         MemberBuilder { probed: false, ..self }
     }
 
+    /// The client connections of this process. If no connection to the server can be opened for want of
+    /// descriptors, memory or ports, there is no room for new clients either
+    /// ([`ConnectionLimit::has_room`]).
+    pub fn client_connections(self, clients: ConnectionLimit) -> MemberBuilder {
+        MemberBuilder { clients, ..self }
+    }
+
     /// The member.
     pub fn build(self) -> Member {
         let MemberBuilder {
@@ -119,6 +129,7 @@ impl MemberBuilder {
             log_local,
             record_callers,
             probed,
+            clients,
         } = self;
         let id = settings.local.clone();
         settings.instance = Some(Instance::new(id.as_deref().unwrap_or_default()));
@@ -144,7 +155,7 @@ impl MemberBuilder {
             peer_tls,
             screen: headers.into(),
             probed,
-            upstream: Upstream::default(),
+            upstream: Upstream::beside(clients),
             health: Health::new(clock, Arc::clone(&metrics)),
             metrics,
             reader,

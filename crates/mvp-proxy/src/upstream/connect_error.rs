@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mvp_net::is_own_failure;
 use thiserror::Error;
 
 /// The time limit for a connection, or the answer to a PING, of a server that responds on other
@@ -26,7 +27,7 @@ pub(crate) enum ConnectError {
 
 impl From<io::Error> for ConnectError {
     fn from(error: io::Error) -> ConnectError {
-        match is_ours(&error) {
+        match is_own_failure(&error) {
             true => ConnectError::Ours(Arc::new(error)),
             false => ConnectError::Server(Arc::new(error)),
         }
@@ -38,17 +39,6 @@ impl ConnectError {
     pub(super) fn is_silence(&self) -> bool {
         matches!(self, ConnectError::Server(error) if error.kind() == io::ErrorKind::TimedOut)
     }
-}
-
-/// Whether an error of the system is about this process or host and not about the server: no
-/// descriptors, no memory, no buffers, no ports.
-fn is_ours(error: &io::Error) -> bool {
-    const ENFILE: i32 = 23;
-    const EMFILE: i32 = 24;
-    const ENOBUFS: i32 = 105;
-    use io::ErrorKind::{AddrInUse, AddrNotAvailable, OutOfMemory};
-    matches!(error.kind(), OutOfMemory | AddrNotAvailable | AddrInUse)
-        || matches!(error.raw_os_error(), Some(ENFILE | EMFILE | ENOBUFS))
 }
 
 #[cfg(test)]

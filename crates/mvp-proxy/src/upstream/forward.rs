@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::header::AUTHORIZATION;
 use http::{Request, Response, StatusCode};
 use http_body::Body as _;
+use mvp_net::ConnectionLimit;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
@@ -15,7 +16,9 @@ use super::client::{Blame, Client};
 use super::connect_error::ConnectError;
 use super::head::prepare;
 use super::inspect::inspect_unavailable;
-use super::lanes::{Bucket, Credential, Lane, Lanes, Lasting, Traffic, owner, release_tokens};
+use super::lanes::{
+    Bucket, Credential, Lane, Lanes, Lasting, Traffic, is_health_check, owner, release_tokens,
+};
 use super::pool::PoolError;
 use super::pulse::Pulses;
 use super::replay::Sender;
@@ -36,6 +39,14 @@ const UNKNOWN_TOKEN_WAIT: Duration = Duration::from_secs(1);
 pub(crate) struct Upstream {
     pulses: Pulses,
     tokens: AcceptedTokens,
+    clients: ConnectionLimit,
+}
+
+impl Upstream {
+    /// Notes with the client connections what these forwarders are short of.
+    pub(crate) fn beside(clients: ConnectionLimit) -> Upstream {
+        Upstream { clients, ..Upstream::default() }
+    }
 }
 
 /// Sends requests to servers. It owns its connections; each worker has one forwarder.
@@ -48,6 +59,7 @@ pub struct Forwarder {
     lanes: Lanes,
     tokens: AcceptedTokens,
     tunnels: Tunnels,
+    clients: ConnectionLimit,
 }
 
 impl Forwarder {
@@ -63,14 +75,15 @@ impl Forwarder {
             lanes: Lanes::default(),
             tokens: AcceptedTokens::default(),
             tunnels: Tunnels::default(),
+            clients: ConnectionLimit::default(),
         }
     }
 
     /// Shares what it learns about servers and tokens with other forwarders of the process.
     #[must_use]
     pub(crate) fn sharing(self, upstream: &Upstream) -> Forwarder {
-        let Upstream { pulses, tokens } = upstream.clone();
-        Forwarder { lanes: self.lanes.with_pulses(pulses), tokens, ..self }
+        let Upstream { pulses, tokens, clients } = upstream.clone();
+        Forwarder { lanes: self.lanes.with_pulses(pulses), tokens, clients, ..self }
     }
 
     /// Counts its tunnels, and the measures that keep callers apart.
@@ -116,7 +129,9 @@ impl Forwarder {
         let lane = match &upgrade {
             Some(_) => Lane::Upgrade,
             None => {
-                let traffic = Traffic { credential, accepted, has_body, identity: &identity };
+                let is_health_check = is_health_check(request.method(), request.uri().path());
+                let identity = &identity;
+                let traffic = Traffic { credential, accepted, has_body, is_health_check, identity };
                 Lane::of(extensions, &traffic)
             }
         };
@@ -195,6 +210,10 @@ impl Forwarder {
     fn send_error(&self, target: &Target, error: &PoolError, sender: Option<&Sender>) -> SendError {
         if sender.is_some_and(Sender::aborted) {
             return SendError::new(&target.id, Stage::Client, "the client aborted its request");
+        }
+        // Without a way to its server, a gateway cannot serve new clients either.
+        if target.local && matches!(error, PoolError::Connect(ConnectError::Ours(_))) {
+            self.clients.note_shortage();
         }
         let stage = stage(error);
         if stage == Stage::Overloaded {
@@ -281,6 +300,29 @@ mod tests {
 
     fn outbound() -> OutboundTls {
         OutboundTls::new(Ca::new("servers").pem().as_bytes(), None).unwrap()
+    }
+
+    #[tokio::test]
+    async fn without_descriptors_or_ports_for_the_local_server_there_is_no_room_for_clients() {
+        for local in [false, true] {
+            let clients = ConnectionLimit::default();
+            let upstream = Upstream::beside(clients.clone());
+            let forwarder = Forwarder::new(outbound(), outbound()).sharing(&upstream);
+            let target = Target {
+                id: "a".into(),
+                address: "127.0.0.1:1".into(),
+                server_name: server_name(),
+                kind: MemberKind::Bare,
+                local,
+                // Not an address of this host: the system refuses before the server is asked.
+                source: Some(std::net::IpAddr::from([192, 0, 2, 1])),
+            };
+            let mut request = Request::new(Body::empty());
+            request.extensions_mut().insert(Identity::Token);
+            let error = forwarder.send(&target, request).await.unwrap_err();
+            assert_eq!(error.stage, Stage::Overloaded, "{error}");
+            assert_eq!(clients.has_room(), !local);
+        }
     }
 
     #[test]

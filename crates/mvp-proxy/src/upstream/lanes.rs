@@ -8,6 +8,7 @@
 //! | short | HTTP/2, shared | requests that end soon |
 //! | watch | HTTP/2, shared, few streams each | watches: their load must not stall other requests |
 //! | anonymous | HTTP/1.1, a small number; others for requests with a body | callers without credentials: kube-apiserver closes an HTTP/2 connection after each |
+//! | health check | HTTP/1.1, a few for clients on this host, and a few for all others | `/livez`, `/readyz` and `/healthz` without credentials: kubelet restarts a server whose checks fail |
 //! | exclusive | those of one client connection | tokens that no server has accepted yet; responses that a backend writes; reads with a body; large heads |
 //! | upgrade | HTTP/1.1, one request each | WebSocket and SPDY |
 //!
@@ -18,7 +19,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use http::Extensions;
+use http::{Extensions, Method};
 use mvp_core::member::MemberKind;
 use mvp_net::ConnectionInfo;
 
@@ -41,6 +42,9 @@ const WATCHES: usize = 16;
 /// own: a slow body must not block health checks.
 const ANONYMOUS: usize = 32;
 const ANONYMOUS_UPLOADS: usize = 8;
+/// The connections of a worker for health checks without credentials, for clients on this host and
+/// again for all others.
+const HEALTH_CHECKS: usize = 16;
 /// HTTP/1.1 connections that serve one client connection alone: for large heads of known callers,
 /// and for all other requests.
 const LARGE_HEADS: usize = 8;
@@ -108,6 +112,7 @@ pub(super) struct Traffic<'a> {
     /// Whether a server has accepted its token before.
     pub(super) accepted: bool,
     pub(super) has_body: bool,
+    pub(super) is_health_check: bool,
     pub(super) identity: &'a Identity,
 }
 
@@ -118,6 +123,11 @@ pub(super) enum Lane {
     Watch,
     Anonymous,
     AnonymousUpload,
+    /// A health check without credentials. kubelet's come from this host, where nobody else's
+    /// flood can fill the lane.
+    HealthCheck {
+        from_this_host: bool,
+    },
     Upgrade,
     /// Exclusive, for large heads of known callers.
     Large,
@@ -137,7 +147,11 @@ impl Lane {
         let lasting = extensions.get::<Lasting>();
         // kube-apiserver also closes connections after users that a front proxy calls anonymous.
         if traffic.credential == Credential::Anonymous || traffic.identity.is_unauthenticated() {
-            return if traffic.has_body { Lane::AnonymousUpload } else { Lane::Anonymous };
+            return match (traffic.has_body, traffic.is_health_check) {
+                (true, _) => Lane::AnonymousUpload,
+                (false, true) => Lane::health_check(extensions),
+                (false, false) => Lane::Anonymous,
+            };
         }
         let large = extensions.get::<LargeHead>().is_some();
         match (traffic.credential, lasting) {
@@ -152,11 +166,24 @@ impl Lane {
         }
     }
 
+    fn health_check(extensions: &Extensions) -> Lane {
+        let connection = extensions.get::<ConnectionInfo>();
+        let from_this_host = connection.is_some_and(ConnectionInfo::is_from_this_host);
+        Lane::HealthCheck { from_this_host }
+    }
+
     /// The exclusive lane with the protocol of the client connection.
     fn exclusive(extensions: &Extensions) -> Lane {
         let http2 = owner(extensions).is_some_and(ConnectionInfo::http2);
         Lane::Exclusive(if http2 { Protocol::Http2 } else { Protocol::Http1 })
     }
+}
+
+/// Whether this is a health check of the server, by kubelet or a load balancer.
+pub(super) fn is_health_check(method: &Method, path: &str) -> bool {
+    let path = path.strip_prefix('/').unwrap_or_default();
+    let check = path.split_once('/').map_or(path, |(check, _)| check);
+    matches!(*method, Method::GET | Method::HEAD) && matches!(check, "livez" | "readyz" | "healthz")
 }
 
 /// The client connection of a request, unless it carries many users.
@@ -291,6 +318,7 @@ impl Lanes {
             Lane::Watch => http2(WATCHES),
             Lane::Anonymous => Pool::Http1(http1(ANONYMOUS).reading_ahead()),
             Lane::AnonymousUpload => Pool::Http1(http1(ANONYMOUS_UPLOADS).reading_ahead()),
+            Lane::HealthCheck { .. } => Pool::Http1(http1(HEALTH_CHECKS).reading_ahead()),
             Lane::Exclusive(Protocol::Http1) | Lane::Large => Pool::Http1(http1(exclusive)),
             Lane::Upgrade => Pool::SingleUse(SingleUse(endpoint(b"http/1.1"))),
         })

@@ -35,6 +35,7 @@ mod failover;
 mod faults;
 mod hashes;
 mod headers;
+mod health_checks;
 mod identity;
 mod inside;
 mod interrupted;

@@ -10,13 +10,14 @@ use super::*;
 
 const PORT: u16 = 6443;
 const NOW: u64 = 1_000_000_000_000;
-const LIMIT: u64 = 250_000_000;
+/// The furthest that a beat may expire in the future.
+const FURTHEST: u64 = 2_000_000_000;
 
 fn settings(beats: u16) -> Settings {
     Settings {
         port: PORT,
         beats,
-        limit: Duration::from_nanos(LIMIT),
+        furthest: Duration::from_nanos(FURTHEST),
         beats_map: interpreter::BEATS_MAP,
         listeners_map: interpreter::LISTENERS_MAP,
     }
@@ -29,7 +30,7 @@ fn connection(remote: &str, local: &str, port: u16) -> Connection {
 
 /// The listener that is chosen, by its index, in a healthy process.
 fn chosen(connection: &Connection) -> Option<u32> {
-    let world = World { now: NOW, beats: vec![NOW, NOW - 1, NOW - LIMIT], listeners: [true; 2] };
+    let world = World { now: NOW, beats: vec![NOW, NOW + 1, NOW + FURTHEST], listeners: [true; 2] };
     run(&assemble(&settings(3)), connection, &world)
 }
 
@@ -75,29 +76,36 @@ fn other_ports_and_protocols_are_never_steered() {
 }
 
 #[test]
-fn one_old_beat_of_many_fails_open() {
+fn one_expired_beat_of_many_fails_open() {
     let outside = connection("10.0.0.9", "10.0.0.1", PORT);
     for count in [1, 2, 3, 65] {
         let program = assemble(&settings(count));
         let world = |beats| World { now: NOW, beats, listeners: [true; 2] };
-        let recent = vec![NOW; usize::from(count)];
-        assert_eq!(run(&program, &outside, &world(recent.clone())), Some(0));
+        let valid = vec![NOW + 1; usize::from(count)];
+        assert_eq!(run(&program, &outside, &world(valid.clone())), Some(0));
         for late in 0..usize::from(count) {
             let with = |time| {
-                let mut beats = recent.clone();
+                let mut beats = valid.clone();
                 beats[late] = time;
                 run(&program, &outside, &world(beats))
             };
-            assert_eq!(with(NOW - LIMIT), Some(0), "{late} of {count}");
-            assert_eq!(with(NOW - LIMIT - 1), None, "{late} of {count}");
+            assert_eq!(with(NOW), Some(0), "{late} of {count}");
+            assert_eq!(with(NOW - 1), None, "{late} of {count}");
             assert_eq!(with(0), None, "a thread that has not begun, or ended");
-            // The clock of another processor may be ahead by a little, but not by more.
-            assert_eq!(with(NOW + 900_000), Some(0));
+            assert_eq!(with(NOW + FURTHEST), Some(0), "the others expire first");
         }
     }
+    let of_one = |expires| {
+        let world = World { now: NOW, beats: vec![expires], listeners: [true; 2] };
+        run(&assemble(&settings(1)), &outside, &world)
+    };
+    // The clock of another processor may be ahead by a little, but not by more.
+    assert_eq!(of_one(NOW + FURTHEST), Some(0));
+    assert_eq!(of_one(NOW + FURTHEST + 900_000), Some(0));
+    assert_eq!(of_one(NOW + FURTHEST + 1_100_000), None);
     // In a time namespace the clock of the process may be far ahead: it could not fail open.
-    let ahead = World { now: NOW, beats: vec![NOW + 3_600_000_000_000], listeners: [true; 2] };
-    assert_eq!(run(&assemble(&settings(1)), &outside, &ahead), None);
+    assert_eq!(of_one(NOW + 3_600_000_000_000), None);
+    assert_eq!(of_one(u64::MAX), None);
 }
 
 #[test]

@@ -66,12 +66,12 @@ fn connections_are_steered_while_all_threads_beat() {
         let Some(steering) = attached(&ours, 2) else { return };
         assert_eq!(asked("10.9.9.1"), "server", "inert until every thread beats");
         let (first, second) = (steering.beat(0), steering.beat(1));
-        first.beat();
+        first.beat(BEAT_LIMIT);
         assert_eq!(asked("10.9.9.1"), "server", "inert until every thread beats");
         // The beats come from here, so that none can be late.
         let beat = || {
-            first.beat();
-            second.beat();
+            first.beat(BEAT_LIMIT);
+            second.beat(BEAT_LIMIT);
         };
         answers("ours", "10.9.9.1", beat);
         second.pause();
@@ -85,9 +85,9 @@ fn connections_are_steered_while_all_threads_beat() {
         beat();
         drop(second);
         assert_eq!(asked("10.9.9.1"), "server", "one thread ended");
-        steering.beat(1).beat();
+        steering.beat(1).beat(BEAT_LIMIT);
         steering.detach();
-        first.beat();
+        first.beat(BEAT_LIMIT);
         assert_eq!(asked("10.9.9.1"), "server", "detached");
     });
 }
@@ -101,11 +101,11 @@ fn a_newer_program_takes_over_and_leaves_to_the_older_one() {
         let newer = attached(&new, 1).unwrap();
         let (old_beat, new_beat) = (older.beat(0), newer.beat(0));
         let both = || {
-            old_beat.beat();
-            new_beat.beat();
+            old_beat.beat(BEAT_LIMIT);
+            new_beat.beat(BEAT_LIMIT);
         };
         // The newer one is not ready yet.
-        answers("old", "10.9.9.1", || old_beat.beat());
+        answers("old", "10.9.9.1", || old_beat.beat(BEAT_LIMIT));
         answers("new", "10.9.9.1", both);
         newer.detach();
         answers("old", "10.9.9.1", both);
@@ -123,15 +123,15 @@ fn an_ipv6_connection_needs_a_listener_for_ipv6() {
             ["127.0.0.1:0", "[::1]:0"].map(|address| server(b"ours", address.parse().unwrap()));
         let Some(only_four) = attached(&four, 1) else { return };
         let beat = only_four.beat(0);
-        beat.beat();
+        beat.beat(BEAT_LIMIT);
         assert_eq!(asked("fd00::9"), "server");
         let steered = Steered { port: PORT, ipv4: Some(four.as_fd()), ipv6: Some(six.as_fd()) };
         let both = Steering::attach(&steered, 1).unwrap();
         let beat = both.beat(0);
-        answers("ours", "fd00::9", || beat.beat());
-        beat.beat();
+        answers("ours", "fd00::9", || beat.beat(BEAT_LIMIT));
+        beat.beat(BEAT_LIMIT);
         assert_eq!(asked("::1"), "server", "loopback is never steered");
-        answers("ours", "10.9.9.1", || beat.beat());
+        answers("ours", "10.9.9.1", || beat.beat(BEAT_LIMIT));
     });
 }
 
@@ -142,9 +142,34 @@ fn a_thread_that_hangs_fails_open_by_itself() {
         let ours = server(b"ours", ([127, 0, 0, 1], 0).into());
         let Some(steering) = attached(&ours, 1) else { return };
         let beat = steering.beat(0);
-        answers("ours", "10.9.9.1", || beat.beat());
-        // No more beats: connections reach the server as soon as the last one is old.
+        answers("ours", "10.9.9.1", || beat.beat(BEAT_LIMIT));
+        // No more beats: connections reach the server as soon as the last one has expired.
         answers("server", "10.9.9.1", || {});
         assert_ne!(beat.last(), 0, "nobody paused it");
+        assert!(beat.late().is_some());
+        beat.pause();
+        assert_eq!(beat.late(), None, "on purpose");
+    });
+}
+
+#[test]
+fn a_beat_that_holds_longer_is_late_later() {
+    in_a_network_of_its_own(|| {
+        let _server = server(b"server", ([0, 0, 0, 0], PORT).into());
+        let ours = server(b"ours", ([127, 0, 0, 1], 0).into());
+        let Some(steering) = attached(&ours, 2) else { return };
+        let (first, second) = (steering.beat(0), steering.beat(1));
+        let both = || {
+            first.beat(LONGEST_BEAT);
+            second.beat(LONGEST_BEAT * 100);
+        };
+        // Accepted by the kernel's program, too.
+        answers("ours", "10.9.9.1", both);
+        // Whatever is asked for, it expires.
+        let began = Instant::now();
+        both();
+        answers("server", "10.9.9.1", || thread::sleep(Duration::from_millis(10)));
+        assert!(began.elapsed() >= LONGEST_BEAT, "{:?}", began.elapsed());
+        assert!(!steering.is_active());
     });
 }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use mvp_net::is_own_failure;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
 use tokio::net::TcpStream;
@@ -31,18 +32,38 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// Forwards a connection until it ends.
 pub(super) async fn forward(client: TcpStream, members: Arc<Members>) {
     prepare(&client);
+    let mut own = None;
     for member in members.in_order() {
         match members.connect(&member.address).await {
-            Ok(server) => return copy(client, server, &member).await,
-            Err(error) => {
-                member.count(Outcome::ConnectFailed);
-                member.failed(&error.to_string());
-                member.suspect.notify_one();
+            Ok(server) => {
+                members.note_shortage(None);
+                return copy(client, server, &member).await;
             }
+            Err(error) => own = failed(&member, error).or(own),
         }
+    }
+    if own.is_some() {
+        members.note_shortage(own.as_ref());
     }
     members.count_unserved();
     tracing::debug!("connection refused, no member can be reached");
+}
+
+/// Counts a failed attempt against the member, unless the failure is our own: then it is returned.
+fn failed(member: &Member, error: io::Error) -> Option<io::Error> {
+    if is_ours(&error) {
+        return Some(error);
+    }
+    member.count(Outcome::ConnectFailed);
+    member.failed(&error.to_string());
+    member.suspect.notify_one();
+    None
+}
+
+/// Whether an error is about this process. An address that cannot be used is about the member: another
+/// one may have a better address.
+pub(super) fn is_ours(error: &io::Error) -> bool {
+    is_own_failure(error) && error.kind() != io::ErrorKind::AddrNotAvailable
 }
 
 impl Members {

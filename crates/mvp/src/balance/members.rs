@@ -1,8 +1,9 @@
 //! The members that connections are forwarded to, and what is known of each. Entry items: [`Members`],
 //! [`Member`].
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ pub(super) struct Members {
     turn: AtomicUsize,
     /// Connections that no member could take.
     unserved: AtomicU64,
+    /// Whether this process cannot open connections, for want of descriptors or memory.
+    short: AtomicBool,
 }
 
 impl Members {
@@ -30,6 +33,7 @@ impl Members {
             listen,
             turn: AtomicUsize::default(),
             unserved: AtomicU64::default(),
+            short: AtomicBool::default(),
         };
         members.found(last_known);
         members
@@ -93,6 +97,18 @@ impl Members {
         let listens = |ip: IpAddr| self.listen.ip().is_unspecified() || self.listen.ip() == ip;
         let ip = remote.ip().to_canonical();
         remote.port() == self.listen.port() && is_on_this_host(local, remote) && listens(ip)
+    }
+
+    /// Logs when this process can open no connections for a reason of its own, and when it can again.
+    pub(super) fn note_shortage(&self, own: Option<&io::Error>) {
+        let was_short = self.short.swap(own.is_some(), Ordering::Relaxed);
+        match own {
+            Some(error) if !was_short => {
+                tracing::warn!(%error, "cannot open connections to members");
+            }
+            None if was_short => tracing::info!("connections to members can be opened again"),
+            _ => {}
+        }
     }
 
     /// Counts a connection that no member could take.

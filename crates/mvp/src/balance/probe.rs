@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsConnector;
 
 use super::account::ServiceAccount;
+use super::forward::is_ours;
 use super::members::{Member, Members};
 use super::order::Health;
 
@@ -69,6 +70,8 @@ async fn repeat(members: Arc<Members>, member: Arc<Member>, account: Arc<Service
         }
         match probed {
             Ok(()) => member.is_healthy(),
+            // It says nothing about the member.
+            Err(error) if is_ours(&error) => {}
             Err(error) => {
                 tls = None;
                 member.failed(&error.to_string());

@@ -202,9 +202,10 @@ impl Gateway {
         let is_ready = move || ready().iter().all(|check| check.problem.is_none());
         let live = Arc::clone(&self.probes);
         let makes_progress = move || live.control_loop_runs();
-        tokio::spawn(steered.clone().beat_control(is_ready, makes_progress));
-        if let (Some(local), Some(way)) = (self.member.local_state(), &self.way) {
-            let (steered, local, way) = (steered.clone(), local.clone(), way.clone());
+        let local = self.member.local_state().cloned();
+        tokio::spawn(steered.clone().beat_control(is_ready, makes_progress, local.clone()));
+        if let (Some(local), Some(way)) = (local, self.way.clone()) {
+            let steered = steered.clone();
             let watch = move || fault::watch(steered.clone(), local.clone(), way.clone());
             tokio::spawn(self.supervisor.clone().run("steering-fault", watch));
         }

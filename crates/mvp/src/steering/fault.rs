@@ -27,6 +27,17 @@ const TIME_LIMIT: Duration = Duration::from_secs(2);
 const REQUEST: &[u8] = b"GET /readyz HTTP/1.1\r\nHost: kubernetes.default.svc\r\n\
     User-Agent: mvp-steering\r\nAccept: */*\r\nConnection: close\r\n\r\n";
 
+/// Whether this gateway must not get connections, although it could accept them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Fault {
+    #[default]
+    None,
+    /// The last check found a fault. It may have been a coincidence.
+    Suspected,
+    /// The gateway is at fault, for this reason.
+    Confirmed(String),
+}
+
 /// The local server, and how it is reached around the steering.
 #[derive(Debug, Clone)]
 pub(crate) struct Way {
@@ -41,7 +52,11 @@ pub(crate) async fn watch(steered: Steered, local: LocalState, way: Way) {
     loop {
         let reason = fault(&local, &way).await;
         found = if reason.is_some() { found + 1 } else { 0 };
-        steered.set_fault(reason.filter(|_| found >= IN_A_ROW));
+        steered.set_fault(match reason {
+            None => Fault::None,
+            Some(_) if found < IN_A_ROW => Fault::Suspected,
+            Some(reason) => Fault::Confirmed(reason),
+        });
         sleep(INTERVAL).await;
     }
 }

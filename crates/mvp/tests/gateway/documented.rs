@@ -106,7 +106,12 @@ const COUNTED: [&str; 4] =
     ["mvp_failovers_total", "mvp_reload_total", "mvp_ejected", "apiserver_peer_proxy_errors_total"];
 
 /// Metrics of a gateway with `--steer`, which needs rights. Unit tests show that they exist.
-const STEERING: [&str; 2] = ["mvp_steering_active", "mvp_unsteered_connections"];
+const STEERING: [&str; 4] = [
+    "mvp_steering_active",
+    "mvp_steering_lapses_total",
+    "mvp_steering_lapse_seconds_total",
+    "mvp_unsteered_connections",
+];
 
 /// The metrics of a gateway for which everything happened that it counts.
 async fn exposed() -> Metrics {

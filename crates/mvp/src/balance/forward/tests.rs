@@ -126,6 +126,24 @@ async fn without_any_member_the_connection_is_closed() {
     assert_eq!(tried, 2, "all were tried, healthy or not");
 }
 
+#[test]
+fn a_shortage_of_our_own_is_not_counted_against_a_member() {
+    let address: SocketAddr = ([127, 0, 0, 1], 1).into();
+    let members = Members::new(address, &["a:1".into()], &[]);
+    let member = &members.all()[0];
+    // No descriptors in this process, none on this host, no memory.
+    for number in [24, 23, 12] {
+        let own = failed(member, io::Error::from_raw_os_error(number));
+        assert_eq!(own.and_then(|error| error.raw_os_error()), Some(number));
+    }
+    assert_eq!((member.health(), member.ended(Outcome::ConnectFailed)), (Health::Unknown, 0));
+    // Refused, and an address that this host cannot use.
+    for number in [111, 99] {
+        assert!(failed(member, io::Error::from_raw_os_error(number)).is_none(), "{number}");
+    }
+    assert_eq!((member.health(), member.ended(Outcome::ConnectFailed)), (Health::Unhealthy, 2));
+}
+
 #[tokio::test]
 async fn a_member_that_is_the_balancer_itself_is_no_member() {
     let balancer = Balancer::start(&[nobody().await], GRACE).await;

@@ -1,5 +1,7 @@
 //! What an operator should look at, with what to do about it. Entry: [`findings`].
 
+use std::time::Duration;
+
 use mvp_core::decide::Reason;
 
 use super::screen::{duration, plural};
@@ -9,6 +11,9 @@ use crate::report::{Certificate, MemberState, Status, SteeringState, ViewOf};
 /// Certificates with less than this many days left need action, or a look.
 const URGENT_DAYS: f64 = 7.0;
 const SOON_DAYS: f64 = 30.0;
+
+/// What happened less than this many seconds ago is shown.
+const LATELY: u64 = 3_600;
 
 /// Something to look at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +56,7 @@ pub(super) fn findings(status: &Status) -> Vec<Finding> {
     }
     all.extend(status.certificates.iter().filter_map(certificate));
     all.extend(status.steering.as_ref().and_then(steering));
+    all.extend(status.steering.as_ref().and_then(lapses));
     all.extend(refusals(status));
     all.extend(limits(status));
     // Stable: what belongs together stays together.
@@ -143,6 +149,17 @@ fn steering(state: &SteeringState) -> Option<Finding> {
             Some(Finding::note(what, advice))
         }
     }
+}
+
+/// New connections that did not come lately, because a thread of the gateway was late.
+fn lapses(state: &SteeringState) -> Option<Finding> {
+    let ago = state.lapsed_seconds_ago.filter(|ago| *ago < LATELY)?;
+    let times = plural(state.lapses, "time", "times");
+    let ago = duration(Duration::from_secs(ago).as_secs_f64());
+    let what = format!(
+        "new connections reached the server itself {times}, last {ago} ago: mvp was short of CPU"
+    );
+    Some(Finding::note(what, "give mvp more CPU; the log lines \"steering lapsed\" have the times"))
 }
 
 fn refusals(status: &Status) -> impl Iterator<Item = Finding> {

@@ -123,6 +123,27 @@ fn connections_from_before_the_steering_need_action() {
 }
 
 #[test]
+fn a_lapse_of_the_last_hour_is_worth_a_look() {
+    let found = |lapses, lapsed_seconds_ago| {
+        let unsteered_connections = Some(0);
+        let steering = SteeringState {
+            lapses,
+            lapsed_seconds_ago,
+            unsteered_connections,
+            ..SteeringState::default()
+        };
+        let status = Status { ready: true, steering: Some(steering), ..Status::default() };
+        listed(&findings(&status), "", Paint::PLAIN)
+    };
+    let text = found(3, Some(90));
+    assert!(text.contains("Worth a look"), "{text}");
+    assert!(text.contains("reached the server itself 3 times, last "), "{text}");
+    assert!(text.contains("give mvp more CPU"), "{text}");
+    assert_eq!(found(0, None), "");
+    assert_eq!(found(3, Some(3_600)), "", "too long ago");
+}
+
+#[test]
 fn a_report_with_too_much_is_cut() {
     let members = (0..1000).map(|number| MemberState {
         id: format!("m{number}"),
