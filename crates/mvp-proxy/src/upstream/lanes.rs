@@ -25,7 +25,7 @@ use mvp_net::ConnectionInfo;
 
 use super::client::Client;
 use super::connect::Endpoint;
-use super::pool::{Http1Pool, Http2Pool, MAX_STREAMS, Pool};
+use super::pool::{BARE_FOR, BARE_WATCHES_FOR, Http1Pool, Http2Pool, MAX_STREAMS, Pool};
 use super::pulse::Pulses;
 use super::target::{OutboundTls, ReloadableOutbound, Target};
 use super::tokens::TokenHash;
@@ -204,6 +204,8 @@ pub(super) struct Lanes {
 struct PoolKey {
     address: Arc<str>,
     local: bool,
+    /// A gateway may take over the address of its server: it gets connections of its own.
+    kind: MemberKind,
     credential: Credential,
     lane: Lane,
     bucket: Bucket,
@@ -251,9 +253,8 @@ impl Lanes {
         extensions: &Extensions,
         bucket: impl FnOnce() -> Bucket,
     ) -> Result<Arc<Pool>, SendError> {
-        let address = Arc::clone(&target.address);
-        let mut key =
-            PoolKey { address, local: target.local, credential, lane, bucket: Bucket::default() };
+        let (address, local, kind) = (Arc::clone(&target.address), target.local, target.kind);
+        let mut key = PoolKey { address, local, kind, credential, lane, bucket: Bucket::default() };
         let current = outbound.load();
         let client = match lane {
             Lane::Exclusive(_) | Lane::Large => owner(extensions).and_then(Client::of),
@@ -310,12 +311,19 @@ impl Lanes {
             tls: tls.config(&[protocol]),
             beat: self.pulses.beat(&target.address),
         };
-        let http1 = |max| Http1Pool::new(endpoint(b"http/1.1"), max);
-        let http2 =
-            |spread| Pool::Http2(Http2Pool::new(endpoint(b"h2"), spread, self.counts.clone()));
+        let expects_gateway = !target.local && target.kind == MemberKind::Mvp;
+        let if_bare = |bare_for| Some(bare_for).filter(|_| expects_gateway);
+        let http1 = |max| {
+            let pool = Http1Pool::new(endpoint(b"http/1.1"), max);
+            pool.replacing_bare(if_bare(BARE_FOR))
+        };
+        let http2 = |spread, bare_for| {
+            let pool = Http2Pool::new(endpoint(b"h2"), spread, self.counts.clone());
+            Pool::Http2(pool.replacing_bare(if_bare(bare_for)))
+        };
         Ok(match key.lane {
-            Lane::Short | Lane::Exclusive(Protocol::Http2) => http2(MAX_STREAMS),
-            Lane::Watch => http2(WATCHES),
+            Lane::Short | Lane::Exclusive(Protocol::Http2) => http2(MAX_STREAMS, BARE_FOR),
+            Lane::Watch => http2(WATCHES, BARE_WATCHES_FOR),
             Lane::Anonymous => Pool::Http1(http1(ANONYMOUS).reading_ahead()),
             Lane::AnonymousUpload => Pool::Http1(http1(ANONYMOUS_UPLOADS).reading_ahead()),
             Lane::HealthCheck { .. } => Pool::Http1(http1(HEALTH_CHECKS).reading_ahead()),
