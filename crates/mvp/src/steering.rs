@@ -307,3 +307,6 @@ impl Collector for SteeringMetrics {
         active.encode(metric)
     }
 }
+
+#[cfg(test)]
+mod tests;
