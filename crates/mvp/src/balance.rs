@@ -203,7 +203,7 @@ impl Balancer {
         let (reload, _ignored) = mpsc::channel();
         tokio::select! {
             ended = tokio::spawn(admin) => ended?.context("the admin endpoint ended")?,
-            () = self.shutdown.run(signals, &reload, || {}) => {}
+            () = self.shutdown.run(signals, &reload, std::future::pending(), || {}) => {}
         }
         self.shutdown.leaving.cancel();
         self.shutdown.stop.cancel();

@@ -244,10 +244,7 @@ impl Gateway {
             share_port: config.share_port,
             steered,
             pass_through: config.around().map(pass_through),
-            way: config.local.as_ref().map(|local| fault::Way {
-                address: local.url.authority(),
-                source: config.around().map(|around| around.source),
-            }),
+            way: fault::Way::new(config),
             flags: Arc::new(match &config.local {
                 Some(local) => flags.with("server-id", local.id.clone()),
                 None => flags,

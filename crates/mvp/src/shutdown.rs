@@ -3,8 +3,10 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::follow::NewFlags;
 use crate::logging::LogQueue;
 use crate::signals::{Asked, Signals};
 
@@ -15,8 +17,8 @@ pub(crate) struct Shutdown {
     /// Cancelled after the delay: workers accept no more connections and drain. A worker that ends
     /// by itself cancels it, too.
     pub(crate) stop: CancellationToken,
-    /// Cancelled when the flags that `--like` took over change.
-    pub(crate) flags_changed: CancellationToken,
+    /// The new values of flags that `--like` took over.
+    pub(crate) flags_changed: watch::Sender<NewFlags>,
     delay: Duration,
     /// The longest time of the drain.
     pub(crate) grace: Duration,
@@ -28,25 +30,26 @@ impl Shutdown {
         Shutdown {
             leaving: CancellationToken::new(),
             stop: CancellationToken::new(),
-            flags_changed: CancellationToken::new(),
+            flags_changed: watch::Sender::new(None),
             delay,
             grace,
             log: log.clone(),
         }
     }
 
-    /// Waits for SIGTERM, SIGINT or a change of flags, calls `first`, and then waits for the delay.
-    /// SIGHUP wakes the reloader at any time.
+    /// Waits for SIGTERM, SIGINT or `restart`, calls `first`, and then waits for the delay. SIGHUP wakes
+    /// the reloader at any time.
     pub(crate) async fn run(
         &self,
         mut signals: Signals,
         reload: &mpsc::Sender<()>,
+        restart: impl Future<Output = ()>,
         first: impl FnOnce(),
     ) {
         let name = tokio::select! {
             () = self.stop.cancelled() => return,
             name = shutdown_signal(&mut signals, reload) => Some(name),
-            () = self.flags_changed.cancelled() => None,
+            () = restart => None,
         };
         first();
         self.leaving.cancel();

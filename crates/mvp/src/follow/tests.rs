@@ -35,7 +35,7 @@ impl Followed {
         let argv: Vec<OsString> = ["mvp", "serve", &like].map(OsString::from).into();
         let Ok(Invocation::Serve(args, origins, _)) = cli::parse(argv.clone()) else { panic!() };
         let config = ServeConfig::check(*args, &origins, SystemTime::now()).unwrap();
-        let follower = Follower::new(&config, argv, CancellationToken::new()).unwrap();
+        let follower = Follower::new(&config, argv, watch::Sender::new(None)).unwrap();
         Followed { folder, text, follower }
     }
 
@@ -54,17 +54,35 @@ impl Followed {
     fn looked(&mut self) -> bool {
         self.follower.look(SystemTime::now());
         self.follower.look(SystemTime::now());
-        self.follower.changed.is_cancelled()
+        self.follower.changed.borrow().is_some()
     }
 }
 
 #[test]
-fn a_change_of_a_flag_ends_the_process() {
+fn a_change_of_a_flag_is_published() {
     let mut followed = Followed::new();
     assert!(!followed.looked());
     let text = followed.text.replace("10.0.0.1", "10.0.0.2");
     followed.follower.look(SystemTime::now());
     assert!(followed.replaced(&text));
+    let change = followed.follower.changed.borrow().clone().unwrap();
+    assert_eq!(change.flags, ["advertise-address", "bind-address"]);
+    assert!(change.way.is_some());
+}
+
+/// `kubeadm upgrade` restores the old manifest if the new kube-apiserver does not become ready.
+#[test]
+fn a_change_that_is_taken_back_needs_no_restart() {
+    let mut followed = Followed::new();
+    let text = followed.text.clone();
+    assert!(followed.replaced(&text.replace("10.0.0.1", "10.0.0.2")));
+    assert!(!followed.replaced(&text));
+    // Nor does a manifest that mvp cannot start with, as long as it is there.
+    let new = text.replace("10.0.0.1", "10.0.0.3");
+    assert!(followed.replaced(&new));
+    fs::remove_file(followed.path()).unwrap();
+    assert!(!followed.looked());
+    assert!(followed.replaced(&new));
 }
 
 /// A file that is still being written is not compared.
@@ -73,9 +91,9 @@ fn a_change_counts_when_it_is_settled() {
     let mut followed = Followed::new();
     fs::write(followed.path(), followed.text.replace("10.0.0.1", "10.0.0.2")).unwrap();
     followed.follower.look(SystemTime::now());
-    assert!(!followed.follower.changed.is_cancelled());
+    assert!(!followed.follower.changed.borrow().is_some());
     followed.follower.look(SystemTime::now());
-    assert!(followed.follower.changed.is_cancelled());
+    assert!(followed.follower.changed.borrow().is_some());
 }
 
 #[test]

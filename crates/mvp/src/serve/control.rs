@@ -17,6 +17,7 @@ use super::{AdminEndpoint, Gateway};
 use crate::admin::apart::Apart;
 use crate::admin::{self, Admin};
 use crate::callers;
+use crate::follow::restart;
 use crate::health::Readiness;
 use crate::inside;
 use crate::members::{self, CountedReads, Members, Seed, Standing, Witness};
@@ -94,7 +95,9 @@ impl Gateway {
 
         let steered = self.steered.clone();
         let end_steering = || steered.iter().for_each(Steered::end);
-        let asked = self.shutdown.run(signals, &reload, end_steering);
+        let new_flags = self.shutdown.flags_changed.subscribe();
+        let restart = restart::due(new_flags, self.member.local_state());
+        let asked = self.shutdown.run(signals, &reload, restart, end_steering);
         let outcome = until_end(control, tokio::spawn(admin), asked).await;
         // Before the listeners close, and before an error ends this process.
         end_steering();

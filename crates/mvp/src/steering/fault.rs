@@ -18,21 +18,31 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
 use super::Steered;
+use crate::config::ServeConfig;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 /// So many findings in a row count. A single one may be a server that became ready between two probes.
-const IN_A_ROW: usize = 3;
+pub(crate) const IN_A_ROW: usize = 3;
 const TIME_LIMIT: Duration = Duration::from_secs(2);
 
 const REQUEST: &[u8] = b"GET /readyz HTTP/1.1\r\nHost: kubernetes.default.svc\r\n\
     User-Agent: mvp-steering\r\nAccept: */*\r\nConnection: close\r\n\r\n";
 
 /// The local server, and how it is reached around the steering.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Way {
     /// `HOST:PORT`
-    pub(crate) address: String,
-    pub(crate) source: Option<IpAddr>,
+    address: String,
+    source: Option<IpAddr>,
+}
+
+impl Way {
+    /// The way of this configuration; `None` without a local server.
+    pub(crate) fn new(config: &ServeConfig) -> Option<Way> {
+        let local = config.local.as_ref()?;
+        let source = config.around().map(|around| around.source);
+        Some(Way { address: local.url.authority(), source })
+    }
 }
 
 /// Pauses the steering while the gateway is at fault. Never returns.
@@ -47,7 +57,7 @@ pub(crate) async fn watch(steered: Steered, local: LocalState, way: Way) {
 }
 
 /// Why the gateway is at fault, if it is.
-async fn fault(local: &LocalState, way: &Way) -> Option<String> {
+pub(crate) async fn fault(local: &LocalState, way: &Way) -> Option<String> {
     if local.rejects_us() {
         let what = "the server rejects the proxy client certificate (401); check \
                     --proxy-client-cert-file and its expiry";
