@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::{Around, LocalServer, SteerConfig};
-use crate::cli::{Origins, ServeArgs};
+use crate::cli::{Origins, ServeArgs, ServerUrl};
 use crate::mistake::Mistake;
 
 /// Not the first loopback address, which a server on all addresses has in its logs for others.
@@ -37,24 +37,26 @@ impl SteerConfig {
             );
             return Err(Mistake::usage(origins.name("local-server"), sentence));
         }
-        let around = match (&*local.url.host, local.url.ip()) {
-            ("localhost", _) => None,
-            (_, Some(ip)) if ip.is_loopback() => None,
-            (_, Some(ip)) => {
-                let source: IpAddr = match ip {
-                    IpAddr::V4(_) => SOURCE.into(),
-                    IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-                };
-                Some(Around { source, server: SocketAddr::new(ip, local.url.port) })
-            }
-            (host, None) => {
-                let sentence = format!(
-                    "{host} is not an IP address; with --steer, give https://127.0.0.1:PORT, or the \
-                     address of this host that kube-apiserver listens on"
-                );
-                return Err(Mistake::usage(origins.name("local-server"), sentence));
-            }
+        let host = &*local.url.host;
+        if local.url.ip().is_none() && host != "localhost" {
+            let sentence = format!(
+                "{host} is not an IP address; with --steer, give https://127.0.0.1:PORT, or the \
+                 address of this host that kube-apiserver listens on"
+            );
+            return Err(Mistake::usage(origins.name("local-server"), sentence));
+        }
+        Ok(Some(SteerConfig { around: Around::new(&local.url) }))
+    }
+}
+
+impl Around {
+    /// The way to this server; `None` if it is reached on loopback.
+    pub(crate) fn new(server: &ServerUrl) -> Option<Around> {
+        let ip = server.ip().filter(|ip| !ip.is_loopback())?;
+        let source: IpAddr = match ip {
+            IpAddr::V4(_) => SOURCE.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
         };
-        Ok(Some(SteerConfig { around }))
+        Some(Around { source, server: SocketAddr::new(ip, server.port) })
     }
 }

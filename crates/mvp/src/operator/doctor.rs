@@ -145,7 +145,7 @@ fn way(settings: &Settings) -> (Option<Way>, Vec<Check>) {
         None => skip("no --local-server is given"),
         Some((_, None)) => skip("there is no usable --local-ca-file or --peer-ca-file"),
         Some((url, Some(authorities))) => match Way::to(url, authorities, settings) {
-            Ok(way) => (Some(way), Vec::new()),
+            Ok(way) => (Some(way.from(settings.source())), Vec::new()),
             Err(error) => skip(&format!("{error:#}")),
         },
     }

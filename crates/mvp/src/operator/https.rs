@@ -1,6 +1,8 @@
 //! One request to an API server, over a connection of its own. Entries: [`Https::get`],
 //! [`Https::post`].
 
+use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use mvp_net::ClientTls;
+use mvp_net::{ClientTls, connect_from};
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -33,6 +35,8 @@ pub(crate) struct Https {
     /// The name in the server's certificate.
     pub(crate) name: ServerName<'static>,
     pub(crate) token: Option<String>,
+    /// The address of this host to connect from, if not any.
+    pub(crate) source: Option<IpAddr>,
 }
 
 /// A complete response.
@@ -82,10 +86,18 @@ impl Https {
             .with_context(|| format!("{} sent no response within {TIMEOUT:?}", self.url))?
     }
 
+    /// Opens a connection, without TLS.
+    pub(crate) async fn connect(&self) -> io::Result<TcpStream> {
+        let address = (self.url.host.as_str(), self.url.port);
+        match self.source {
+            Some(source) => connect_from(source, address).await,
+            None => TcpStream::connect(address).await,
+        }
+    }
+
     async fn exchange(&self, request: Request<Full<Bytes>>) -> anyhow::Result<Answer> {
-        let stream = TcpStream::connect((self.url.host.as_str(), self.url.port))
-            .await
-            .with_context(|| format!("{} cannot be reached", self.url))?;
+        let stream =
+            self.connect().await.with_context(|| format!("{} cannot be reached", self.url))?;
         let tls = TlsConnector::from(Arc::clone(&self.tls.config(&[b"http/1.1"])));
         let stream = tls
             .connect(self.name.clone(), stream)

@@ -272,6 +272,6 @@ impl Credentials {
         let name = self.server_name.as_ref().unwrap_or(&url.host);
         let name = ServerName::try_from(name.clone())
             .map_err(|_| format!("{name:?} is not a server name; give a DNS name"))?;
-        Ok(Https { url: url.clone(), tls, name, token: self.token.clone() })
+        Ok(Https { url: url.clone(), tls, name, token: self.token.clone(), source: None })
     }
 }

@@ -3,6 +3,7 @@
 
 mod answers;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -11,7 +12,6 @@ use http::{HeaderMap, StatusCode};
 use mvp_net::ClientTls;
 use mvp_proxy::{PEER_PROXIED, gateway_id, server_name};
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
@@ -55,10 +55,17 @@ impl Way {
         let pair = proxy.map(|pair| (&*pair.chain.pem, &*pair.key.pem));
         let origin = format!("--{} {}", authorities.key, authorities.path.display());
         let tls = ClientTls::new(&authorities.pem, pair)?.explained(&origin)?;
-        let https = Https { url: url.clone(), tls, name: server_name(), token: None };
+        let name = server_name();
+        let https = Https { url: url.clone(), tls, name, token: None, source: None };
         let identity =
             proxy.map(|_| Identity { own: settings.identity(), full: settings.full_identity() });
         Ok(Way { https, identity })
+    }
+
+    /// The same, from an address of this host.
+    pub(crate) fn from(mut self, source: Option<IpAddr>) -> Way {
+        self.https.source = source;
+        self
     }
 
     pub(crate) fn url(&self) -> &ServerUrl {
@@ -114,10 +121,8 @@ impl Way {
 
     /// Opens a connection as `mvp serve` does, and closes it.
     async fn link(&self) -> Link {
-        let url = &self.https.url;
         let unreachable = |error: &dyn std::fmt::Display| Link::Unreachable(error.to_string());
-        let connect = TcpStream::connect((url.host.as_str(), url.port));
-        let stream = match timeout(CONNECT, connect).await {
+        let stream = match timeout(CONNECT, self.https.connect()).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return unreachable(&error),
             Err(_) => return unreachable(&format_args!("no connection within {CONNECT:?}")),
@@ -237,4 +242,35 @@ pub(crate) fn text(answer: &Answer) -> String {
 /// The body as JSON; null if it is none.
 pub(crate) fn parsed(answer: &Answer) -> Value {
     serde_json::from_slice(&answer.body).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::certificates::Ca;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// The steering hands all other connections to the gateway.
+    #[tokio::test]
+    async fn connections_come_from_the_source() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let url = ServerUrl { host: "127.0.0.1".to_owned(), port };
+        let tls = ClientTls::new(Ca::new("ca").pem().as_bytes(), None).unwrap();
+        let source = Some(IpAddr::from([127, 0, 0, 2]));
+        let https = Https { url, tls, name: server_name(), token: None, source };
+        let way = Way { https, identity: None };
+        let accepted = async {
+            for _ in 0..2 {
+                let (_, peer) = listener.accept().await.unwrap();
+                assert_eq!(Some(peer.ip()), source);
+            }
+        };
+        let asked = async {
+            assert!(!matches!(way.link().await, Link::Open { .. }));
+            assert!(way.get("/version").await.is_err());
+        };
+        tokio::join!(accepted, asked);
+    }
 }

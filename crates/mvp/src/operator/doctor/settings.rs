@@ -1,6 +1,7 @@
 //! The configuration under examination, each part by itself: a file that cannot be used does not hide
 //! the others. Entry: [`Settings::read`].
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
@@ -8,7 +9,7 @@ use http::HeaderName;
 
 use crate::cli::{MembershipSource, Origins, ServeArgs, ServerUrl};
 use crate::config::pem::Files;
-use crate::config::{CertificateFile, KeyPair, ServeConfig};
+use crate::config::{Around, CertificateFile, KeyPair, ServeConfig};
 use crate::files;
 use crate::mistake::Mistake;
 
@@ -102,6 +103,12 @@ impl Settings {
         }
     }
 
+    /// The address from which the local server is reached around the steering, if that is needed.
+    pub(crate) fn source(&self) -> Option<IpAddr> {
+        let server = self.args.local_server.as_ref().filter(|_| self.args.steer)?;
+        Some(Around::new(server)?.source)
+    }
+
     /// Whether members are found in this way.
     pub(crate) fn finds_by(&self, source: MembershipSource) -> bool {
         match &self.config {
@@ -140,4 +147,29 @@ pub(crate) const MARK: &str = "mvp-doctor";
 
 fn header(names: &[HeaderName], usual: &str) -> String {
     names.first().map_or_else(|| usual.to_owned(), ToString::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+    use crate::cli::{Invocation, parse};
+
+    #[test]
+    fn a_server_at_one_address_is_asked_around_the_steering() {
+        let source = |flags: &[&str]| {
+            let argv = ["mvp", "doctor"].iter().chain(flags).map(OsString::from).collect();
+            let Ok(Invocation::Doctor(args, origins)) = parse(argv) else { panic!() };
+            let settings = Settings::read(args.serve, &origins, SystemTime::now());
+            settings.source().map(|source| source.to_string())
+        };
+        let (at_one, on_all) =
+            ("--local-server=https://192.0.2.1:6443", "--local-server=https://127.0.0.1:6443");
+        assert_eq!(source(&[at_one, "--steer"]).as_deref(), Some("127.0.0.2"));
+        let ipv6 = "--local-server=https://[2001:db8::1]:6443";
+        assert_eq!(source(&[ipv6, "--steer"]).as_deref(), Some("::1"));
+        assert_eq!(source(&[on_all, "--steer"]), None);
+        assert_eq!(source(&[at_one]), None);
+    }
 }
