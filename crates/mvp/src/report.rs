@@ -26,6 +26,9 @@ const MAX_LIST: usize = 256;
 /// The longest text of a report that comes from elsewhere, in characters.
 const MAX_TEXT: usize = 300;
 
+/// Within so many seconds after its start, a gateway counts the connections that are not steered.
+const COUNTED_WITHIN: f64 = 5.0;
+
 /// The state of a gateway. Fields that a gateway of another version does not know have their default.
 /// Counts are since its start.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -226,6 +229,18 @@ pub(crate) struct Answered<T> {
     pub(crate) left: bool,
     pub(crate) status: Option<T>,
     pub(crate) no_answer: Option<String>,
+}
+
+impl Status {
+    /// Whether all clients come through a gateway that steers: not if nobody can count those that do
+    /// not. `None` without steering, and before the first count.
+    pub(crate) fn all_come_through(&self) -> Option<bool> {
+        let starts = self.uptime_seconds.is_some_and(|uptime| uptime < COUNTED_WITHIN);
+        match self.steering.as_ref()?.unsteered_connections {
+            None if starts => None,
+            unsteered => Some(unsteered == Some(0)),
+        }
+    }
 }
 
 /// The reports of several gateways. The first is that of the gateway that was asked.

@@ -18,7 +18,7 @@ use super::gateway::GatewayArgs;
 use super::terminal::{Paint, Progress};
 use crate::cli::{Output, Probe, StatusArgs};
 use crate::mistake::{Mistake, OneLine};
-use crate::report::{Answered, Gateways, Kind, MemberState, Status, SteeringState, ViewOf};
+use crate::report::{Answered, Gateways, Kind, MemberState, Status, ViewOf};
 
 /// The exit code if a gateway is not ready, does not know what a member serves, or has clients that
 /// do not come through it.
@@ -96,8 +96,8 @@ fn ask(gateway: &GatewayArgs, all: bool) -> anyhow::Result<Gateways> {
 fn is_fine(member: &Answered<Status>) -> bool {
     match &member.status {
         Some(status) => {
-            let adopted = status.steering.as_ref().is_none_or(is_adopted);
-            status.ready && status.live && adopted && status.members.iter().all(is_seen)
+            let seen = status.members.iter().all(is_seen);
+            status.ready && status.live && seen && status.all_come_through() != Some(false)
         }
         None => member.kind == Kind::Bare || member.left,
     }
@@ -113,11 +113,6 @@ fn is_seen(member: &MemberState) -> bool {
     }
 }
 
-/// Whether all clients come through the gateway, as far as that is known.
-fn is_adopted(steering: &SteeringState) -> bool {
-    steering.unsteered_connections.unwrap_or(0) == 0
-}
-
 fn drawn(gateways: &Gateways, all: bool, paint: Paint) -> String {
     match gateways.gateways.first().and_then(|first| first.status.as_ref()) {
         Some(status) if !all => screen::draw(status, paint),
@@ -128,6 +123,7 @@ fn drawn(gateways: &Gateways, all: bool, paint: Paint) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::SteeringState;
 
     #[test]
     fn an_old_view_of_a_member_that_is_present_is_not_fine() {
@@ -148,13 +144,25 @@ mod tests {
             assert_eq!(is_fine(&Answered::own(status)), fine, "{member:?}");
         }
     }
+
     #[test]
     fn connections_from_before_are_not_fine() {
-        for (unsteered_connections, fine) in [(Some(0), true), (Some(1), false), (None, true)] {
+        for (unsteered_connections, uptime_seconds, fine) in [
+            (Some(0), Some(60.0), true),
+            (Some(0), None, true),
+            (Some(1), Some(60.0), false),
+            (Some(1), Some(1.0), false),
+            // Unknown is not protected, unless the gateway has just started.
+            (None, Some(60.0), false),
+            (None, None, false),
+            (None, Some(1.0), true),
+        ] {
             let steering = SteeringState { unsteered_connections, ..SteeringState::default() };
             let steering = Some(steering);
-            let status = Status { ready: true, live: true, steering, ..Status::default() };
-            assert_eq!(is_fine(&Answered::own(status)), fine, "{unsteered_connections:?}");
+            let status =
+                Status { ready: true, live: true, uptime_seconds, steering, ..Status::default() };
+            let case = (unsteered_connections, uptime_seconds);
+            assert_eq!(is_fine(&Answered::own(status)), fine, "{case:?}");
         }
     }
 }

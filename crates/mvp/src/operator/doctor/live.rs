@@ -136,9 +136,16 @@ fn unsteered(metrics: &str) -> Option<Check> {
         line.trim().parse::<u64>().ok()
     };
     let name = "unsteered connections";
-    Some(match value("mvp_unsteered_connections")? {
-        0 => GROUP.ok(name, "all clients come through the gateway"),
-        count => {
+    if value("mvp_steering_active") != Some(1) {
+        return None;
+    }
+    Some(match value("mvp_unsteered_connections") {
+        Some(0) => GROUP.ok(name, "all clients come through the gateway"),
+        None => {
+            let what = "it is not known how many connections are from before the steering";
+            GROUP.warn(name, what, "see the log line \"cannot count unsteered connections\"")
+        }
+        Some(count) => {
             let what = format!(
                 "not protected yet: {count} client connections are from before the steering"
             );
@@ -228,9 +235,12 @@ mod tests {
     #[test]
     fn clients_from_before_the_steering_are_a_warning() {
         let check = |text: &str| unsteered(text).map(|check| check.result);
-        assert_eq!(check("mvp_steering_active 1\n"), None, "without --steer");
-        assert_eq!(check("mvp_unsteered_connections 0\n"), Some(Outcome::Ok));
-        assert_eq!(check("a 1\nmvp_unsteered_connections 2\n"), Some(Outcome::Warn));
+        assert_eq!(check("a 1\n"), None, "without --steer");
+        let active = "mvp_steering_active 1\n";
+        assert_eq!(check(active), Some(Outcome::Warn), "unknown");
+        assert_eq!(check(&format!("{active}mvp_unsteered_connections 0\n")), Some(Outcome::Ok));
+        let text = format!("{active}mvp_unsteered_connections 2\n");
+        assert_eq!(check(&text), Some(Outcome::Warn));
     }
 
     #[test]

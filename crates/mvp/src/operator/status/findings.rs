@@ -4,7 +4,7 @@ use mvp_core::decide::Reason;
 
 use super::screen::{duration, plural};
 use crate::report::advice::advice;
-use crate::report::{Certificate, MemberState, Status, SteeringState, ViewOf};
+use crate::report::{Certificate, MemberState, Status, ViewOf};
 
 /// Certificates with less than this many days left need action, or a look.
 const URGENT_DAYS: f64 = 7.0;
@@ -50,7 +50,7 @@ pub(super) fn findings(status: &Status) -> Vec<Finding> {
         all.push(Finding::urgent(format!("the file of {flag} cannot be used"), advice));
     }
     all.extend(status.certificates.iter().filter_map(certificate));
-    all.extend(status.steering.as_ref().and_then(steering));
+    all.extend(steering(status));
     all.extend(refusals(status));
     all.extend(limits(status));
     // Stable: what belongs together stays together.
@@ -87,6 +87,11 @@ fn member(member: &MemberState) -> Option<Finding> {
         return None;
     }
     let age = member.confirmed_seconds_ago.map(duration);
+    if member.view == ViewOf::Unknown && member.address.is_none() {
+        let what = format!("the address of {id} is not known, so nobody asks it for its APIs");
+        let advice = "run mvp on its host, or let it advertise an address to its peers";
+        return Some(Finding::urgent(what, advice));
+    }
     let what = match (member.view, age) {
         (ViewOf::Stale, Some(age)) => format!("{id} has not confirmed its APIs for {age}{because}"),
         (ViewOf::Stale | ViewOf::Unknown, _) => format!("{id} was never seen{because}"),
@@ -122,27 +127,27 @@ fn certificate(certificate: &Certificate) -> Option<Finding> {
 
 /// Clients that do not come through the gateway yet. While it does not steer, the check of readiness
 /// says so.
-fn steering(state: &SteeringState) -> Option<Finding> {
-    if !state.active {
+fn steering(status: &Status) -> Option<Finding> {
+    let state = status.steering.as_ref().filter(|state| state.active)?;
+    if status.all_come_through() != Some(false) {
         return None;
     }
     let port = state.port;
-    match state.unsteered_connections {
-        Some(0) => None,
+    Some(match state.unsteered_connections {
         Some(count) => {
             let connections = plural(count, "connection", "connections");
             let what =
                 format!("not protected yet: {connections} to port {port} from before the steering");
-            Some(Finding::urgent(what, "run mvp adopt on the host of this gateway"))
+            Finding::urgent(what, "run mvp adopt on the host of this gateway")
         }
         None => {
             let what = format!(
                 "it is not known how many connections to port {port} are from before the steering"
             );
             let advice = "see the log line \"cannot count unsteered connections\"";
-            Some(Finding::note(what, advice))
+            Finding::urgent(what, advice)
         }
-    }
+    })
 }
 
 fn refusals(status: &Status) -> impl Iterator<Item = Finding> {

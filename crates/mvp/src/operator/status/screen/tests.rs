@@ -15,6 +15,7 @@ fn troubled() -> Status {
         view,
         ejected,
         confirmed_seconds_ago: (view != ViewOf::Unknown).then_some(33.0),
+        address: Some("10.0.0.2:6443".to_owned()),
         ..MemberState::default()
     };
     let certificate = |flag: &str, days_left| Certificate {
@@ -106,6 +107,15 @@ fn colours_are_only_for_terminals_and_lines_fit_100_columns() {
     assert!(coloured.contains("\x1b[31m  readyz local-server: it is gone\x1b[0m\n"), "{coloured}");
 }
 
+/// Such as a kube-apiserver of kubeadm without mvp.
+#[test]
+fn a_member_that_nobody_can_ask_is_not_called_unseen() {
+    let member = MemberState { id: "b".to_owned(), present: true, ..MemberState::default() };
+    let found = findings(&Status { ready: true, members: vec![member], ..Status::default() });
+    let what = "the address of b is not known, so nobody asks it for its APIs";
+    assert_eq!(found.iter().map(|finding| &*finding.what).collect::<Vec<_>>(), [what]);
+}
+
 #[test]
 fn connections_from_before_the_steering_need_action() {
     let found = |active, unsteered_connections| {
@@ -118,7 +128,7 @@ fn connections_from_before_the_steering_need_action() {
                     steering\n      run mvp adopt on the host of this gateway\n";
     assert_eq!(found(true, Some(12)), expected);
     assert_eq!(found(true, Some(0)), "");
-    assert!(found(true, None).contains("Worth a look"));
+    assert!(found(true, None).contains("Needs action"));
     assert_eq!(found(false, Some(12)), "", "the check of readiness says more");
 }
 
