@@ -128,6 +128,11 @@ pub fn gateway_id(headers: &HeaderMap) -> Option<Arc<str>> {
     }
 }
 
+/// Whether a gateway sent these response headers.
+pub(crate) fn is_of_gateway(headers: &HeaderMap) -> bool {
+    headers.contains_key(INSTANCE)
+}
+
 /// The process that sent these response headers.
 pub(crate) fn who(headers: &HeaderMap, own: Option<&Instance>) -> Who {
     let Some(told) = headers.get(INSTANCE) else { return Who::Server };

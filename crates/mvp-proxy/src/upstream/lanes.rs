@@ -24,7 +24,7 @@ use mvp_net::ConnectionInfo;
 
 use super::client::Client;
 use super::connect::Endpoint;
-use super::pool::{Http1Pool, Http2Pool, MAX_STREAMS, Pool};
+use super::pool::{BARE_FOR, BARE_WATCHES_FOR, Http1Pool, Http2Pool, MAX_STREAMS, Pool};
 use super::pulse::Pulses;
 use super::target::{OutboundTls, ReloadableOutbound, Target};
 use super::tokens::TokenHash;
@@ -283,12 +283,18 @@ impl Lanes {
             tls: tls.config(&[protocol]),
             beat: self.pulses.beat(&target.address),
         };
-        let http1 = |max| Http1Pool::new(endpoint(b"http/1.1"), max);
-        let http2 =
-            |spread| Pool::Http2(Http2Pool::new(endpoint(b"h2"), spread, self.counts.clone()));
+        let unless_local = |bare_for| Some(bare_for).filter(|_| !target.local);
+        let http1 = |max| {
+            let pool = Http1Pool::new(endpoint(b"http/1.1"), max);
+            pool.replacing_bare(unless_local(BARE_FOR))
+        };
+        let http2 = |spread, bare_for| {
+            let pool = Http2Pool::new(endpoint(b"h2"), spread, self.counts.clone());
+            Pool::Http2(pool.replacing_bare(unless_local(bare_for)))
+        };
         Ok(match key.lane {
-            Lane::Short | Lane::Exclusive(Protocol::Http2) => http2(MAX_STREAMS),
-            Lane::Watch => http2(WATCHES),
+            Lane::Short | Lane::Exclusive(Protocol::Http2) => http2(MAX_STREAMS, BARE_FOR),
+            Lane::Watch => http2(WATCHES, BARE_WATCHES_FOR),
             Lane::Anonymous => Pool::Http1(http1(ANONYMOUS).reading_ahead()),
             Lane::AnonymousUpload => Pool::Http1(http1(ANONYMOUS_UPLOADS).reading_ahead()),
             Lane::Exclusive(Protocol::Http1) | Lane::Large => Pool::Http1(http1(exclusive)),

@@ -51,6 +51,7 @@ mod request_headers;
 mod rows;
 mod spoofs;
 mod streaming;
+mod taken_over;
 mod trailers;
 mod tunnels;
 mod unclear;

@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{IDLE_TIMEOUT, Opened, PoolError, exchange_error, lock};
 use crate::body::Body;
+use crate::gateway::is_of_gateway;
 use crate::upstream::connect::Endpoint;
 use crate::upstream::connect_error::ConnectError;
 use crate::upstream::inspect::read_ahead;
@@ -32,15 +33,30 @@ pub(crate) struct Http1Pool {
     max: usize,
     /// Whether small responses are read ahead: a slow reader must not block a connection.
     reads_ahead: bool,
+    /// How long a connection is used on which no gateway answers; `None` for any time.
+    bare_for: Option<Duration>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    sender: http1::SendRequest<Body>,
+    opened: Instant,
+    /// Whether a gateway has answered on it.
+    is_of_gateway: bool,
 }
 
 /// An idle connection, and since when it is idle.
-type Idle = (http1::SendRequest<Body>, Instant);
+type Idle = (Connection, Instant);
 
 impl Http1Pool {
     pub(crate) fn new(endpoint: Endpoint, max: usize) -> Http1Pool {
         let (idle, permits) = (Arc::default(), Arc::new(Semaphore::new(max)));
-        Http1Pool { endpoint, idle, permits, max, reads_ahead: false }
+        Http1Pool { endpoint, idle, permits, max, reads_ahead: false, bare_for: None }
+    }
+
+    /// Replaces a connection after this time if no gateway answers on it.
+    pub(crate) fn replacing_bare(self, bare_for: Option<Duration>) -> Http1Pool {
+        Http1Pool { bare_for, ..self }
     }
 
     /// Reads small responses ahead.
@@ -50,9 +66,9 @@ impl Http1Pool {
 
     pub(super) async fn send(&self, request: Request<Body>) -> Result<Response<Body>, PoolError> {
         let permit = self.permit().await?;
-        let (mut sender, response) = match self.take_idle() {
+        let (mut connection, response) = match self.take_idle() {
             None => self.send_on_new(request).await?,
-            Some(sender) => match self.send_on(sender, request).await {
+            Some(connection) => match self.send_on(connection, request).await {
                 // The server closed the idle connection. Nothing was sent, so a new one is used.
                 Err(PoolError::Exchange(_, Some(unsent))) => self.send_on_new(*unsent).await?,
                 outcome => outcome?,
@@ -67,8 +83,8 @@ impl Http1Pool {
         // The connection is idle again when the response was read to its end.
         let idle = Arc::clone(&self.idle);
         tokio::spawn(async move {
-            if sender.ready().await.is_ok() {
-                lock(&idle).push((sender, Instant::now()));
+            if connection.sender.ready().await.is_ok() {
+                lock(&idle).push((connection, Instant::now()));
             }
             drop(permit);
         });
@@ -85,36 +101,48 @@ impl Http1Pool {
     }
 
     async fn send_on_new(&self, request: Request<Body>) -> Result<Sent, PoolError> {
-        let sender = self.connect().await?;
-        let (sender, mut response) = self.send_on(sender, request).await?;
+        let connection = self.connect().await?;
+        let (connection, mut response) = self.send_on(connection, request).await?;
         response.extensions_mut().insert(Opened);
-        Ok((sender, response))
+        Ok((connection, response))
     }
 
     async fn send_on(
         &self,
-        mut sender: http1::SendRequest<Body>,
+        mut connection: Connection,
         request: Request<Body>,
     ) -> Result<Sent, PoolError> {
         tokio::select! {
-            response = sender.try_send_request(request) => {
-                Ok((sender, response.map_err(exchange_error)?))
+            response = connection.sender.try_send_request(request) => {
+                let response = response.map_err(exchange_error)?;
+                connection.is_of_gateway |= is_of_gateway(response.headers());
+                Ok((connection, response))
             }
             error = self.endpoint.hangs() => Err(PoolError::Hang(error)),
         }
     }
 
-    fn take_idle(&self) -> Option<http1::SendRequest<Body>> {
+    fn take_idle(&self) -> Option<Connection> {
         let mut idle = lock(&self.idle);
-        retain_fresh(&mut idle);
-        idle.pop().map(|(sender, _)| sender)
+        self.retain_fresh(&mut idle);
+        idle.pop().map(|(connection, _)| connection)
     }
 
     pub(super) fn prune(&self) {
-        retain_fresh(&mut lock(&self.idle));
+        self.retain_fresh(&mut lock(&self.idle));
     }
 
-    async fn connect(&self) -> Result<http1::SendRequest<Body>, ConnectError> {
+    fn retain_fresh(&self, idle: &mut Vec<Idle>) {
+        let is_outdated = |Connection { opened, is_of_gateway, .. }: &Connection| {
+            !is_of_gateway && self.bare_for.is_some_and(|limit| opened.elapsed() >= limit)
+        };
+        idle.retain(|(connection, since)| {
+            let is_recent = since.elapsed() < IDLE_TIMEOUT;
+            connection.sender.is_ready() && is_recent && !is_outdated(connection)
+        });
+    }
+
+    async fn connect(&self) -> Result<Connection, ConnectError> {
         let stream = self.endpoint.connect().await?;
         let (sender, connection) = http1::Builder::new()
             .max_headers(MAX_HEADERS)
@@ -126,12 +154,8 @@ impl Http1Pool {
                 tracing::debug!(%error, "upstream connection ended");
             }
         });
-        Ok(sender)
+        Ok(Connection { sender, opened: Instant::now(), is_of_gateway: false })
     }
 }
 
-fn retain_fresh(idle: &mut Vec<Idle>) {
-    idle.retain(|(sender, since)| sender.is_ready() && since.elapsed() < IDLE_TIMEOUT);
-}
-
-type Sent = (http1::SendRequest<Body>, Response<Incoming>);
+type Sent = (Connection, Response<Incoming>);

@@ -7,19 +7,24 @@
 //! A caller must not be able to end a connection that others use. Go ends a connection on which too
 //! many requests were reset before their handlers started, so a connection is retired before that:
 //! it gets no new requests.
+//!
+//! A connection to a peer on which no gateway answers is replaced after a while: the peer may have got a
+//! gateway that takes over new connections of its address. Requests in flight stay where they are.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::client::conn::http2;
 use hyper_util::rt::TokioTimer;
+use tokio::time::Instant;
 
 use super::hang::{Spawn, end_if_hung};
 use super::{IDLE_ROUNDS, Opened, PoolError, exchange_error, lock};
 use crate::body::Body;
+use crate::gateway::is_of_gateway;
 use crate::metrics::Isolation;
 use crate::upstream::client::Blame;
 use crate::upstream::connect::Endpoint;
@@ -46,6 +51,8 @@ pub(crate) struct Http2Pool {
     connecting: SingleFlight,
     /// The number of streams from which another connection is opened.
     spread: usize,
+    /// How long a connection is used on which no gateway answers; `None` for any time.
+    bare_for: Option<Duration>,
     counts: Isolation,
 }
 
@@ -55,6 +62,9 @@ struct Http2Connection {
     streams: Arc<AtomicUsize>,
     max_streams: Arc<AtomicUsize>,
     resets: AtomicUsize,
+    opened: Instant,
+    /// Whether a gateway has answered on it.
+    is_of_gateway: AtomicBool,
     /// How often [`Http2Pool::prune`] found it idle since it was last used.
     idle_rounds: AtomicUsize,
 }
@@ -67,6 +77,12 @@ impl Http2Connection {
 
     fn is_usable(&self) -> bool {
         !self.sender.is_closed() && self.resets.load(Ordering::Relaxed) < self.max_resets()
+    }
+
+    /// Whether a new connection may reach a gateway, which this one does not.
+    fn is_outdated(&self, bare_for: Option<Duration>) -> bool {
+        let is_old = |limit| self.opened.elapsed() >= limit;
+        !self.is_of_gateway.load(Ordering::Relaxed) && bare_for.is_some_and(is_old)
     }
 
     /// The number of requests reset before their response began, after which the connection is
@@ -122,8 +138,14 @@ impl Http2Pool {
             connections: Mutex::default(),
             connecting: SingleFlight::default(),
             spread,
+            bare_for: None,
             counts,
         }
+    }
+
+    /// Replaces a connection after this time if no gateway answers on it. Its requests complete.
+    pub(crate) fn replacing_bare(self, bare_for: Option<Duration>) -> Http2Pool {
+        Http2Pool { bare_for, ..self }
     }
 
     pub(super) async fn send(
@@ -144,6 +166,9 @@ impl Http2Pool {
             match sent {
                 Ok(mut response) => {
                     opened.map(|opened| response.extensions_mut().insert(opened));
+                    if self.bare_for.is_some() && is_of_gateway(response.headers()) {
+                        stream.0.is_of_gateway.store(true, Ordering::Relaxed);
+                    }
                     return Ok(response.map(|body| Body::new(body).with_guard(stream)));
                 }
                 // The server is closing this connection. Nothing was sent, so another one is used.
@@ -159,33 +184,38 @@ impl Http2Pool {
 
     /// A stream of an existing or a new connection.
     async fn stream(&self) -> Result<(Stream, Option<Opened>), ConnectError> {
-        if let Some(stream) = self.free(self.spread) {
+        if let Some(stream) = self.free(self.spread, self.bare_for) {
             return Ok((stream, None));
         }
         // Boxed: it is rare, and would make the future of every request larger.
         match Box::pin(self.connecting.run(|| self.open())).await {
             Ok(stream) => Ok((stream, Some(Opened))),
-            // A connection above its usual load is better than none.
-            Err(error) => self.free(MAX_STREAMS).map(|stream| (stream, None)).ok_or(error),
+            // A connection above its usual load or age is better than none.
+            Err(error) => self.free(MAX_STREAMS, None).map(|stream| (stream, None)).ok_or(error),
         }
     }
 
     /// A stream of a new connection, or of one that another request has opened meanwhile.
     async fn open(&self) -> Result<Stream, ConnectError> {
-        if let Some(stream) = self.free(self.spread) {
+        if let Some(stream) = self.free(self.spread, self.bare_for) {
             return Ok(stream);
         }
         let connection = Arc::new(self.connect().await?);
         connection.streams.fetch_add(1, Ordering::Relaxed);
-        lock(&self.connections).push(Arc::clone(&connection));
+        let mut connections = lock(&self.connections);
+        connections.retain(|connection| !connection.is_outdated(self.bare_for));
+        connections.push(Arc::clone(&connection));
         Ok(Stream(connection))
     }
 
-    /// A stream of the first connection that has fewer than `limit`.
-    fn free(&self, limit: usize) -> Option<Stream> {
+    /// A stream of the first connection that has fewer than `limit` and is not outdated.
+    fn free(&self, limit: usize, bare_for: Option<Duration>) -> Option<Stream> {
         let mut connections = lock(&self.connections);
         connections.retain(|connection| connection.is_usable());
-        let found = connections.iter().find(|connection| connection.has_room(limit))?;
+        let is_free = |connection: &&Arc<Http2Connection>| {
+            connection.has_room(limit) && !connection.is_outdated(bare_for)
+        };
+        let found = connections.iter().find(is_free)?;
         found.streams.fetch_add(1, Ordering::Relaxed);
         found.idle_rounds.store(0, Ordering::Relaxed);
         Some(Stream(Arc::clone(found)))
@@ -235,6 +265,8 @@ impl Http2Pool {
             streams,
             max_streams,
             resets: AtomicUsize::new(0),
+            opened: Instant::now(),
+            is_of_gateway: AtomicBool::new(false),
             idle_rounds: AtomicUsize::new(0),
         })
     }

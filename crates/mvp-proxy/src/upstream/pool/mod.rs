@@ -25,6 +25,13 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The same for connections that are checked only when pools are pruned, every ten seconds.
 const IDLE_ROUNDS: usize = 3;
 
+/// How long a connection to a peer is used if no gateway answers on it. A gateway that takes over the
+/// address of a running server gets new connections only.
+pub(crate) const BARE_FOR: Duration = Duration::from_secs(10);
+/// The same for connections of watches. They last: a short time would leave each watch with a
+/// connection of its own.
+pub(crate) const BARE_WATCHES_FOR: Duration = Duration::from_secs(300);
+
 /// Why a request got no response.
 #[derive(Debug, Error)]
 pub(crate) enum PoolError {
