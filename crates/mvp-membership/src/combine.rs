@@ -29,6 +29,9 @@ const MAX_ANSWERS: usize = 4096;
 struct Answer {
     who: Who,
     at: Timestamp,
+    /// The ID of the last gateway that answered there. One that steers shares the address with its
+    /// server, which answers while the gateway does not run.
+    gateway: Option<Arc<str>>,
 }
 
 /// This gateway, which is no peer of itself.
@@ -187,6 +190,7 @@ impl Membership for Combined {
         let at = self.shared.clock.now();
         let mut state = self.shared.state();
         let is_full = state.answers.len() >= MAX_ANSWERS;
+        let before = state.answers.get(address).and_then(|answer| answer.gateway.clone());
         match state.answers.get_mut(address) {
             Some(answer) if answer.who == *who => {
                 answer.at = at;
@@ -199,7 +203,13 @@ impl Membership for Combined {
                 if *who == Who::Ourselves {
                     tracing::warn!(%address, "member address leads back to this gateway; ignored");
                 }
-                state.answers.insert(Arc::clone(address), Answer { who: who.clone(), at });
+                let gateway = match who {
+                    Who::Gateway { id, .. } => Some(Arc::clone(id)),
+                    Who::Server => before,
+                    Who::Ourselves => None,
+                };
+                let answer = Answer { who: who.clone(), at, gateway };
+                state.answers.insert(Arc::clone(address), answer);
                 state.current = None;
             }
         }

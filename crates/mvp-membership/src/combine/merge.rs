@@ -2,7 +2,9 @@
 //!
 //! Every claimed address is a member and is fetched from, whatever its ID: taking the ID or the
 //! address of a member cannot hide it. Two addresses are one member only if recent answers from
-//! both prove it: they come from the same process, or from a gateway and the server behind it.
+//! both prove it: they come from the same process, or from a gateway and the server behind it. A
+//! server that answers where its gateway answered before is that server: a gateway that steers shares
+//! the address of its server.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,10 +81,19 @@ pub(super) fn merge(sources: &[Claims], facts: &Facts<'_>) -> Merged {
             None => merged.push(&site, MemberName::Id(Arc::clone(site.address))),
         }
     }
+    for (id, sites) in &mut by_id {
+        if let Some((_, server)) = unaddressed.get(id) {
+            sites
+                .iter_mut()
+                .filter(|site| site.is_its_server())
+                .for_each(|site| site.hears(server));
+        }
+    }
     // A server without a known address stays apart from gateways that only claim to be its gateway.
     let is_unproved = |id: &Arc<str>| {
         by_id.get(id).is_none_or(|sites| {
-            sites.iter().all(|site| site.claim().kind == MemberKind::Mvp && !site.is_gateway())
+            let is_proved = |site: &Site<'_>| site.is_gateway() || site.is_its_server();
+            sites.iter().all(|site| site.claim().kind == MemberKind::Mvp && !is_proved(site))
         })
     };
     unaddressed.retain(|id, _| is_unproved(id));
@@ -209,6 +220,8 @@ struct Site<'a> {
     has_answered: bool,
     /// Who answered there recently.
     who: Option<&'a Who>,
+    /// The ID of the last gateway that answered there.
+    gateway: Option<&'a Arc<str>>,
     /// The claim that decides its ID.
     first: Sourced<'a>,
     /// Whether all claims are about a server, with one ID.
@@ -241,6 +254,7 @@ impl<'a> Site<'a> {
             address,
             has_answered: answer.is_some(),
             who,
+            gateway: lately.and_then(|answer| answer.gateway.as_ref()),
             first,
             is_one_server: claims.iter().all(is_same_server),
             heard: heard.filter(|_| !is_vouched),
@@ -276,6 +290,16 @@ impl<'a> Site<'a> {
         matches!(self.who, Some(Who::Gateway { id, .. }) if Some(id) == claimed)
     }
 
+    /// Whether the server itself answers at the address of its gateway, which does not run now.
+    fn is_its_server(&self) -> bool {
+        self.who == Some(&Who::Server) && self.gateway == self.claim().id.as_ref()
+    }
+
+    /// The server that answers there is alive by this claim, too.
+    fn hears(&mut self, server: &Claim) {
+        self.heard = self.heard.zip(server.heard).map(|(here, there)| here.max(there));
+    }
+
     /// Whether it is the gateway of the server that the other site is claimed to be.
     fn speaks_for(&self, other: &Site<'_>) -> bool {
         self.is_gateway() && other.is_one_server
@@ -288,6 +312,10 @@ impl<'a> Site<'a> {
 
     /// The order of precedence for an ID: proved, then by the claim.
     fn rank(&self, facts: &Facts<'_>) -> impl Ord + use<> {
-        (Reverse(self.is_proved()), facts.rank(self.first), Arc::clone(self.address))
+        (
+            Reverse((self.is_proved(), self.is_its_server())),
+            facts.rank(self.first),
+            Arc::clone(self.address),
+        )
     }
 }

@@ -1,5 +1,7 @@
 //! Claims in, a roster out.
 
+mod steered;
+
 use mvp_core::member::MemberKind;
 use mvp_proxy::control::MemberRecord;
 
@@ -44,7 +46,7 @@ fn merged(sources: &[Claims], answers: Answers<'_>, now: u64) -> Merged {
         None => Who::Server,
     };
     let (own, forgotten, now) = (&own(), &BTreeMap::new(), at(now));
-    let answer = |said: &str| Answer { who: who(said), at: now };
+    let answer = |said: &str| Answer { who: who(said), at: now, gateway: None };
     let answered =
         answers.iter().map(|(address, said)| ((*address).into(), answer(said))).collect();
     merge(sources, &Facts { own, answers: &answered, forgotten, now })
@@ -111,7 +113,11 @@ fn an_old_answer_proves_nothing() {
     let all = gateway_and_server(100);
     let answered = BTreeMap::from([(
         Arc::from("10.0.0.3:6443"),
-        Answer { who: Who::Gateway { id: "c".into(), instance: "1".into() }, at: at(80) },
+        Answer {
+            who: Who::Gateway { id: "c".into(), instance: "1".into() },
+            at: at(80),
+            gateway: Some("c".into()),
+        },
     )]);
     let (own, forgotten) = (&own(), &BTreeMap::new());
     let count = |now: u64| {

@@ -314,7 +314,8 @@ impl RosterState {
         for (id, tracked) in &mut self.members {
             let request = tracked.begin(now, *interval);
             effects.extend(request.map(|request| Effect::Fetch(Box::new(request))));
-            if local.as_ref() == Some(id) {
+            // 404s do not wait for the view of a member without an address.
+            if local.as_ref() == Some(id) || tracked.member.address.is_none() {
                 continue;
             }
             let unconfirmed_since = tracked.unconfirmed_since();

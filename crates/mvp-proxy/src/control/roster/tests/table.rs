@@ -302,3 +302,17 @@ fn time_limits_are_reported_once() {
     ];
     assert_eq!(reports, expected);
 }
+
+/// Nobody can ask it, and nothing waits for it.
+#[test]
+fn a_member_without_an_address_does_not_time_out() {
+    let mut state = state();
+    for now in 0..1000 {
+        let record = MemberRecord { address: None, ..record("a:1", Some(now)) };
+        let roster = Roster { members: vec![record], complete: true };
+        state.step(Event::Listed(roster), at(now));
+        let effects = state.step(Event::Tick, at(now));
+        let report = effects.iter().find(|effect| matches!(effect, Effect::Report(_)));
+        assert_eq!(report, None, "{now}");
+    }
+}
