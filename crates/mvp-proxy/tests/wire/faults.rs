@@ -2,6 +2,7 @@
 //! and at the local server: no write is sent twice, and reads are retried.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
@@ -18,6 +19,8 @@ use crate::soon;
 
 const THINGS: &str = "/apis/shared.example/v1/namespaces/default/things";
 const FINE: &str = "fine";
+/// How long a peer is ejected for the first time.
+const FIRST_EJECTION: Duration = Duration::from_secs(1);
 
 /// A kind of request, and whether it may be retried after it may have been processed.
 const KINDS: [(&str, Method, &str, bool); 9] = [
@@ -206,13 +209,15 @@ async fn unprocessed_requests_try_every_peer_and_sent_reads_fail_over_once() {
         ];
         let fronts = [Front::before(&dead[0]).await, Front::before(&dead[1]).await];
         let fine = fine("d").await;
-        let plan = Gateway::beside("a", &local).await;
+        // A probe would find out first, and count as a head.
+        let plan = Gateway::beside("a", &local).await.unwatched();
         let plan = plan.bare("b", fronts[0].address).bare("c", fronts[1].address);
         let gateway = plan.bare("d", fine.address).start().await;
         for front in &fronts {
             front.becomes(mode);
         }
         let mut client = Client::connect(gateway.address, BOTH[1], Some(&pki().alice)).await;
+        let began = gateway.reader.now();
         assert_eq!(client.send(get(THINGS)).await.status, status, "{mode:?}");
         if status != StatusCode::OK {
             assert_eq!([fronts[0].heads(), fronts[1].heads()], [1, 1], "two tries in all");
@@ -222,10 +227,13 @@ async fn unprocessed_requests_try_every_peer_and_sent_reads_fail_over_once() {
         assert_eq!(gateway.metric("mvp_ejections_total{member=\"c\"}").unwrap(), "1");
         let failovers = "mvp_failovers_total{after=\"not-sent\",outcome=\"answered\"}";
         assert_eq!(gateway.metric(failovers).unwrap(), "1");
-        // Now it is known to be down: nobody tries it again, not even for a write.
+        // Now it is known to be down: nobody tries it again, not even for a write. On a slow machine the
+        // ejections are over by now, and this write may try both again.
         let create = request(Method::POST, THINGS, full("{}"));
         assert_eq!(client.send(create).await.status, status);
-        assert_eq!(gateway.metric(failovers).unwrap(), "1");
+        if gateway.reader.now().since(began) < FIRST_EJECTION {
+            assert_eq!(gateway.metric(failovers).unwrap(), "1");
+        }
     }
 }
 
