@@ -31,7 +31,7 @@ pub struct Member {
 }
 
 /// The kind of server at a member's address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemberKind {
     /// An `mvp` gateway in front of its server, or a server with the layer inside.
     Mvp,

@@ -204,8 +204,6 @@ pub(super) struct Lanes {
 struct PoolKey {
     address: Arc<str>,
     local: bool,
-    /// A gateway may take over the address of its server: it gets connections of its own.
-    kind: MemberKind,
     credential: Credential,
     lane: Lane,
     bucket: Bucket,
@@ -253,8 +251,8 @@ impl Lanes {
         extensions: &Extensions,
         bucket: impl FnOnce() -> Bucket,
     ) -> Result<Arc<Pool>, SendError> {
-        let (address, local, kind) = (Arc::clone(&target.address), target.local, target.kind);
-        let mut key = PoolKey { address, local, kind, credential, lane, bucket: Bucket::default() };
+        let (address, local) = (Arc::clone(&target.address), target.local);
+        let mut key = PoolKey { address, local, credential, lane, bucket: Bucket::default() };
         let current = outbound.load();
         let client = match lane {
             Lane::Exclusive(_) | Lane::Large => owner(extensions).and_then(Client::of),
@@ -311,15 +309,14 @@ impl Lanes {
             tls: tls.config(&[protocol]),
             beat: self.pulses.beat(&target.address),
         };
-        let expects_gateway = !target.local && target.kind == MemberKind::Mvp;
-        let if_bare = |bare_for| Some(bare_for).filter(|_| expects_gateway);
+        let unless_local = |bare_for| Some(bare_for).filter(|_| !target.local);
         let http1 = |max| {
             let pool = Http1Pool::new(endpoint(b"http/1.1"), max);
-            pool.replacing_bare(if_bare(BARE_FOR))
+            pool.replacing_bare(unless_local(BARE_FOR))
         };
         let http2 = |spread, bare_for| {
             let pool = Http2Pool::new(endpoint(b"h2"), spread, self.counts.clone());
-            Pool::Http2(pool.replacing_bare(if_bare(bare_for)))
+            Pool::Http2(pool.replacing_bare(unless_local(bare_for)))
         };
         Ok(match key.lane {
             Lane::Short | Lane::Exclusive(Protocol::Http2) => http2(MAX_STREAMS, BARE_FOR),
