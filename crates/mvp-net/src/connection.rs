@@ -79,7 +79,7 @@ impl ConnectionInfo {
     }
 
     /// Whether the client has the address that it connected to: it runs on this host, in the same
-    /// network namespace. Nobody else can connect from that address.
+    /// network namespace. Others cannot, unless the network rewrites their addresses.
     pub fn is_from_this_host(&self) -> bool {
         self.inner.from_this_host
     }

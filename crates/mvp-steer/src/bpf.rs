@@ -113,8 +113,8 @@ pub(crate) fn load(program: &[Instruction]) -> io::Result<OwnedFd> {
     let mut attributes = Attributes {
         kind: PROGRAM_OF_SOCKET_LOOKUP,
         instruction_count: u32::try_from(program.len()).map_err(too_long)?,
-        instructions: program.as_ptr().addr() as u64,
-        license: LICENSE.as_ptr().addr() as u64,
+        instructions: program.as_ptr().expose_provenance() as u64,
+        license: LICENSE.as_ptr().expose_provenance() as u64,
         log_level: 0,
         log_bytes: 0,
         log: 0,

@@ -8,7 +8,8 @@ pub enum SteerError {
     /// The process lacks rights, or a filter of system calls forbids `bpf`.
     #[error(
         "{what} is not permitted: give the process CAP_BPF and CAP_NET_ADMIN, and check that its seccomp \
-         profile allows bpf(2) (profiles of older container runtimes allow it only with CAP_SYS_ADMIN)"
+         profile allows bpf(2) (profiles of older container runtimes allow it only with CAP_SYS_ADMIN); on \
+         Linux before 5.11, also raise its limit of locked memory (RLIMIT_MEMLOCK)"
     )]
     NotPermitted {
         /// What was refused.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! TCP, and our port?                        else: pass
-//! the destination is not loopback?          else: pass
+//! the destination is ours, not loopback?    else: pass
 //! the source is not loopback?               else: pass
 //! no beat has expired?                      else: pass
 //! our listener for this family is there?    else: pass
@@ -13,6 +13,7 @@
 //!
 //! It never drops a connection: every path ends with `SK_PASS`.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::instruction::{
@@ -25,6 +26,8 @@ use crate::instruction::{
 pub struct Settings {
     /// The port whose connections are steered.
     pub port: u16,
+    /// The only address whose connections are steered; `None` for all but loopback.
+    pub address: Option<IpAddr>,
     /// How many beats there are. None may have expired.
     pub beats: u16,
     /// How far in the future a beat may expire. At most two seconds.
@@ -86,12 +89,32 @@ pub fn assemble(settings: &Settings) -> Vec<Instruction> {
     for address in [context::LOCAL_IP6, context::REMOTE_IP6] {
         jump_if_loopback6(&mut program, address, pass);
     }
+    match settings.address {
+        None => {}
+        Some(IpAddr::V4(_)) => program.jump(pass),
+        Some(IpAddr::V6(only)) => {
+            let octets = only.octets();
+            let (words, _) = octets.as_chunks::<4>();
+            for (offset, word) in (context::LOCAL_IP6..).step_by(4).zip(words) {
+                program.load(code::LOAD_WORD, R2, R6, offset);
+                program.jump_if(code::IF_NOT_EQUAL_32, R2, in_network_order(*word), pass);
+            }
+        }
+    }
     program.jump(alive);
     program.place(ipv4);
     for address in [context::LOCAL_IP4, context::REMOTE_IP4] {
         program.load(code::LOAD_WORD, R2, R6, address);
         program.apply(code::AND_32, R2, in_network_order([0xff, 0, 0, 0]));
         program.jump_if(code::IF_EQUAL_32, R2, in_network_order([127, 0, 0, 0]), pass);
+    }
+    match settings.address {
+        None => {}
+        Some(IpAddr::V4(only)) => {
+            program.load(code::LOAD_WORD, R2, R6, context::LOCAL_IP4);
+            program.jump_if(code::IF_NOT_EQUAL_32, R2, in_network_order(only.octets()), pass);
+        }
+        Some(IpAddr::V6(_)) => program.jump(pass),
     }
 
     program.place(alive);

@@ -1,5 +1,6 @@
 //! A running steering. Entry item: [`Steering::attach`].
 
+use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,6 +20,8 @@ pub const BEAT_LIMIT: Duration = Duration::from_millis(250);
 pub struct Steered<'a> {
     /// The port of the other process.
     pub port: u16,
+    /// The only address that it listens on; `None` if it listens on all.
+    pub address: Option<IpAddr>,
     /// A listener of ours for IPv4. If it belongs to an `SO_REUSEPORT` group, the kernel spreads
     /// connections over the group.
     pub ipv4: Option<BorrowedFd<'a>>,
@@ -58,6 +61,7 @@ impl Steering {
         }
         let program = program::assemble(&Settings {
             port: steered.port,
+            address: steered.address,
             beats: beats.max(1),
             furthest: LONGEST_BEAT,
             beats_map: memory.as_raw_fd(),

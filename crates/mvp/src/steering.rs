@@ -55,6 +55,8 @@ pub(crate) fn prepare(config: &ServeConfig) -> anyhow::Result<Option<Prepared>> 
     let first = listeners.first().map(Vec::as_slice).unwrap_or_default();
     let steered = mvp_steer::Steered {
         port: config.listen.port(),
+        // A server on one address: nobody expects it, or us, at the others.
+        address: config.around().map(|around| around.server.ip()),
         ipv4: first.first().map(AsFd::as_fd),
         ipv6: first.get(1).map(AsFd::as_fd),
     };

@@ -276,6 +276,8 @@ impl Node {
             format!("--advertise-address={address}"),
             format!("--local-server=https://{local}:{PORT}"),
             format!("--admin-bind-address={admin}"),
+            // As in deploy/mvp.yaml.
+            "--membership=leases,endpoints".to_owned(),
             "--admin-socket=".to_owned(),
         ];
         flags.extend(gateway_flags(nodes.pki.files()));

@@ -16,6 +16,7 @@ const FURTHEST: u64 = 2_000_000_000;
 fn settings(beats: u16) -> Settings {
     Settings {
         port: PORT,
+        address: None,
         beats,
         furthest: Duration::from_nanos(FURTHEST),
         beats_map: interpreter::BEATS_MAP,
@@ -64,6 +65,34 @@ fn only_new_connections_of_the_port_from_outside_are_steered() {
     for (remote, local) in passed {
         assert_eq!(chosen(&connection(remote, local, PORT)), None, "{remote} to {local}");
     }
+}
+
+#[test]
+fn connections_for_other_addresses_pass_if_there_is_only_one() {
+    let world = World { now: NOW, beats: vec![NOW], listeners: [true; 2] };
+    let chosen = |only: &str, remote, local| {
+        let address = Some(only.parse::<IpAddr>().unwrap());
+        let program = assemble(&Settings { address, ..settings(1) });
+        run(&program, &connection(remote, local, PORT), &world)
+    };
+    for only in ["10.0.0.1", "200.1.1.127"] {
+        assert_eq!(chosen(only, "10.0.0.9", only), Some(0));
+        for local in ["10.0.0.2", "11.0.0.1", "200.1.1.126", "127.0.0.1"] {
+            assert_eq!(chosen(only, "10.0.0.9", local), None, "{local} is not {only}");
+        }
+        assert_eq!(chosen(only, "127.0.0.2", only), None, "the way around");
+        assert_eq!(chosen(only, "fd00::9", "fd00::1"), None);
+    }
+    let only = "fd00:1:2:3:4:5:6:7";
+    assert_eq!(chosen(only, "fd00::9", only), Some(1));
+    // Each word of the address counts.
+    for local in
+        ["fd01:1:2:3:4:5:6:7", "fd00:1:3:3:4:5:6:7", "fd00:1:2:3:4:6:6:7", "fd00:1:2:3:4:5:6:8"]
+    {
+        assert_eq!(chosen(only, "fd00::9", local), None, "{local}");
+    }
+    assert_eq!(chosen(only, "::1", only), None, "the way around");
+    assert_eq!(chosen(only, "10.0.0.9", "10.0.0.1"), None);
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn answers(expected: &str, address: &str, beat: impl Fn()) {
 }
 
 fn attached(listener: &TcpListener, beats: u16) -> Option<Steering> {
-    let steered = Steered { port: PORT, ipv4: Some(listener.as_fd()), ipv6: None };
+    let steered = Steered { port: PORT, address: None, ipv4: Some(listener.as_fd()), ipv6: None };
     match Steering::attach(&steered, beats) {
         Ok(steering) => Some(steering),
         Err(SteerError::NotPermitted { what }) => {
@@ -125,7 +125,12 @@ fn an_ipv6_connection_needs_a_listener_for_ipv6() {
         let beat = only_four.beat(0);
         beat.beat(BEAT_LIMIT);
         assert_eq!(asked("fd00::9"), "server");
-        let steered = Steered { port: PORT, ipv4: Some(four.as_fd()), ipv6: Some(six.as_fd()) };
+        let steered = Steered {
+            port: PORT,
+            address: None,
+            ipv4: Some(four.as_fd()),
+            ipv6: Some(six.as_fd()),
+        };
         let both = Steering::attach(&steered, 1).unwrap();
         let beat = both.beat(0);
         answers("ours", "fd00::9", || beat.beat(BEAT_LIMIT));
@@ -133,6 +138,34 @@ fn an_ipv6_connection_needs_a_listener_for_ipv6() {
         assert_eq!(asked("::1"), "server", "loopback is never steered");
         answers("ours", "10.9.9.1", || beat.beat(BEAT_LIMIT));
     });
+}
+
+#[test]
+fn a_server_on_one_address_leaves_the_others_alone() {
+    in_a_network_of_its_own(|| {
+        let [four, six] =
+            ["127.0.0.1:0", "[::1]:0"].map(|address| server(b"ours", address.parse().unwrap()));
+        let _server = server(b"server", ([10, 9, 9, 1], PORT).into());
+        let _other = server(b"other", "[fd00::9]:6443".parse().unwrap());
+        let address = Some("10.9.9.1".parse().unwrap());
+        let steered =
+            Steered { port: PORT, address, ipv4: Some(four.as_fd()), ipv6: Some(six.as_fd()) };
+        let steering = match Steering::attach(&steered, 1) {
+            Ok(steering) => steering,
+            Err(SteerError::NotPermitted { what }) => return not_tested(what),
+            Err(error) => panic!("{error}"),
+        };
+        let beat = steering.beat(0);
+        answers("ours", "10.9.9.1", || beat.beat(BEAT_LIMIT));
+        beat.beat(BEAT_LIMIT);
+        assert_eq!(asked("fd00::9"), "other", "another process on the same port");
+    });
+}
+
+#[test]
+fn the_time_to_fail_open_is_at_most_300_milliseconds() {
+    // The program compares with the last beat, and one more may be under way when a thread hangs.
+    assert!(BEAT_LIMIT + BEAT_INTERVAL <= Duration::from_millis(300));
 }
 
 #[test]

@@ -77,7 +77,7 @@ pub(crate) struct ServeArgs {
     #[arg(default_value = "false", hide_default_value = true, hide_possible_values = true)]
     pub steer: bool,
     /// Time from SIGTERM to the start of the drain. Requests are served as before, but /readyz
-    /// fails, so that load balancers stop sending new connections.
+    /// fails (unless --steer), so that load balancers stop sending new connections.
     #[arg(long, value_name = "TIME", default_value = "0s", help_heading = LISTENER)]
     #[arg(value_parser = duration::shutdown_delay)]
     pub shutdown_delay_duration: Duration,

@@ -52,11 +52,16 @@ impl SteerConfig {
 impl Around {
     /// The way to this server; `None` if it is reached on loopback.
     pub(crate) fn new(server: &ServerUrl) -> Option<Around> {
-        let ip = server.ip().filter(|ip| !ip.is_loopback())?;
-        let source: IpAddr = match ip {
+        Around::of(SocketAddr::new(server.ip()?, server.port))
+    }
+
+    /// The way to this address; `None` if it is loopback.
+    pub(crate) fn of(server: SocketAddr) -> Option<Around> {
+        let source: IpAddr = match server.ip() {
+            ip if ip.is_loopback() => return None,
             IpAddr::V4(_) => SOURCE.into(),
             IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
         };
-        Some(Around { source, server: SocketAddr::new(ip, server.port) })
+        Some(Around { source, server })
     }
 }

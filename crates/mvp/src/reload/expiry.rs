@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use super::certificates;
@@ -24,7 +25,7 @@ pub(super) enum Validity {
 
 /// The validity that was last reported for each file.
 pub(super) struct Expiry {
-    metrics: ReloadMetrics,
+    pub(super) metrics: ReloadMetrics,
     told: BTreeMap<(&'static str, PathBuf), Validity>,
 }
 
@@ -74,6 +75,8 @@ impl Expiry {
                 }
             }
         }
+        let serving = config.serving.chain.validities().next().map_or(0, |(_, until)| until);
+        self.metrics.serving_until.store(serving, Ordering::Relaxed);
         for (flag, until) in first {
             self.metrics.expiration.get_or_create(&FlagLabels { flag }).set(until);
         }

@@ -1,6 +1,9 @@
 //! Logs and metrics of reloads: each failure is logged once, not every second. Entry: [`Report`].
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::SystemTime;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -9,6 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::Loaded;
+use crate::config::pem::unix_seconds;
 
 /// The metrics of reloads. A private key is counted under the flag of its certificate.
 #[derive(Clone, Default)]
@@ -16,6 +20,8 @@ pub(crate) struct ReloadMetrics {
     reloads: Family<ResultLabels, Counter>,
     failing: Family<FlagLabels, Gauge>,
     pub(super) expiration: Family<FlagLabels, Gauge>,
+    /// The Unix time at which the serving certificate itself expires; 0 if it is not known. Not exported.
+    pub(super) serving_until: Arc<AtomicI64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -30,6 +36,12 @@ pub(super) struct FlagLabels {
 }
 
 impl ReloadMetrics {
+    /// Whether the serving certificate in use has expired.
+    pub(crate) fn serving_has_expired(&self, now: SystemTime) -> bool {
+        let until = self.serving_until.load(Ordering::Relaxed);
+        until != 0 && until < unix_seconds(now)
+    }
+
     /// Adds the metrics to a registry.
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register("mvp_reload", "Reloads of changed files by result", self.reloads.clone());

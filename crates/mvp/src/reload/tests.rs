@@ -352,5 +352,7 @@ fn the_expiry_of_certificates_is_a_metric_and_a_warning() {
     for (hours, expected) in [(0, Validity::Good), (7, Validity::Near), (31, Validity::Expired)] {
         reloader.look(in_hours(hours));
         assert_eq!(reloader.expiry.told(SERVING), Some(expected), "after {hours} hours");
+        let has_expired = reloader.expiry.metrics.serving_has_expired(in_hours(hours));
+        assert_eq!(has_expired, expected == Validity::Expired, "after {hours} hours");
     }
 }

@@ -4,6 +4,7 @@
 use std::io;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
+use std::time::SystemTime;
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -209,7 +210,12 @@ impl Gateway {
         tokio::spawn(steered.clone().beat_control(is_ready, makes_progress, local.clone()));
         if let (Some(local), Some(way)) = (local, self.way.clone()) {
             let steered = steered.clone();
-            let watch = move || fault::watch(steered.clone(), local.clone(), way.clone());
+            let metrics = self.reload_metrics.clone();
+            let watch = move || {
+                let metrics = metrics.clone();
+                let is_expired = move || metrics.serving_has_expired(SystemTime::now());
+                fault::watch(steered.clone(), local.clone(), way.clone(), is_expired)
+            };
             tokio::spawn(self.supervisor.clone().run("steering-fault", watch));
         }
         let (unsteered, port) = (steered.unsteered(), steered.port());

@@ -5,7 +5,7 @@
 //! A server that is down or starting is no such case: peers take its place.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
 use super::Steered;
-use crate::config::ServeConfig;
+use crate::config::{Around, ServeConfig};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 /// So many findings in a row count. A single one may be a server that became ready between two probes.
@@ -45,6 +45,8 @@ pub(crate) struct Way {
     /// `HOST:PORT`
     address: String,
     source: Option<IpAddr>,
+    /// The address that others use, for a server that no longer listens on the first.
+    advertised: Option<Around>,
 }
 
 impl Way {
@@ -52,15 +54,54 @@ impl Way {
     pub(crate) fn new(config: &ServeConfig) -> Option<Way> {
         let local = config.local.as_ref()?;
         let source = config.around().map(|around| around.source);
-        Some(Way { address: local.url.authority(), source })
+        let advertised = config
+            .advertise
+            .and_then(|address| Around::of(SocketAddr::new(address.ip(), local.url.port)));
+        Some(Way { address: local.url.authority(), source, advertised })
+    }
+
+    /// The server's answer to `/readyz`, if there is one.
+    async fn ask(&self) -> Option<Answer> {
+        let configured = async {
+            match self.source {
+                Some(source) => ask(connect_from(source, &*self.address).await?).await,
+                None => ask(TcpStream::connect(&*self.address).await?).await,
+            }
+        };
+        if let Ok(Ok(answer)) = timeout(TIME_LIMIT, configured).await {
+            return Some(Answer::Here(answer));
+        }
+        let Around { source, server } = self.advertised.clone()?;
+        let advertised = async { ask(connect_from(source, server).await?).await };
+        timeout(TIME_LIMIT, advertised).await.ok()?.ok().map(|_| Answer::Elsewhere)
     }
 }
 
+/// How the server answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    /// With this status, on our way.
+    Here(u16),
+    /// At its advertise address only.
+    Elsewhere,
+}
+
 /// Pauses the steering while the gateway is at fault. Never returns.
-pub(crate) async fn watch(steered: Steered, local: LocalState, way: Way) {
+///
+/// `is_expired` tells whether the serving certificate in use has expired: clients reject it, but perhaps
+/// not the server's.
+pub(crate) async fn watch(
+    steered: Steered,
+    local: LocalState,
+    way: Way,
+    is_expired: impl Fn() -> bool,
+) {
     let mut found = 0;
     loop {
-        let reason = fault(&local, &way).await;
+        let reason = match is_expired() {
+            true => Some("the certificate of --tls-cert-file has expired; renew it".to_owned()),
+            false => fault(&local, &way).await,
+        };
         found = if reason.is_some() { found + 1 } else { 0 };
         steered.set_fault(match reason {
             None => Fault::None,
@@ -82,28 +123,24 @@ pub(crate) async fn fault(local: &LocalState, way: &Way) -> Option<String> {
     if health == LocalHealth::Ready {
         return None;
     }
-    let answer = timeout(TIME_LIMIT, ask(way)).await.ok()?.ok()?;
+    let answer = way.ask().await?;
     is_ready_for_others(health, answer)
         .then(|| format!("the server answers others, but not this gateway: {}", local.trouble()))
 }
 
 /// Whether the server would serve clients itself, by its answer to somebody without credentials. Some
 /// servers tell nothing to such callers: then it is alive, which counts if the gateway cannot even
-/// reach it.
-fn is_ready_for_others(health: LocalHealth, answer: u16) -> bool {
+/// reach it. A server that is alive elsewhere may not become ready before it gets its own connections.
+fn is_ready_for_others(health: LocalHealth, answer: Answer) -> bool {
     match answer {
-        200 => true,
-        401 | 403 => health == LocalHealth::Unreachable,
-        _ => false,
+        Answer::Here(200) | Answer::Elsewhere => true,
+        Answer::Here(401 | 403) => health == LocalHealth::Unreachable,
+        Answer::Here(_) => false,
     }
 }
 
 /// The status of `/readyz`, without credentials and from any server: nothing of it is passed on.
-async fn ask(way: &Way) -> io::Result<u16> {
-    let stream = match way.source {
-        Some(source) => connect_from(source, &*way.address).await?,
-        None => TcpStream::connect(&*way.address).await?,
-    };
+async fn ask(stream: TcpStream) -> io::Result<u16> {
     let tls = unverified_config(&[b"http/1.1"]).map_err(io::Error::other)?;
     let mut stream = TlsConnector::from(Arc::clone(&tls)).connect(server_name(), stream).await?;
     stream.write_all(REQUEST).await?;
@@ -136,7 +173,9 @@ mod tests {
             (gone, 503, false),
         ];
         for (health, answer, expected) in table {
-            assert_eq!(is_ready_for_others(health, answer), expected, "{health:?} {answer}");
+            let found = is_ready_for_others(health, Answer::Here(answer));
+            assert_eq!(found, expected, "{health:?} {answer}");
         }
+        assert!(is_ready_for_others(gone, Answer::Elsewhere));
     }
 }

@@ -39,7 +39,8 @@ async fn a_beat_holds_longer_while_the_server_is_not_ready_and_the_gateway_not_s
 async fn a_worker_that_was_late_is_noted() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     // Nobody connects to this port. The control loop does not beat, so nothing would be steered.
-    let nothing = mvp_steer::Steered { port: 1, ipv4: Some(listener.as_fd()), ipv6: None };
+    let nothing =
+        mvp_steer::Steered { port: 1, address: None, ipv4: Some(listener.as_fd()), ipv6: None };
     let steering = match Steering::attach(&nothing, 2) {
         Ok(steering) => steering,
         // Without the rights for it, nothing is tested. CI has them.

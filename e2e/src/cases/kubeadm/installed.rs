@@ -26,6 +26,10 @@ const HANG: Duration = Duration::from_secs(180);
 /// 250 ms; requests in flight before do not count.
 const FAILS_OPEN: Duration = Duration::from_millis(500);
 
+/// Where `mvp` could leave something on a node. The first has every change outside of /var, /run and
+/// /tmp.
+const PLACES: [&str; 3] = ["/run/changes", "/run", "/var/lib/kubelet/pods"];
+
 /// The manifest that users apply.
 fn manifest() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/mvp.yaml")
@@ -195,8 +199,11 @@ impl<'a> Installed<'a> {
 
     /// `kubectl delete`: afterwards the nodes are as before.
     pub(super) async fn delete(&self) -> anyhow::Result<()> {
-        self.kubectl("delete").await?;
         let nodes = &self.lab.nodes;
+        for node in nodes {
+            ensure!(!files_of_mvp(node)?.is_empty(), "no files of mvp are found on {}", node.name);
+        }
+        self.kubectl("delete").await?;
         for node in nodes {
             until(&format!("mvp is gone from {}", node.name), ROLLED_OUT, async || {
                 ensure!(!node.has_steering()?, "steering is left");
@@ -220,14 +227,12 @@ impl<'a> Installed<'a> {
         })
         .await?;
         for node in nodes {
-            // The first has every change outside of /var, /run and /tmp. kubelet removes the folder
-            // of a pod some time after it.
-            let folders = ["/run/changes", "/run", "/var/lib/kubelet/pods"];
+            // kubelet removes the folder of a pod some time after it.
             until(
                 &format!("the files of mvp are gone from {}", node.name),
                 ROLLED_OUT,
                 async || {
-                    let files = folders.map(|folder| named_mvp(&node.file(folder))).concat();
+                    let files = files_of_mvp(node)?;
                     ensure!(files.is_empty(), "{files:?}");
                     Ok(Some(()))
                 },
@@ -247,6 +252,17 @@ fn read_manifests(node: &Node) -> anyhow::Result<BTreeMap<String, Vec<u8>>> {
         files.insert(name, std::fs::read(entry.path())?);
     }
     Ok(files)
+}
+
+/// Files below these folders of a node whose name has `mvp` in it.
+fn files_of_mvp(node: &Node) -> anyhow::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for folder in PLACES {
+        let folder = node.file(folder);
+        std::fs::read_dir(&folder).with_context(|| format!("cannot read {folder:?}"))?;
+        found.extend(named_mvp(&folder));
+    }
+    Ok(found)
 }
 
 /// Files below a folder whose name has `mvp` in it. A folder may go while we look.

@@ -3,12 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use testkit::pki::PairFiles;
 use testkit::process::until;
 
 use crate::cluster::Cluster;
-use crate::node::{NodeSpec, Nodes, Stream, Told, tally};
+use crate::node::{Bind, NodeSpec, Nodes, Stream, Told, tally};
 use crate::programs::Minor;
 
 pub(super) async fn at_fault(cluster: &mut Cluster) -> anyhow::Result<String> {
@@ -49,13 +49,23 @@ pub(super) async fn at_fault(cluster: &mut Cluster) -> anyhow::Result<String> {
     .await?;
     node.check_server()?;
     let all = stream.end().await?;
+
+    // kube-apiserver starts with another address than the one at which the gateway looks for it.
+    node.stop_server().await?;
+    node.spec.bind = Bind::Advertised;
+    let restarted = Instant::now();
+    node.start_server(&nodes)?;
+    node.server_ready(&nodes).await.context("kube-apiserver on another address")?;
+    let moved = restarted.elapsed().as_secs_f64();
+    nodes.until_answered_by("server", node.address()).await?;
     gateway.end().await?;
     let failed: Vec<Told> = meanwhile.into_iter().filter(Told::failed).collect();
     ensure!(failed.is_empty(), "connections failed at kube-apiserver: {}", tally(&failed));
     let failed = all.iter().filter(|told| told.failed()).count();
     Ok(format!(
         "a proxy certificate that the server rejects: kube-apiserver answers after {:.1} s, /readyz \
-         says why; {failed} of {} requests failed until then",
+         says why; {failed} of {} requests failed until then; a server that moved to one address is \
+         ready {moved:.0} s after its start",
         paused.duration_since(renewed).as_secs_f64(),
         all.len()
     ))

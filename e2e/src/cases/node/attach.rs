@@ -141,6 +141,10 @@ pub(super) async fn one_address(cluster: &mut Cluster) -> anyhow::Result<String>
     nodes.until_answered_by("mvp", node.address()).await?;
     on_host(&nodes, &node, &[node.address()], "mvp").await?;
     source_is_known(&nodes, &node, (node.address(), IpAddr::V4(OUTSIDE)), 0).await?;
+    // The other addresses of the node stay closed, as they were.
+    node.ip(&["address", "add", &format!("{VIRTUAL}/32"), "dev", "eth0"])?;
+    let elsewhere = nodes.admin.get(SocketAddr::new(VIRTUAL.into(), PORT), "/readyz").await;
+    ensure!(elsewhere.is_err(), "an address without a kube-apiserver answers: {elsewhere:?}");
 
     // A kube-apiserver that starts now reaches itself through mvp, with SNI
     // apiserver-loopback-client and a certificate that only it knows.
@@ -167,8 +171,8 @@ pub(super) async fn one_address(cluster: &mut Cluster) -> anyhow::Result<String>
     gateway.end().await?;
     nodes.until_answered_by("server", node.address()).await?;
     Ok(format!(
-        "kube-apiserver that starts below mvp is ready after {ready:.1} s and stays so for {} s; 0 \
-         TLS errors in its log",
+        "other addresses stay closed; kube-apiserver that starts below mvp is ready after {ready:.1} s \
+         and stays so for {} s; 0 TLS errors in its log",
         OBSERVED.as_secs()
     ))
 }

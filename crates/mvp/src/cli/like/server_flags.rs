@@ -218,6 +218,12 @@ impl ServerFlags {
                 name("tls-curve-preferences", &self.origin)
             ));
         }
+        if set("goaway-chance").is_some_and(|value| value.parse() != Ok(0.0)) {
+            sentences.push(format!(
+                "{} is not taken over: mvp has a flag of that name of its own, for its clients",
+                name("goaway-chance", &self.origin)
+            ));
+        }
         sentences
     }
 

@@ -258,6 +258,9 @@ fn what_cannot_be_taken_over_is_named() {
         [
             format!("--disable-http2-serving {from}: mvp offers HTTP/2, too"),
             format!("--tls-curve-preferences {from}: mvp offers its own key exchange groups"),
+            format!(
+                "--goaway-chance {from}: mvp has a flag of that name of its own, for its clients"
+            ),
         ]
     );
     assert!(!taken.flags.contains_key("goaway-chance"));

@@ -6,7 +6,7 @@ use mvp_core::decide::Reason;
 
 use super::screen::{duration, plural};
 use crate::report::advice::advice;
-use crate::report::{Certificate, MemberState, Status, ViewOf};
+use crate::report::{Certificate, MemberState, Status, SteeringState, ViewOf};
 
 /// Certificates with less than this many days left need action, or a look.
 const URGENT_DAYS: f64 = 7.0;
