@@ -13,7 +13,7 @@
 //!
 //! It never drops a connection: every path ends with `SK_PASS`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use crate::instruction::{
@@ -73,7 +73,7 @@ pub(crate) const REPLACE: i32 = 1;
 /// The instructions for these settings.
 pub fn assemble(settings: &Settings) -> Vec<Instruction> {
     let mut program = Assembler::default();
-    let (pass, ipv4, alive) = (program.label(), program.label(), program.label());
+    let pass = program.label();
 
     program.apply_register(code::COPY, R6, R1);
     program.load(code::LOAD_WORD, R2, R6, context::PROTOCOL);
@@ -81,43 +81,28 @@ pub fn assemble(settings: &Settings) -> Vec<Instruction> {
     program.load(code::LOAD_WORD, R2, R6, context::LOCAL_PORT);
     program.jump_if(code::IF_NOT_EQUAL_32, R2, i32::from(settings.port), pass);
 
-    program.apply(code::SET, R7, 0);
+    // No instruction may be out of reach: the kernel rejects such programs.
     program.load(code::LOAD_WORD, R2, R6, context::FAMILY);
-    program.jump_if(code::IF_EQUAL_32, R2, IPV4, ipv4);
-    program.jump_if(code::IF_NOT_EQUAL_32, R2, IPV6, pass);
-    program.apply(code::SET, R7, 1);
-    for address in [context::LOCAL_IP6, context::REMOTE_IP6] {
-        jump_if_loopback6(&mut program, address, pass);
-    }
     match settings.address {
-        None => {}
-        Some(IpAddr::V4(_)) => program.jump(pass),
-        Some(IpAddr::V6(only)) => {
-            let octets = only.octets();
-            let (words, _) = octets.as_chunks::<4>();
-            for (offset, word) in (context::LOCAL_IP6..).step_by(4).zip(words) {
-                program.load(code::LOAD_WORD, R2, R6, offset);
-                program.jump_if(code::IF_NOT_EQUAL_32, R2, in_network_order(*word), pass);
-            }
+        None => {
+            let (ipv4, alive) = (program.label(), program.label());
+            program.jump_if(code::IF_EQUAL_32, R2, IPV4, ipv4);
+            program.jump_if(code::IF_NOT_EQUAL_32, R2, IPV6, pass);
+            take_ipv6(&mut program, None, pass);
+            program.jump(alive);
+            program.place(ipv4);
+            take_ipv4(&mut program, None, pass);
+            program.place(alive);
         }
-    }
-    program.jump(alive);
-    program.place(ipv4);
-    for address in [context::LOCAL_IP4, context::REMOTE_IP4] {
-        program.load(code::LOAD_WORD, R2, R6, address);
-        program.apply(code::AND_32, R2, in_network_order([0xff, 0, 0, 0]));
-        program.jump_if(code::IF_EQUAL_32, R2, in_network_order([127, 0, 0, 0]), pass);
-    }
-    match settings.address {
-        None => {}
         Some(IpAddr::V4(only)) => {
-            program.load(code::LOAD_WORD, R2, R6, context::LOCAL_IP4);
-            program.jump_if(code::IF_NOT_EQUAL_32, R2, in_network_order(only.octets()), pass);
+            program.jump_if(code::IF_NOT_EQUAL_32, R2, IPV4, pass);
+            take_ipv4(&mut program, Some(only), pass);
         }
-        Some(IpAddr::V6(_)) => program.jump(pass),
+        Some(IpAddr::V6(only)) => {
+            program.jump_if(code::IF_NOT_EQUAL_32, R2, IPV6, pass);
+            take_ipv6(&mut program, Some(only), pass);
+        }
     }
-
-    program.place(alive);
     jump_if_expired(&mut program, settings, pass);
 
     // The argument of the lookup is the address of the key, on the stack.
@@ -140,6 +125,34 @@ pub fn assemble(settings: &Settings) -> Vec<Instruction> {
     program.apply(code::SET, R0, PASS);
     program.exit();
     program.finish().unwrap_or_else(|| unreachable!("all labels are placed above"))
+}
+
+/// Chooses the listener for IPv4 (in R7), unless an end is loopback or the destination another one.
+fn take_ipv4(program: &mut Assembler, only: Option<Ipv4Addr>, pass: Label) {
+    program.apply(code::SET, R7, 0);
+    for address in [context::LOCAL_IP4, context::REMOTE_IP4] {
+        program.load(code::LOAD_WORD, R2, R6, address);
+        program.apply(code::AND_32, R2, in_network_order([0xff, 0, 0, 0]));
+        program.jump_if(code::IF_EQUAL_32, R2, in_network_order([127, 0, 0, 0]), pass);
+    }
+    if let Some(only) = only {
+        program.load(code::LOAD_WORD, R2, R6, context::LOCAL_IP4);
+        program.jump_if(code::IF_NOT_EQUAL_32, R2, in_network_order(only.octets()), pass);
+    }
+}
+
+/// The same for IPv6.
+fn take_ipv6(program: &mut Assembler, only: Option<Ipv6Addr>, pass: Label) {
+    program.apply(code::SET, R7, 1);
+    for address in [context::LOCAL_IP6, context::REMOTE_IP6] {
+        jump_if_loopback6(program, address, pass);
+    }
+    let octets = only.map(|only| only.octets());
+    let words = octets.iter().flat_map(|octets| octets.as_chunks::<4>().0);
+    for (offset, word) in (context::LOCAL_IP6..).step_by(4).zip(words) {
+        program.load(code::LOAD_WORD, R2, R6, offset);
+        program.jump_if(code::IF_NOT_EQUAL_32, R2, in_network_order(*word), pass);
+    }
 }
 
 /// Jumps if the IPv6 address at this place of the context is `::1`.

@@ -145,20 +145,23 @@ fn a_server_on_one_address_leaves_the_others_alone() {
     in_a_network_of_its_own(|| {
         let [four, six] =
             ["127.0.0.1:0", "[::1]:0"].map(|address| server(b"ours", address.parse().unwrap()));
-        let _server = server(b"server", ([10, 9, 9, 1], PORT).into());
-        let _other = server(b"other", "[fd00::9]:6443".parse().unwrap());
-        let address = Some("10.9.9.1".parse().unwrap());
-        let steered =
-            Steered { port: PORT, address, ipv4: Some(four.as_fd()), ipv6: Some(six.as_fd()) };
-        let steering = match Steering::attach(&steered, 1) {
-            Ok(steering) => steering,
-            Err(SteerError::NotPermitted { what }) => return not_tested(what),
-            Err(error) => panic!("{error}"),
-        };
-        let beat = steering.beat(0);
-        answers("ours", "10.9.9.1", || beat.beat(BEAT_LIMIT));
-        beat.beat(BEAT_LIMIT);
-        assert_eq!(asked("fd00::9"), "other", "another process on the same port");
+        let addresses = ["10.9.9.1", "fd00::9"];
+        let _servers = addresses
+            .map(|address| server(b"server", SocketAddr::new(address.parse().unwrap(), PORT)));
+        for (only, other) in [(addresses[0], addresses[1]), (addresses[1], addresses[0])] {
+            let address = Some(only.parse().unwrap());
+            let steered =
+                Steered { port: PORT, address, ipv4: Some(four.as_fd()), ipv6: Some(six.as_fd()) };
+            let steering = match Steering::attach(&steered, 1) {
+                Ok(steering) => steering,
+                Err(SteerError::NotPermitted { what }) => return not_tested(what),
+                Err(error) => panic!("{error}"),
+            };
+            let beat = steering.beat(0);
+            answers("ours", only, || beat.beat(BEAT_LIMIT));
+            beat.beat(BEAT_LIMIT);
+            assert_eq!(asked(other), "server", "another address of the same port");
+        }
     });
 }
 
