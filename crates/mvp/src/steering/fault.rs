@@ -71,7 +71,7 @@ impl Way {
         if let Ok(Ok(answer)) = timeout(TIME_LIMIT, configured).await {
             return Some(Answer::Here(answer));
         }
-        let Around { source, server } = self.advertised.clone()?;
+        let Around { source, server } = self.advertised?;
         let advertised = async { ask(connect_from(source, server).await?).await };
         timeout(TIME_LIMIT, advertised).await.ok()?.ok().map(|_| Answer::Elsewhere)
     }
