@@ -195,6 +195,13 @@ impl ServeConfig {
         self.steer.as_ref()?.around
     }
 
+    /// The way around the steering to the address that others use for the local server.
+    pub(crate) fn advertised(&self) -> Option<Around> {
+        self.steer.as_ref()?;
+        let port = self.local.as_ref()?.url.port;
+        Around::of(SocketAddr::new(self.advertise?.ip(), port))
+    }
+
     /// Whether discovery is merged and requests are proxied to peers.
     pub(crate) fn serves_peers(&self) -> bool {
         self.interoperability && self.peers.ca.is_some()

@@ -245,7 +245,8 @@ impl Gateway {
             supervisor,
             share_port: config.share_port,
             steered,
-            pass_through: config.around().map(pass_through),
+            // A server on all addresses uses loopback, but it may come back with one address.
+            pass_through: config.around().or_else(|| config.advertised()).map(pass_through),
             way: fault::Way::new(config),
             flags: Arc::new(match &config.local {
                 Some(local) => flags.with("server-id", local.id.clone()),

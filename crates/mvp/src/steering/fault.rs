@@ -5,7 +5,7 @@
 //! A server that is down or starting is no such case: peers take its place.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +39,20 @@ pub(crate) enum Fault {
     Confirmed(String),
 }
 
+impl Fault {
+    /// After a check that found this, and so many in a row. A confirmed fault ends only when the gateway
+    /// can use its server: one that goes down meanwhile must find its port free when it comes back.
+    fn next(self, reason: Option<String>, found: usize, usable: bool) -> Fault {
+        match (self, reason) {
+            (Fault::Confirmed(_), Some(reason)) => Fault::Confirmed(reason),
+            (Fault::Confirmed(reason), None) if !usable => Fault::Confirmed(reason),
+            (_, Some(_)) if found < IN_A_ROW => Fault::Suspected,
+            (_, Some(reason)) => Fault::Confirmed(reason),
+            (_, None) => Fault::None,
+        }
+    }
+}
+
 /// The local server, and how it is reached around the steering.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Way {
@@ -54,10 +68,7 @@ impl Way {
     pub(crate) fn new(config: &ServeConfig) -> Option<Way> {
         let local = config.local.as_ref()?;
         let source = config.around().map(|around| around.source);
-        let advertised = config
-            .advertise
-            .and_then(|address| Around::of(SocketAddr::new(address.ip(), local.url.port)));
-        Some(Way { address: local.url.authority(), source, advertised })
+        Some(Way { address: local.url.authority(), source, advertised: config.advertised() })
     }
 
     /// The server's answer to `/readyz`, if there is one.
@@ -96,18 +107,15 @@ pub(crate) async fn watch(
     way: Way,
     is_expired: impl Fn() -> bool,
 ) {
-    let mut found = 0;
+    let (mut current, mut found) = (Fault::None, 0);
     loop {
         let reason = match is_expired() {
             true => Some("the certificate of --tls-cert-file has expired; renew it".to_owned()),
             false => fault(&local, &way).await,
         };
         found = if reason.is_some() { found + 1 } else { 0 };
-        steered.set_fault(match reason {
-            None => Fault::None,
-            Some(_) if found < IN_A_ROW => Fault::Suspected,
-            Some(reason) => Fault::Confirmed(reason),
-        });
+        current = current.next(reason, found, local.get() == LocalHealth::Ready);
+        steered.set_fault(current.clone());
         sleep(INTERVAL).await;
     }
 }
@@ -156,6 +164,18 @@ async fn ask(stream: TcpStream) -> io::Result<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_confirmed_fault_lasts_until_the_server_can_be_used() {
+        let reason = || Some("why".to_owned());
+        let confirmed = Fault::Confirmed("why".to_owned());
+        assert_eq!(Fault::None.next(reason(), 1, false), Fault::Suspected);
+        assert_eq!(Fault::Suspected.next(reason(), IN_A_ROW, false), confirmed);
+        assert_eq!(Fault::Suspected.next(None, 0, false), Fault::None);
+        assert_eq!(confirmed.clone().next(None, 0, false), confirmed, "the server is down");
+        assert_eq!(confirmed.clone().next(reason(), 1, false), confirmed);
+        assert_eq!(confirmed.next(None, 0, true), Fault::None);
+    }
 
     #[test]
     fn only_a_server_that_would_serve_others_gets_its_connections_back() {
