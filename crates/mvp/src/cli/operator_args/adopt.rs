@@ -17,7 +17,7 @@ pub(crate) struct AdoptArgs {
     #[arg(long, value_name = "PORT", value_parser = peer_port)]
     pub secure_port: Option<u16>,
     /// A connection is at rest if nothing was sent or received for this long.
-    #[arg(long, value_name = "TIME", value_parser = idle, default_value = "5s")]
+    #[arg(long, value_name = "TIME", value_parser = idle, default_value = "1s")]
     pub idle: Duration,
     /// The most connections to end in a second.
     #[arg(long, value_name = "COUNT", value_parser = adopt_rate, default_value = "10")]
