@@ -208,7 +208,7 @@ impl Node {
         Ok(())
     }
 
-    /// Waits until kube-apiserver itself is ready, whoever answers at its address.
+    /// Waits until kube-apiserver itself is ready, even if `mvp` answers at its address.
     pub(crate) async fn server_ready(&mut self, nodes: &Nodes) -> anyhow::Result<()> {
         let at = match self.spec.bind {
             Bind::Wildcard => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), PORT),

@@ -128,7 +128,7 @@ pub(super) struct Member {
     pub(super) address: Arc<str>,
     /// Whether `--servers` names it.
     pub(super) seed: bool,
-    /// Cancelled when it is no member any more.
+    /// Cancelled when the member is removed.
     pub(super) gone: CancellationToken,
     /// Wakes the probe: something is wrong.
     pub(super) suspect: Notify,
@@ -314,7 +314,7 @@ mod tests {
         let found: Vec<bool> = members.all().iter().map(|member| member.state().found).collect();
         assert_eq!(found, [false, true, true]);
         assert!(!members.found(&names(&["b:1", "d:1"])), "no change");
-        assert!(!members.found(&[]), "an empty list is not believed");
+        assert!(!members.found(&[]), "an empty list is ignored");
         assert_eq!(known(&members).len(), 3);
         assert!(members.found(&names(&["a:1"])));
         assert_eq!(known(&members), ["a:1", "b:1"]);

@@ -147,7 +147,7 @@ fn is_ready_for_others(health: LocalHealth, answer: Answer) -> bool {
     }
 }
 
-/// The status of `/readyz`, without credentials and from any server: nothing of it is passed on.
+/// The status of `/readyz`, without credentials and from any server. Only the status is used.
 async fn ask(stream: TcpStream) -> io::Result<u16> {
     let tls = unverified_config(&[b"http/1.1"]).map_err(io::Error::other)?;
     let mut stream = TlsConnector::from(Arc::clone(&tls)).connect(server_name(), stream).await?;
