@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::error::Error as _;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -100,7 +101,12 @@ async fn nobody_notices_that_a_port_changes_hands() {
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// A connection over HTTP/1.1, to be used again, or one over HTTP/2.
-enum Connection {
+struct Connection {
+    sender: Option<Sender>,
+    task: JoinHandle<hyper::Result<()>>,
+}
+
+enum Sender {
     Http1(http1::SendRequest<TestBody>),
     Http2(http2::SendRequest<TestBody>),
 }
@@ -115,29 +121,41 @@ impl Connection {
         let config = authorities.client_tls(None).config(&[if http2 { H2 } else { H1 }]);
         let name = ServerName::try_from(SERVER_NAME).unwrap();
         let stream = TokioIo::new(TlsConnector::from(config).connect(name, stream).await?);
-        if http2 {
+        let (sender, task) = if http2 {
             let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await?;
-            tokio::spawn(connection);
-            return Ok(Connection::Http2(sender));
-        }
-        let (sender, connection) = http1::handshake(stream).await?;
-        tokio::spawn(connection);
-        Ok(Connection::Http1(sender))
+            (Sender::Http2(sender), tokio::spawn(connection))
+        } else {
+            let (sender, connection) = http1::handshake(stream).await?;
+            (Sender::Http1(sender), tokio::spawn(connection))
+        };
+        Ok(Connection { sender: Some(sender), task })
     }
 
     /// Whether the server has not said that it ends.
     async fn lasts(&mut self) -> bool {
-        match self {
-            Connection::Http1(sender) => sender.ready().await.is_ok(),
-            Connection::Http2(sender) => sender.ready().await.is_ok(),
+        match &mut self.sender {
+            Some(Sender::Http1(sender)) => sender.ready().await.is_ok(),
+            Some(Sender::Http2(sender)) => sender.ready().await.is_ok(),
+            None => false,
         }
     }
 
     /// One request; nothing where it is to be sent again.
     async fn ask(&mut self) -> Result<Option<()>, Failure> {
-        let answer = match self {
-            Connection::Http1(sender) => sender.try_send_request(get("/")).await,
-            Connection::Http2(sender) => sender.try_send_request(get("/")).await,
+        let mut sent: Pin<Box<dyn Future<Output = _> + Send>> = match &mut self.sender {
+            Some(Sender::Http1(sender)) => Box::pin(sender.try_send_request(get("/"))),
+            Some(Sender::Http2(sender)) => Box::pin(sender.try_send_request(get("/"))),
+            None => return Ok(None),
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = &mut sent => answer,
+            // A request that hyper was given just when the connection ended can be left in its
+            // channel until no sender is left.
+            _ = &mut self.task => {
+                self.sender = None;
+                sent.await
+            }
         };
         let response = match answer {
             Ok(response) => response,

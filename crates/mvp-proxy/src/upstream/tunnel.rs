@@ -15,7 +15,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use super::connect::Endpoint;
 use super::connect_error::ConnectError;
 use super::copy::copy_both_ways;
-use super::pool::{PoolError, exchange_error};
+use super::pool::{PoolError, exchange_error, outcome};
 use crate::body::Body;
 use crate::headers;
 
@@ -71,14 +71,15 @@ impl SingleUse {
             .handshake(stream)
             .await
             .map_err(|error| ConnectError::from(std::io::Error::other(error)))?;
-        tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             if let Err(error) = connection.with_upgrades().await {
                 tracing::debug!(%error, "upstream connection ended");
             }
         });
         // The server may hang after the handshake, as for any request over HTTP/1.1.
+        let sent = sender.try_send_request(request);
         tokio::select! {
-            response = sender.try_send_request(request) => {
+            (_, response) = outcome(sender, sent, task) => {
                 Ok(response.map_err(exchange_error)?.map(Body::new))
             }
             error = self.0.hangs() => Err(PoolError::Hang(error)),

@@ -9,11 +9,12 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use super::{IDLE_TIMEOUT, Opened, PoolError, exchange_error, lock};
+use super::{IDLE_TIMEOUT, Opened, PoolError, exchange_error, lock, outcome};
 use crate::body::Body;
-use crate::gateway::is_of_gateway;
+use crate::gateway;
 use crate::upstream::connect::Endpoint;
 use crate::upstream::connect_error::ConnectError;
 use crate::upstream::inspect::read_ahead;
@@ -40,6 +41,7 @@ pub(crate) struct Http1Pool {
 #[derive(Debug)]
 struct Connection {
     sender: http1::SendRequest<Body>,
+    task: JoinHandle<()>,
     opened: Instant,
     /// Whether a gateway has answered on it.
     is_of_gateway: bool,
@@ -66,7 +68,7 @@ impl Http1Pool {
 
     pub(super) async fn send(&self, request: Request<Body>) -> Result<Response<Body>, PoolError> {
         let permit = self.permit().await?;
-        let (mut connection, response) = match self.take_idle() {
+        let (connection, response) = match self.take_idle() {
             None => self.send_on_new(request).await?,
             Some(connection) => match self.send_on(connection, request).await {
                 // The server closed the idle connection. Nothing was sent, so a new one is used.
@@ -80,6 +82,7 @@ impl Http1Pool {
         if self.reads_ahead && small {
             response = read_ahead(response).await;
         }
+        let Some(mut connection) = connection else { return Ok(response) };
         // The connection is idle again when the response was read to its end.
         let idle = Arc::clone(&self.idle);
         tokio::spawn(async move {
@@ -109,17 +112,18 @@ impl Http1Pool {
 
     async fn send_on(
         &self,
-        mut connection: Connection,
+        Connection { mut sender, mut task, opened, is_of_gateway }: Connection,
         request: Request<Body>,
     ) -> Result<Sent, PoolError> {
-        tokio::select! {
-            response = connection.sender.try_send_request(request) => {
-                let response = response.map_err(exchange_error)?;
-                connection.is_of_gateway |= is_of_gateway(response.headers());
-                Ok((connection, response))
-            }
-            error = self.endpoint.hangs() => Err(PoolError::Hang(error)),
-        }
+        let sent = sender.try_send_request(request);
+        let (sender, response) = tokio::select! {
+            outcome = outcome(sender, sent, &mut task) => outcome,
+            error = self.endpoint.hangs() => return Err(PoolError::Hang(error)),
+        };
+        let response = response.map_err(exchange_error)?;
+        let is_of_gateway = is_of_gateway || gateway::is_of_gateway(response.headers());
+        let lasting = sender.map(|sender| Connection { sender, task, opened, is_of_gateway });
+        Ok((lasting, response))
     }
 
     fn take_idle(&self) -> Option<Connection> {
@@ -149,13 +153,14 @@ impl Http1Pool {
             .handshake(stream)
             .await
             .map_err(std::io::Error::other)?;
-        tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "upstream connection ended");
             }
         });
-        Ok(Connection { sender, opened: Instant::now(), is_of_gateway: false })
+        Ok(Connection { sender, task, opened: Instant::now(), is_of_gateway: false })
     }
 }
 
-type Sent = (Connection, Response<Incoming>);
+/// A response, with its connection unless that has ended.
+type Sent = (Option<Connection>, Response<Incoming>);

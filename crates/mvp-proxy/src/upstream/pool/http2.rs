@@ -58,9 +58,10 @@ pub(crate) struct Http2Pool {
 
 #[derive(Debug)]
 struct Http2Connection {
-    sender: http2::SendRequest<Body>,
+    /// Dropped when the connection ends: see [`outcome`](super::outcome).
+    sender: Mutex<Option<Sender>>,
     streams: Arc<AtomicUsize>,
-    max_streams: Arc<AtomicUsize>,
+    max_streams: AtomicUsize,
     resets: AtomicUsize,
     opened: Instant,
     /// Whether a gateway has answered on it.
@@ -70,13 +71,67 @@ struct Http2Connection {
 }
 
 impl Http2Connection {
+    /// Starts HTTP/2 on a new stream. The connection ends when nobody can send on it any more.
+    async fn start<T>(stream: T, spawn: Spawn) -> hyper::Result<(Arc<Http2Connection>, Sender)>
+    where
+        T: hyper::rt::Read + hyper::rt::Write + Send + Unpin + 'static,
+    {
+        let (sender, mut connection) = http2::Builder::new(spawn)
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_header_list_size(MAX_HEADER_BYTES)
+            // h2 counts frames that arrive after our own resets as errors of the server. They are
+            // no sign of an attack by a server that we trust.
+            .max_local_error_reset_streams(None)
+            .keep_alive_interval(PING_INTERVAL)
+            // A silent server is detected earlier, by `end_if_hung`.
+            .keep_alive_timeout(BUSY)
+            .handshake(stream)
+            .await?;
+        let opened = Arc::new(Http2Connection {
+            sender: Mutex::new(Some(sender.clone())),
+            streams: Arc::default(),
+            max_streams: AtomicUsize::new(connection.current_max_send_streams()),
+            resets: AtomicUsize::new(0),
+            opened: Instant::now(),
+            is_of_gateway: AtomicBool::new(false),
+            idle_rounds: AtomicUsize::new(0),
+        });
+        let pooled = Arc::downgrade(&opened);
+        tokio::spawn(std::future::poll_fn(move |cx| {
+            let outcome = Pin::new(&mut connection).poll(cx);
+            let pooled = pooled.upgrade();
+            if let Some(pooled) = &pooled {
+                pooled.max_streams.store(connection.current_max_send_streams(), Ordering::Relaxed);
+            }
+            outcome.map(|outcome| {
+                pooled.map(|pooled| lock(&pooled.sender).take());
+                if let Err(error) = outcome {
+                    tracing::debug!(%error, "upstream connection ended");
+                }
+            })
+        }));
+        Ok((opened, sender))
+    }
+
     fn has_room(&self, limit: usize) -> bool {
         let limit = limit.min(self.max_streams.load(Ordering::Relaxed));
         self.streams.load(Ordering::Relaxed) < limit
     }
 
+    /// A sender of requests, unless the connection is closed. It must be dropped before the response
+    /// is awaited.
+    fn sender(&self) -> Option<Sender> {
+        lock(&self.sender).clone().filter(|sender| !sender.is_closed())
+    }
+
+    fn is_closed(&self) -> bool {
+        lock(&self.sender).as_ref().is_none_or(http2::SendRequest::is_closed)
+    }
+
     fn is_usable(&self) -> bool {
-        !self.sender.is_closed() && self.resets.load(Ordering::Relaxed) < self.max_resets()
+        !self.is_closed() && self.resets.load(Ordering::Relaxed) < self.max_resets()
     }
 
     /// Whether a new connection may reach a gateway, which this one does not.
@@ -92,6 +147,8 @@ impl Http2Connection {
         self.max_streams.load(Ordering::Relaxed).min(MAX_STREAMS) * 5 / 2
     }
 }
+
+type Sender = http2::SendRequest<Body>;
 
 /// A guard that counts a stream of a connection until its response ends.
 #[derive(Debug)]
@@ -155,13 +212,15 @@ impl Http2Pool {
     ) -> Result<Response<Body>, PoolError> {
         let mut resent = 0;
         loop {
-            let (stream, opened) = self.stream().await?;
-            let mut sender = stream.0.sender.clone();
+            let (stream, mut sender, opened) = self.stream().await?;
             let (connection, counts) = (&stream.0, &self.counts);
             let pending = Pending { connection, blame: Some(&blame), counts };
-            let sent = sender.try_send_request(request).await.map_err(exchange_error);
+            let sent = sender.try_send_request(request);
+            drop(sender);
+            let sent = sent.await.map_err(exchange_error);
             // A stream that failed on an open connection was reset by either side.
-            let reset = matches!(sent, Err(PoolError::Exchange(_, None))) && !sender.is_closed();
+            let reset =
+                matches!(sent, Err(PoolError::Exchange(_, None))) && !connection.is_closed();
             pending.ended(reset);
             match sent {
                 Ok(mut response) => {
@@ -183,42 +242,46 @@ impl Http2Pool {
     }
 
     /// A stream of an existing or a new connection.
-    async fn stream(&self) -> Result<(Stream, Option<Opened>), ConnectError> {
-        if let Some(stream) = self.free(self.spread, self.bare_for) {
-            return Ok((stream, None));
+    async fn stream(&self) -> Result<(Stream, Sender, Option<Opened>), ConnectError> {
+        if let Some((stream, sender)) = self.free(self.spread, self.bare_for) {
+            return Ok((stream, sender, None));
         }
         // Boxed: it is rare, and would make the future of every request larger.
         match Box::pin(self.connecting.run(|| self.open())).await {
-            Ok(stream) => Ok((stream, Some(Opened))),
+            Ok((stream, sender)) => Ok((stream, sender, Some(Opened))),
             // A connection above its usual load or age is better than none.
-            Err(error) => self.free(MAX_STREAMS, None).map(|stream| (stream, None)).ok_or(error),
+            Err(error) => {
+                let free = self.free(MAX_STREAMS, None);
+                free.map(|(stream, sender)| (stream, sender, None)).ok_or(error)
+            }
         }
     }
 
     /// A stream of a new connection, or of one that another request has opened meanwhile.
-    async fn open(&self) -> Result<Stream, ConnectError> {
-        if let Some(stream) = self.free(self.spread, self.bare_for) {
-            return Ok(stream);
+    async fn open(&self) -> Result<(Stream, Sender), ConnectError> {
+        if let Some(free) = self.free(self.spread, self.bare_for) {
+            return Ok(free);
         }
-        let connection = Arc::new(self.connect().await?);
+        let (connection, sender) = self.connect().await?;
         connection.streams.fetch_add(1, Ordering::Relaxed);
         let mut connections = lock(&self.connections);
         connections.retain(|connection| !connection.is_outdated(self.bare_for));
         connections.push(Arc::clone(&connection));
-        Ok(Stream(connection))
+        Ok((Stream(connection), sender))
     }
 
     /// A stream of the first connection that has fewer than `limit` and is not outdated.
-    fn free(&self, limit: usize, bare_for: Option<Duration>) -> Option<Stream> {
+    fn free(&self, limit: usize, bare_for: Option<Duration>) -> Option<(Stream, Sender)> {
         let mut connections = lock(&self.connections);
         connections.retain(|connection| connection.is_usable());
         let is_free = |connection: &&Arc<Http2Connection>| {
             connection.has_room(limit) && !connection.is_outdated(bare_for)
         };
-        let found = connections.iter().find(is_free)?;
+        let (found, sender) = (connections.iter().filter(is_free))
+            .find_map(|connection| Some((connection, connection.sender()?)))?;
         found.streams.fetch_add(1, Ordering::Relaxed);
         found.idle_rounds.store(0, Ordering::Relaxed);
-        Some(Stream(Arc::clone(found)))
+        Some((Stream(Arc::clone(found)), sender))
     }
 
     pub(super) fn prune(&self) {
@@ -229,45 +292,39 @@ impl Http2Pool {
         });
     }
 
-    async fn connect(&self) -> Result<Http2Connection, ConnectError> {
+    async fn connect(&self) -> Result<(Arc<Http2Connection>, Sender), ConnectError> {
         let stream = self.endpoint.connect().await?;
         let spawn = Spawn::default();
-        let (sender, mut connection) = http2::Builder::new(spawn.clone())
-            .timer(TokioTimer::new())
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_header_list_size(MAX_HEADER_BYTES)
-            // h2 counts frames that arrive after our own resets as errors of the server. They are
-            // no sign of an attack by a server that we trust.
-            .max_local_error_reset_streams(None)
-            .keep_alive_interval(PING_INTERVAL)
-            // A silent server is detected earlier, by `end_if_hung`.
-            .keep_alive_timeout(BUSY)
-            .handshake(stream)
-            .await
-            .map_err(std::io::Error::other)?;
-        let max_streams = Arc::new(AtomicUsize::new(connection.current_max_send_streams()));
-        let published = Arc::clone(&max_streams);
-        tokio::spawn(std::future::poll_fn(move |cx| {
-            let outcome = Pin::new(&mut connection).poll(cx);
-            published.store(connection.current_max_send_streams(), Ordering::Relaxed);
-            outcome.map(|outcome| {
-                if let Err(error) = outcome {
-                    tracing::debug!(%error, "upstream connection ended");
-                }
-            })
-        }));
-        let streams = Arc::new(AtomicUsize::new(0));
+        let opened = Http2Connection::start(stream, spawn.clone()).await;
+        let (connection, sender) = opened.map_err(std::io::Error::other)?;
         let Endpoint { address, beat, .. } = &self.endpoint;
-        end_if_hung(spawn, Arc::clone(address), beat.clone(), Arc::downgrade(&streams));
-        Ok(Http2Connection {
-            sender,
-            streams,
-            max_streams,
-            resets: AtomicUsize::new(0),
-            opened: Instant::now(),
-            is_of_gateway: AtomicBool::new(false),
-            idle_rounds: AtomicUsize::new(0),
-        })
+        let streams = Arc::downgrade(&connection.streams);
+        end_if_hung(spawn, Arc::clone(address), beat.clone(), streams);
+        Ok((connection, sender))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper_util::rt::TokioIo;
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_ended_has_no_sender() {
+        let (client, server) = tokio::io::duplex(1024);
+        let opened = Http2Connection::start(TokioIo::new(client), Spawn::default()).await;
+        let (connection, sender) = opened.unwrap();
+        drop(sender);
+        assert!(!connection.is_closed() && connection.sender().is_some());
+        drop(server);
+        let ended = async {
+            while lock(&connection.sender).is_some() {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(Duration::from_secs(5), ended).await.expect("its sender is dropped");
+        assert!(connection.is_closed() && connection.sender().is_none());
     }
 }

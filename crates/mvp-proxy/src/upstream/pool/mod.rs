@@ -5,6 +5,7 @@ mod hang;
 mod http1;
 mod http2;
 
+use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -99,6 +100,26 @@ impl Pool {
     }
 }
 
+/// Waits for the outcome of a request that `sender` sent, and returns the sender if its connection
+/// lasts. `ended` completes when the connection's task has ended.
+///
+/// hyper hands requests to the connection's task through a channel of tokio. If the task ends just
+/// when a request is put in, the request can be left in the channel, with its caller waiting. The
+/// channel gives it back when no sender is left.
+pub(crate) async fn outcome<S, F: Future>(
+    sender: S,
+    sent: F,
+    ended: impl Future,
+) -> (Option<S>, F::Output) {
+    let mut sent = pin!(sent);
+    tokio::select! {
+        biased;
+        outcome = &mut sent => return (Some(sender), outcome),
+        _ = ended => drop(sender),
+    }
+    (None, sent.await)
+}
+
 /// An error of hyper, with the request if nothing of it was sent.
 pub(crate) fn exchange_error(mut error: TrySendError<Request<Body>>) -> PoolError {
     let request = error.take_message().map(Box::new);
@@ -107,4 +128,27 @@ pub(crate) fn exchange_error(mut error: TrySendError<Request<Body>>) -> PoolErro
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_that_lasts_keeps_its_sender() {
+        let (sender, outcome) = outcome((), async { 1 }, std::future::pending::<()>()).await;
+        assert_eq!((sender, outcome), (Some(()), 1));
+    }
+
+    /// The request stays in the channel until no sender is left.
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_its_connection_did_not_take_is_given_back() {
+        let (sender, left) = oneshot::channel::<()>();
+        let outcome = outcome(sender, left, std::future::ready(()));
+        let (sender, outcome) =
+            tokio::time::timeout(Duration::from_secs(5), outcome).await.expect("given back");
+        assert!(sender.is_none() && outcome.is_err());
+    }
 }
