@@ -25,6 +25,7 @@ pub use self::names::SniCertificate;
 pub use self::policy::{CipherSuites, TlsPolicy, TlsVersion, UnknownSuite};
 
 use self::names::ByName;
+use crate::trust::Version1;
 use crate::{ClientTrust, TlsError};
 
 /// The serving certificates and the CAs of clients, as one value: no connection sees a new certificate
@@ -150,7 +151,8 @@ fn config(
     Ok(Arc::new(config))
 }
 
-/// Accepts any chain, but requires proof that the client holds the key of the leaf.
+/// Accepts any chain, but requires proof that the client holds the key of the leaf. rustls reads only
+/// leaves of X.509 version 3; of a [`Version1`] it gets another form with the same key.
 #[derive(Debug)]
 struct AnyCertificate {
     hints: Vec<DistinguishedName>,
@@ -182,6 +184,8 @@ impl ClientCertVerifier for AnyCertificate {
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
+        let version_1 = Version1::read(leaf);
+        let leaf = version_1.as_ref().map_or(leaf, Version1::as_version_3);
         verify_tls12_signature(message, leaf, signature, algorithms)
     }
 
@@ -192,6 +196,8 @@ impl ClientCertVerifier for AnyCertificate {
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
+        let version_1 = Version1::read(leaf);
+        let leaf = version_1.as_ref().map_or(leaf, Version1::as_version_3);
         verify_tls13_signature(message, leaf, signature, algorithms)
     }
 

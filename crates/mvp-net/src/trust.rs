@@ -2,6 +2,7 @@
 //! [`ClientTrust::judge`].
 
 mod subject;
+mod version_1;
 
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 
 pub use self::subject::{BadName, CertificateUser};
 use self::subject::{common_name, user, validity_bounds};
+pub(crate) use self::version_1::Version1;
 use crate::TlsError;
 use crate::pem::roots;
 use crate::provider::provider;
@@ -20,8 +22,8 @@ use crate::provider::provider;
 /// identifies front proxies, which may act for any user.
 #[derive(Debug)]
 pub struct ClientTrust {
-    client: Option<Arc<dyn ClientCertVerifier>>,
-    request_header: Option<Arc<dyn ClientCertVerifier>>,
+    client: Option<Authority>,
+    request_header: Option<Authority>,
     allowed_names: Vec<String>,
     subjects: Vec<DistinguishedName>,
 }
@@ -71,8 +73,8 @@ impl ClientTrust {
             }
         }
         Ok(Self {
-            client: client.map(verifier).transpose()?,
-            request_header: request_header.map(verifier).transpose()?,
+            client: client.map(Authority::new).transpose()?,
+            request_header: request_header.map(Authority::new).transpose()?,
             allowed_names,
             subjects,
         })
@@ -85,9 +87,8 @@ impl ClientTrust {
             return Judgement::default();
         };
         // `None` if there is no such CA.
-        let verifies = |verifier: &Option<Arc<dyn ClientCertVerifier>>| {
-            let verifier = verifier.as_ref()?;
-            Some(verifier.verify_client_cert(leaf, intermediates, now).is_ok())
+        let verifies = |authority: &Option<Authority>| {
+            Some(authority.as_ref()?.verifies(leaf, intermediates, now))
         };
         let front_proxy = verifies(&self.request_header).map(|signed| signed && self.allows(leaf));
         let client = verifies(&self.client);
@@ -117,11 +118,34 @@ impl ClientTrust {
     }
 }
 
-fn verifier(roots: RootCertStore) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
-    // Cannot fail: the roots are not empty, and there are no revocation lists.
-    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
-        .build()
-        .map_err(|error| TlsError::Setup(rustls::Error::General(error.to_string())))
+/// A CA bundle.
+#[derive(Debug)]
+struct Authority {
+    roots: Arc<RootCertStore>,
+    verifier: Arc<dyn ClientCertVerifier>,
+}
+
+impl Authority {
+    fn new(roots: RootCertStore) -> Result<Self, TlsError> {
+        let roots = Arc::new(roots);
+        // Cannot fail: the roots are not empty, and there are no revocation lists.
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), provider())
+            .build()
+            .map_err(|error| TlsError::Setup(rustls::Error::General(error.to_string())))?;
+        Ok(Self { roots, verifier })
+    }
+
+    fn verifies(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> bool {
+        match Version1::read(leaf) {
+            Some(leaf) => leaf.is_client_of(&self.roots, intermediates, now),
+            None => self.verifier.verify_client_cert(leaf, intermediates, now).is_ok(),
+        }
+    }
 }
 
 /// Whether both stores have a CA in common, by subject and key: a CA certificate that was renewed with

@@ -4,6 +4,8 @@
 //! as an invalid DNS name, makes one fail.
 #![expect(clippy::expect_used, reason = "test code: a failure is a mistake in the test")]
 
+mod old_version;
+
 use std::path::Path;
 use std::time::SystemTime;
 use std::{fmt, fs, io};
@@ -79,7 +81,11 @@ impl Ca {
     pub fn issue(&self, leaf: Leaf) -> Pair {
         let key = new_key();
         let signed = leaf.params.signed_by(&key, &self.issuer());
-        let certificate = signed.expect("a certificate can be signed").pem();
+        let signed = signed.expect("a certificate can be signed");
+        let certificate = match leaf.old_version {
+            None => signed.pem(),
+            Some(version) => old_version::reissue(signed.der(), version, &self.key),
+        };
         Pair { certificate: certificate + &self.chain, key: key.serialize_pem() }
     }
 
@@ -197,6 +203,7 @@ pub fn uid(value: &str) -> Attribute {
 #[derive(Debug, Clone)]
 pub struct Leaf {
     params: CertificateParams,
+    old_version: Option<u8>,
 }
 
 impl Leaf {
@@ -204,7 +211,7 @@ impl Leaf {
     pub fn new(subject: &[Attribute]) -> Leaf {
         let mut params = CertificateParams::default();
         params.distinguished_name = distinguished_name(subject);
-        Leaf { params }
+        Leaf { params, old_version: None }
     }
 
     /// A certificate with this common name.
@@ -247,6 +254,17 @@ impl Leaf {
     pub fn valid_until(mut self, end: SystemTime) -> Leaf {
         self.params.not_after = end.into();
         self
+    }
+
+    /// Makes it a certificate of X.509 version 1, without extensions, as `openssl x509 -req` does
+    /// unless it gets some.
+    pub fn of_version_1(self) -> Leaf {
+        Leaf { old_version: Some(1), ..self }
+    }
+
+    /// Makes it a certificate of X.509 version 2, without extensions.
+    pub fn of_version_2(self) -> Leaf {
+        Leaf { old_version: Some(2), ..self }
     }
 
     /// Adds a critical extension that no verifier knows.

@@ -1,15 +1,18 @@
 //! The identity of a caller is preserved through a gateway and over the hop to a peer. The audit
 //! log of the destination proves it.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
+use testkit::certificates::{Leaf, cn, o};
 use testkit::process::until;
 
 use super::objects;
 use crate::client::Client;
 use crate::cluster::Cluster;
+use crate::kubectl::Kubectl;
 use crate::suite::Case;
 
 /// The cases of this group, in the order in which they run.
@@ -37,7 +40,7 @@ pub(super) fn cases() -> Vec<Case> {
             Mixed,
             "identity/names",
             names,
-            "names beyond ASCII, and certificates that name nobody, are judged as directly"
+            "names beyond ASCII, certificates that name nobody, and X.509 v1 are judged as directly"
         ),
         case!(Mixed, "identity/denials", denials, "RBAC denials are passed through unchanged"),
     ]
@@ -283,8 +286,33 @@ async fn names(cluster: &mut Cluster) -> anyhow::Result<String> {
             );
         }
     }
+    version_1(cluster, direct, through).await?;
     Ok(format!(
-        "{} as directly; no common name, a front proxy without a user: 401",
+        "{}, vera by X.509 v1 as directly; no common name, a front proxy without a user: 401",
         named.join(", ")
     ))
+}
+
+/// A user with a certificate of X.509 version 1, as tutorials issue it with `openssl x509 -req`. Our own
+/// client cannot present it, but kubectl can.
+async fn version_1(
+    cluster: &Cluster,
+    direct: SocketAddr,
+    through: SocketAddr,
+) -> anyhow::Result<()> {
+    let vera = Leaf::new(&[o("dev"), o("ops"), cn("vera")]).of_version_1();
+    cluster.pki.of_cluster("vera", vera)?;
+    let user = async |to| {
+        let kubeconfig = cluster.kubeconfig("vera", to)?;
+        let kubectl = Kubectl::new(&cluster.programs.kubectl(), &kubeconfig, cluster.folder())?;
+        let review = kubectl.run(["auth", "whoami", "--output=json"], None).await?;
+        let review: Value = serde_json::from_str(&review)?;
+        review.pointer("/status/userInfo").cloned().context("a review without a user")
+    };
+    let (theirs, ours) = (user(direct).await?, user(through).await?);
+    ensure!(ours == theirs, "directly {theirs}, through mvp {ours}");
+    ensure!(text(&ours, "/username") == "vera", "vera is {ours}");
+    let groups = json!(["dev", "ops", "system:authenticated"]);
+    ensure!(ours.pointer("/groups") == Some(&groups), "vera is {ours}");
+    Ok(())
 }

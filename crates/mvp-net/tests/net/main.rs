@@ -27,3 +27,4 @@ mod takeover;
 mod targets;
 mod trust;
 mod tunnels;
+mod version_1;

@@ -9,6 +9,8 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
 use mvp_net::Limits;
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ProtocolVersion, RootCertStore, SupportedProtocolVersion};
 use rustls_pki_types::pem::PemObject;
@@ -27,6 +29,17 @@ pub fn only(
     version: &'static SupportedProtocolVersion,
     alpn: &[&[u8]],
 ) -> Arc<ClientConfig> {
+    let identity = identity.map(|pair| (pair.chain(), pair.key.as_str()));
+    presenting(authorities, identity, version, alpn)
+}
+
+/// The same with any chain, and any key as PEM.
+pub fn presenting(
+    authorities: &Authorities,
+    identity: Option<(Vec<CertificateDer<'static>>, &str)>,
+    version: &'static SupportedProtocolVersion,
+    alpn: &[&[u8]],
+) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots
         .add(CertificateDer::from_pem_slice(authorities.servers.pem().as_bytes()).unwrap())
@@ -38,9 +51,12 @@ pub fn only(
         .with_root_certificates(roots);
     let mut config = match identity {
         None => builder.with_no_client_auth(),
-        Some(pair) => {
-            let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
-            builder.with_client_auth_cert(pair.chain(), key).unwrap()
+        Some((chain, key)) => {
+            // Without the check that the key matches, which reads only X.509 version 3.
+            let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+            let key = any_supported_type(&key).unwrap();
+            let identity = SingleCertAndKey::from(CertifiedKey::new(chain, key));
+            builder.with_client_cert_resolver(Arc::new(identity))
         }
     };
     config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
