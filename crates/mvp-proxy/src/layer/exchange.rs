@@ -233,6 +233,11 @@ impl Exchange<'_> {
             None => LocalHealth::Ready,
             // A peer insists: nobody else serves the request.
             Some(LocalHealth::Unready) if self.is_insistent() => LocalHealth::Ready,
+            // Only the local server can answer, so it is asked: a slow server must not fail health
+            // checks that it would pass if it were asked directly.
+            Some(LocalHealth::Unreachable) if matches!(self.info, RequestInfo::NonResource(_)) => {
+                LocalHealth::Unready
+            }
             Some(health) => health,
         }
     }

@@ -109,6 +109,22 @@ async fn local_down_non_resource_paths_are_not_proxied() {
 }
 
 #[tokio::test]
+async fn a_local_server_that_seems_to_be_down_still_answers_for_itself() {
+    // Nobody probes it, so it counts as unreachable after it responds again.
+    let cluster = Cluster::with(Plan::unwatched).await;
+    cluster.front.becomes(Mode::Reset);
+    cluster.ask(get(ALONE)).await.assert_refusal();
+    assert_eq!(cluster.gateway.state.get(), LocalHealth::Unreachable);
+    cluster.front.becomes(Mode::Through);
+    for path in ["/livez", "/readyz", "/version"] {
+        for protocol in BOTH {
+            let answer = ask(cluster.gateway.address, protocol, None, get(path)).await;
+            assert_eq!(answer.status, StatusCode::OK, "{path}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_returned_local_server_is_used_once_ready() {
     let cluster = Cluster::start().await;
     let local = || Cluster::met(&cluster.local, BOTH_SERVE);
