@@ -4,6 +4,7 @@
 mod backend;
 mod client;
 mod cores;
+mod forwarder;
 mod load;
 mod machine;
 mod members;
@@ -79,6 +80,9 @@ enum Command {
     /// Run the server behind the proxies
     #[command(hide = true)]
     Backend { pki: PathBuf, lacking: SocketAddr, peer: SocketAddr, groups: usize },
+    /// Run the bare forwarder
+    #[command(hide = true)]
+    Forward { pki: PathBuf, listen: SocketAddr, server: SocketAddr },
     /// Run many members
     #[command(hide = true)]
     Members { pki: PathBuf, count: usize },
@@ -106,6 +110,9 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
     match &arguments.command {
         Some(Command::Backend { pki, lacking, peer, groups }) => {
             backend::serve(&PkiFiles::at(pki), *lacking, *peer, *groups).await
+        }
+        Some(Command::Forward { pki, listen, server }) => {
+            forwarder::serve(&PkiFiles::at(pki), *listen, *server).await
         }
         Some(Command::Members { pki, count }) => members::serve(&PkiFiles::at(pki), *count).await,
         Some(Command::Load { order }) => load::run(order).await,

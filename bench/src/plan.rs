@@ -77,6 +77,11 @@ pub(crate) fn main_case(protocol: Protocol) -> RequestCase {
     RequestCase::new(SMALL, protocol, 32)
 }
 
+/// A case of small requests on this many connections.
+pub(crate) fn small_case(protocol: Protocol, connections: usize) -> RequestCase {
+    RequestCase::new(SMALL, protocol, connections)
+}
+
 /// The case that goals about large bodies refer to.
 pub(crate) fn large_case(protocol: Protocol) -> RequestCase {
     RequestCase::new(LARGE, protocol, 4)

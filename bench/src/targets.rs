@@ -26,19 +26,28 @@ pub(crate) enum Target {
     MvpLocal,
     /// `mvp` beside a server without the API: one hop to a peer.
     MvpPeer,
+    /// The floor of our stack: a forwarder of hyper and rustls, without what makes it `mvp`.
+    Bare,
     Haproxy,
     Nginx,
 }
 
 impl Target {
-    pub(crate) const ALL: [Target; 5] =
-        [Target::Direct, Target::MvpLocal, Target::MvpPeer, Target::Haproxy, Target::Nginx];
+    pub(crate) const ALL: [Target; 6] = [
+        Target::Direct,
+        Target::MvpLocal,
+        Target::MvpPeer,
+        Target::Bare,
+        Target::Haproxy,
+        Target::Nginx,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Target::Direct => "direct",
             Target::MvpLocal => "mvp, local",
             Target::MvpPeer => "mvp, peer",
+            Target::Bare => "bare forwarder",
             Target::Haproxy => "haproxy",
             Target::Nginx => "nginx",
         }
@@ -60,6 +69,7 @@ pub(crate) struct Bench {
     programs: Programs,
     _backend: Process,
     mvp: Option<Process>,
+    bare: Option<Process>,
     haproxy: Option<Process>,
     nginx: Option<Process>,
 }
@@ -91,6 +101,7 @@ impl Bench {
             programs: programs.clone(),
             _backend: backend,
             mvp: None,
+            bare: None,
             haproxy: None,
             nginx: None,
         };
@@ -117,6 +128,7 @@ impl Bench {
         address(match target {
             Target::Direct => PEER,
             Target::MvpLocal | Target::MvpPeer => MVP,
+            Target::Bare => BARE,
             Target::Haproxy => HAPROXY,
             Target::Nginx => NGINX,
         })
@@ -132,6 +144,7 @@ impl Bench {
         let process = match target {
             Target::Direct => &None,
             Target::MvpLocal | Target::MvpPeer => &self.mvp,
+            Target::Bare => &self.bare,
             Target::Haproxy => &self.haproxy,
             Target::Nginx => &self.nginx,
         };
@@ -143,6 +156,7 @@ impl Bench {
         let slot = match target {
             Target::Direct => return Ok(()),
             Target::MvpLocal | Target::MvpPeer => &mut self.mvp,
+            Target::Bare => &mut self.bare,
             Target::Haproxy => &mut self.haproxy,
             Target::Nginx => &mut self.nginx,
         };
@@ -151,6 +165,7 @@ impl Bench {
         let mut process = match target {
             Target::Haproxy => self.start_haproxy()?,
             Target::Nginx => self.start_nginx()?,
+            Target::Bare => self.start_bare()?,
             _ => self.start_mvp()?,
         };
         let (pki, to) = (self.pki.clone(), self.address(target));
@@ -158,6 +173,7 @@ impl Bench {
         match target {
             Target::Haproxy => self.haproxy = Some(process),
             Target::Nginx => self.nginx = Some(process),
+            Target::Bare => self.bare = Some(process),
             _ => self.mvp = Some(process),
         }
         Ok(())
@@ -168,6 +184,19 @@ impl Bench {
         arguments.push("--workers=1".to_owned());
         let log = self.folder.join("mvp.log");
         Program::new("mvp", &self.programs.mvp).on_cpus(Cores::Proxy.cpus()).start(&log, arguments)
+    }
+
+    fn start_bare(&self) -> anyhow::Result<Process> {
+        let arguments = [
+            "forward".to_owned(),
+            self.pki.folder().display().to_string(),
+            address(BARE).to_string(),
+            address(PEER).to_string(),
+        ];
+        let log = self.folder.join("bare.log");
+        Program::new("the bare forwarder", &std::env::current_exe()?)
+            .on_cpus(Cores::Proxy.cpus())
+            .start(&log, arguments)
     }
 
     fn start_haproxy(&self) -> anyhow::Result<Process> {
@@ -225,6 +254,7 @@ const PEER: u8 = 2;
 const MVP: u8 = 3;
 const HAPROXY: u8 = 4;
 const NGINX: u8 = 5;
+const BARE: u8 = 6;
 
 /// A loopback address that only the bench uses.
 fn address(host: u8) -> SocketAddr {

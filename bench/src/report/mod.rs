@@ -135,6 +135,8 @@ const METHOD: &str = "\
   what a client may not send; none logs requests. To the server behind, `mvp` and haproxy speak HTTP/2 whatever the client
   speaks, nginx HTTP/1.1, as it has nothing else. The configurations are `bench/configs`. `mvp` decides, on top,
   for each request who serves it, and asks two servers for discovery once a second.
+- **The floor.** *bare forwarder* is `bench/src/forwarder.rs`: the libraries of `mvp` (hyper, rustls) and the same work on headers,
+  without limits, retries, drains, metrics and the choice of a server. It shows what `mvp` itself costs.
 - **Local and peer.** `mvp` stands before a server that lacks `batch/v1`. *local* is a list that this server has, *peer*
   one that only its peer has: one `mvp`, one hop.
 - **Cores.** With two cores or more the proxy has the first to itself; the load and the server behind share the others,

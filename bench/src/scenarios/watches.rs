@@ -14,7 +14,9 @@ pub(super) async fn run(run: &mut Run, plan: &Plan, bench: &mut Bench) -> anyhow
     let rounds = if plan.full { plan.rounds } else { 1 };
     for case in &plan.watches {
         for round in 0..rounds {
-            for target in bench.targets().into_iter().filter(|one| *one != Target::MvpLocal) {
+            // The bare forwarder does not spread watches over connections.
+            let left_out = [Target::MvpLocal, Target::Bare];
+            for target in bench.targets().into_iter().filter(|one| !left_out.contains(one)) {
                 bench.restart(target).await?;
                 let mut order = order(plan, bench, target, WATCH_PATH.to_owned());
                 (order.connections, order.streams) = (case.connections, case.streams);
