@@ -47,7 +47,8 @@ pub fn bind_workers(
 /// Opens listening sockets for connections that the kernel hands over from another port: for each of
 /// `workers`, one for IPv4 and, if this host has IPv6, one for IPv6.
 ///
-/// They are on loopback, on ports that the system chooses. Accepted sockets have the option
+/// They are on loopback, each on a port of its own that the system chooses and that no other process
+/// can share. Accepted sockets have the option
 /// `IP_FREEBIND`, which has no effect on them, but can be seen from outside the process: it tells
 /// connections that were handed over from those of the other port's owner.
 pub fn bind_steered(workers: usize) -> io::Result<Vec<Vec<TcpListener>>> {
@@ -58,10 +59,10 @@ pub fn bind_steered(workers: usize) -> io::Result<Vec<Vec<TcpListener>>> {
     Ok(ipv4.into_iter().map(|four| std::iter::once(four).chain(ipv6.next()).collect()).collect())
 }
 
-fn steered(mut address: SocketAddr, workers: usize) -> io::Result<Vec<TcpListener>> {
+fn steered(address: SocketAddr, workers: usize) -> io::Result<Vec<TcpListener>> {
     let mut listeners = Vec::with_capacity(workers);
     for _ in 0..workers.max(1) {
-        let socket = open(address, true)?;
+        let socket = open(address, false)?;
         #[cfg(target_os = "linux")]
         if address.is_ipv4() {
             socket.set_freebind_v4(true)?;
@@ -69,9 +70,7 @@ fn steered(mut address: SocketAddr, workers: usize) -> io::Result<Vec<TcpListene
             socket.set_freebind_v6(true)?;
         }
         socket.listen(BACKLOG)?;
-        let listener = TcpListener::from(socket);
-        address = listener.local_addr()?;
-        listeners.push(listener);
+        listeners.push(TcpListener::from(socket));
     }
     Ok(listeners)
 }

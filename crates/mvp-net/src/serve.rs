@@ -29,6 +29,7 @@ use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -36,6 +37,7 @@ use tower_service::Service;
 
 use self::accept::Acceptor;
 use self::connection::{Shared, serve_connection};
+use self::pass_through::MAX_PASSED;
 pub use self::pass_through::PassThrough;
 pub(crate) use self::request::Activity;
 #[cfg(test)]
@@ -46,6 +48,9 @@ use crate::{Limits, ReloadableTls};
 
 /// The time for a connection whose first packet has arrived to be established: some round trips.
 const LAST_CALL: Duration = Duration::from_millis(200);
+/// The same where new connections go elsewhere already, so that nobody waits: for clients far away, and
+/// lost packets.
+const LAST_CALL_HANDED_OVER: Duration = Duration::from_secs(2);
 
 /// The outcome of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,11 +67,13 @@ pub struct Listener {
     pub socket: TcpListener,
     /// Connections that are not for us.
     pub pass_through: Option<PassThrough>,
+    /// Whether connections come from the port of another process, and stop coming before `shutdown`.
+    pub handed_over: bool,
 }
 
 impl From<TcpListener> for Listener {
     fn from(socket: TcpListener) -> Self {
-        Self { socket, pass_through: None }
+        Self { socket, pass_through: None, handed_over: false }
     }
 }
 
@@ -103,8 +110,9 @@ where
     let streams = Streams::new(cut.clone());
     // However this function ends, no stream outlives it.
     let _cut = cut.drop_guard();
-    let Listener { socket, pass_through } = listener.into();
+    let Listener { socket, pass_through, handed_over } = listener.into();
     let token = CancellationToken::new();
+    let pass_through = pass_through.map(|one| (one, Semaphore::new(MAX_PASSED)));
     let shared = Arc::new(Shared { tls, limits, shutdown: token, streams, pass_through });
     let mut acceptor = Acceptor::new(socket, shared.limits.connections.clone());
     let mut connections = JoinSet::new();
@@ -132,7 +140,8 @@ where
         }
     }
     acceptor.turn_away();
-    let mut last_call = pin!(sleep(LAST_CALL));
+    let last_call = if handed_over { LAST_CALL_HANDED_OVER } else { LAST_CALL };
+    let mut last_call = pin!(sleep(last_call));
     loop {
         tokio::select! {
             accepted = acceptor.accept() => begin(&mut connections, accepted),

@@ -16,7 +16,7 @@ mod owners;
 mod rules;
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
@@ -75,12 +75,22 @@ pub struct Survey {
     pub own: Vec<Connection>,
 }
 
-/// Finds the connections to `port` that are not steered, in the network namespace of this thread.
+/// The port whose connections are steered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The port.
+    pub port: u16,
+    /// The only address that is steered; `None` for all. Other programs may have the same port at others.
+    pub address: Option<IpAddr>,
+}
+
+/// Finds the connections to `place` that are not steered, in the network namespace of this thread.
 /// Needs no rights; with the right to look into other processes it can tell more connections apart.
-pub fn survey(port: u16) -> Result<Survey, ConnectionError> {
+pub fn survey(place: Place) -> Result<Survey, ConnectionError> {
     let mut survey = Survey::default();
+    let port = place.port;
     let mut left = established(port)?;
-    left.retain(|connection| rules::is_unsteered(connection, port));
+    left.retain(|connection| rules::is_unsteered(connection, place));
     if left.is_empty() {
         return Ok(survey);
     }

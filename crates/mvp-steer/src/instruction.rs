@@ -23,9 +23,13 @@ pub(crate) mod code {
     pub(crate) const SET: u8 = 0xb7;
     pub(crate) const COPY: u8 = 0xbf;
     pub(crate) const ADD: u8 = 0x07;
+    pub(crate) const ADD_REGISTER: u8 = 0x0f;
     pub(crate) const SUBTRACT_REGISTER: u8 = 0x1f;
     /// On the lower 32 bits; the upper ones become 0.
     pub(crate) const AND_32: u8 = 0x54;
+    pub(crate) const MULTIPLY_32: u8 = 0x24;
+    pub(crate) const SHIFT_RIGHT_32: u8 = 0x74;
+    pub(crate) const REMAINDER_32: u8 = 0x94;
     /// Compares 64 bits with a constant that is extended with its sign.
     pub(crate) const IF_EQUAL: u8 = 0x15;
     pub(crate) const IF_ABOVE: u8 = 0x25;

@@ -6,7 +6,7 @@
 //! the destination is ours, not loopback?    else: pass
 //! the source is not loopback?               else: pass
 //! no beat has expired?                      else: pass
-//! our listener for this family is there?    else: pass
+//! one of our listeners for this family?     else: pass
 //! choose it
 //! pass: let the kernel go on with the choice, or without one
 //! ```
@@ -34,7 +34,9 @@ pub struct Settings {
     pub furthest: Duration,
     /// The descriptor of the array map with the beats.
     pub beats_map: i32,
-    /// The descriptor of the socket map: our listeners, IPv4 at 0 and IPv6 at 1.
+    /// How many listeners there are for each family, at least one. Connections are spread over them.
+    pub listeners: u16,
+    /// The descriptor of the socket map: the listeners for IPv4, then those for IPv6.
     pub listeners_map: i32,
 }
 
@@ -42,12 +44,17 @@ pub struct Settings {
 /// little.
 const CLOCK_TOLERANCE: i32 = 1_000_000;
 
+/// 2³² divided by the golden ratio: consecutive numbers are spread evenly.
+const MIXER: i32 = 0x9e37_79b1_u32.cast_signed();
+
 /// Offsets in the context of the program, `struct bpf_sk_lookup`.
 pub(crate) mod context {
     pub(crate) const FAMILY: i16 = 8;
     pub(crate) const PROTOCOL: i16 = 12;
     pub(crate) const REMOTE_IP4: i16 = 16;
     pub(crate) const REMOTE_IP6: i16 = 20;
+    /// In network order, in half of the word.
+    pub(crate) const REMOTE_PORT: i16 = 36;
     pub(crate) const LOCAL_IP4: i16 = 40;
     pub(crate) const LOCAL_IP6: i16 = 44;
     /// In the byte order of the machine, unlike all addresses.
@@ -67,8 +74,11 @@ pub(crate) const IPV4: i32 = 2;
 pub(crate) const IPV6: i32 = 10;
 /// `SK_PASS`: use the chosen socket, or look for a listener as usual.
 pub(crate) const PASS: i32 = 1;
-/// Takes the place of the choice of programs that were attached before.
-pub(crate) const REPLACE: i32 = 1;
+/// Takes the place of the choice of programs that were attached before, and is final: the kernel must
+/// not go on to other sockets that share the listener's port.
+pub(crate) const CHOICE: i32 = REPLACE | NO_REUSEPORT;
+const REPLACE: i32 = 1;
+const NO_REUSEPORT: i32 = 2;
 
 /// The instructions for these settings.
 pub fn assemble(settings: &Settings) -> Vec<Instruction> {
@@ -88,7 +98,7 @@ pub fn assemble(settings: &Settings) -> Vec<Instruction> {
             let (ipv4, alive) = (program.label(), program.label());
             program.jump_if(code::IF_EQUAL_32, R2, IPV4, ipv4);
             program.jump_if(code::IF_NOT_EQUAL_32, R2, IPV6, pass);
-            take_ipv6(&mut program, None, pass);
+            take_ipv6(&mut program, settings, None, pass);
             program.jump(alive);
             program.place(ipv4);
             take_ipv4(&mut program, None, pass);
@@ -100,11 +110,18 @@ pub fn assemble(settings: &Settings) -> Vec<Instruction> {
         }
         Some(IpAddr::V6(only)) => {
             program.jump_if(code::IF_NOT_EQUAL_32, R2, IPV6, pass);
-            take_ipv6(&mut program, Some(only), pass);
+            take_ipv6(&mut program, settings, Some(only), pass);
         }
     }
     jump_if_expired(&mut program, settings, pass);
 
+    // By the client's port, not by chance: with SYN cookies the program runs twice for a connection, and
+    // must choose the same listener. Clients prefer ports of one parity, so the bits are mixed first.
+    program.load(code::LOAD_WORD, R2, R6, context::REMOTE_PORT);
+    program.apply(code::MULTIPLY_32, R2, MIXER);
+    program.apply(code::SHIFT_RIGHT_32, R2, 16);
+    program.apply(code::REMAINDER_32, R2, i32::from(settings.listeners.max(1)));
+    program.apply_register(code::ADD_REGISTER, R7, R2);
     // The argument of the lookup is the address of the key, on the stack.
     program.store_word(R10, -4, R7);
     program.apply_register(code::COPY, R2, R10);
@@ -115,7 +132,7 @@ pub fn assemble(settings: &Settings) -> Vec<Instruction> {
     program.apply_register(code::COPY, R7, R0);
     program.apply_register(code::COPY, R1, R6);
     program.apply_register(code::COPY, R2, R7);
-    program.apply(code::SET, R3, REPLACE);
+    program.apply(code::SET, R3, CHOICE);
     // If it fails, nothing is chosen.
     program.call(function::ASSIGN_SOCKET);
     program.apply_register(code::COPY, R1, R7);
@@ -127,7 +144,7 @@ pub fn assemble(settings: &Settings) -> Vec<Instruction> {
     program.finish().unwrap_or_else(|| unreachable!("all labels are placed above"))
 }
 
-/// Chooses the listener for IPv4 (in R7), unless an end is loopback or the destination another one.
+/// Chooses the listeners for IPv4 (the first, in R7), unless an end is loopback or the destination another one.
 fn take_ipv4(program: &mut Assembler, only: Option<Ipv4Addr>, pass: Label) {
     program.apply(code::SET, R7, 0);
     for address in [context::LOCAL_IP4, context::REMOTE_IP4] {
@@ -142,8 +159,8 @@ fn take_ipv4(program: &mut Assembler, only: Option<Ipv4Addr>, pass: Label) {
 }
 
 /// The same for IPv6.
-fn take_ipv6(program: &mut Assembler, only: Option<Ipv6Addr>, pass: Label) {
-    program.apply(code::SET, R7, 1);
+fn take_ipv6(program: &mut Assembler, settings: &Settings, only: Option<Ipv6Addr>, pass: Label) {
+    program.apply(code::SET, R7, i32::from(settings.listeners.max(1)));
     for address in [context::LOCAL_IP6, context::REMOTE_IP6] {
         jump_if_loopback6(program, address, pass);
     }

@@ -22,11 +22,10 @@ pub struct Steered<'a> {
     pub port: u16,
     /// The only address that it listens on; `None` if it listens on all.
     pub address: Option<IpAddr>,
-    /// A listener of ours for IPv4. If it belongs to an `SO_REUSEPORT` group, the kernel spreads
-    /// connections over the group.
-    pub ipv4: Option<BorrowedFd<'a>>,
-    /// The same for IPv6.
-    pub ipv6: Option<BorrowedFd<'a>>,
+    /// Our listeners for IPv4, over which connections are spread.
+    pub ipv4: &'a [BorrowedFd<'a>],
+    /// The same for IPv6: as many, or none.
+    pub ipv6: &'a [BorrowedFd<'a>],
 }
 
 /// New connections are steered as long as this value lives, and no beat has expired. Clones share it.
@@ -51,13 +50,16 @@ impl Steering {
             bpf::create_map(MapKind::Memory, bytes, 1).map_err(step("creating a BPF map"))?;
         let page = Page::map(memory.as_fd(), beats.max(1))
             .map_err(step("mapping the memory of a BPF map"))?;
-        let listeners = bpf::create_map(MapKind::Sockets, 4, 2)
+        // As many as there are beats of workers, so the numbers fit.
+        let each = steered.ipv4.len().max(steered.ipv6.len()).max(1);
+        let each = u16::try_from(each).unwrap_or(u16::MAX);
+        let sockets = bpf::create_map(MapKind::Sockets, 4, u32::from(each) * 2)
             .map_err(step("creating a BPF map of sockets"))?;
-        for (index, socket) in [(0, steered.ipv4), (1, steered.ipv6)] {
-            if let Some(socket) = socket {
-                bpf::put_socket(listeners.as_fd(), index, socket)
-                    .map_err(step("adding a listener to a BPF map of sockets"))?;
-            }
+        let ipv4 = (0..u32::from(each)).zip(steered.ipv4);
+        let ipv6 = (u32::from(each)..).zip(steered.ipv6);
+        for (index, socket) in ipv4.chain(ipv6) {
+            bpf::put_socket(sockets.as_fd(), index, *socket)
+                .map_err(step("adding a listener to a BPF map of sockets"))?;
         }
         let program = program::assemble(&Settings {
             port: steered.port,
@@ -65,7 +67,8 @@ impl Steering {
             beats: beats.max(1),
             furthest: LONGEST_BEAT,
             beats_map: memory.as_raw_fd(),
-            listeners_map: listeners.as_raw_fd(),
+            listeners: each,
+            listeners_map: sockets.as_raw_fd(),
         });
         let program =
             bpf::load(&program).map_err(step("loading a BPF program of type sk_lookup"))?;

@@ -13,6 +13,8 @@ pub(crate) mod pages;
 pub(crate) mod relay;
 mod samples;
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 
 /// The most members in a report, and the most that are asked for theirs.
@@ -209,6 +211,9 @@ pub(crate) struct Connections {
 pub(crate) struct SteeringState {
     /// The port whose connections are steered.
     pub(crate) port: u16,
+    /// The only address of the port whose connections are steered, if it is not all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) address: Option<IpAddr>,
     /// Whether new connections come to the gateway now.
     pub(crate) active: bool,
     /// Connections that do not go through the gateway; none if they cannot be counted.

@@ -317,7 +317,8 @@ impl Gateway {
                     let limits = Limits { grace, connections, ..Limits::default() };
                     let serving = listeners.into_iter().map(|socket| {
                         let pass_through = gateway.pass_through.clone();
-                        let listener = Listener { socket, pass_through };
+                        let handed_over = gateway.steered.is_some();
+                        let listener = Listener { socket, pass_through, handed_over };
                         let (tls, limits, service) = (tls.clone(), limits.clone(), service.clone());
                         mvp_net::serve(listener, tls, limits, service, stop.clone())
                     });

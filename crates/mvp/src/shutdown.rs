@@ -30,7 +30,7 @@ impl Shutdown {
         Shutdown {
             leaving: CancellationToken::new(),
             stop: CancellationToken::new(),
-            flags_changed: watch::Sender::new(None),
+            flags_changed: watch::Sender::default(),
             delay,
             grace,
             log: log.clone(),

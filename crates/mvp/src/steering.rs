@@ -13,7 +13,7 @@ use std::fmt;
 use std::fs::File;
 use std::net::TcpListener;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,7 @@ use anyhow::Context;
 use mvp_core::decide::LocalHealth;
 use mvp_net::{ConnectionLimit, bind_steered};
 use mvp_proxy::LocalState;
+use mvp_steer::connections::Place;
 use mvp_steer::{BEAT_INTERVAL, BEAT_LIMIT, Beat, LONGEST_BEAT, Steering, capabilities};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -52,23 +53,24 @@ pub(crate) fn prepare(config: &ServeConfig) -> anyhow::Result<Option<Prepared>> 
         return Ok(None);
     }
     let listeners = bind_steered(config.workers).context("cannot listen on 127.0.0.1")?;
-    let first = listeners.first().map(Vec::as_slice).unwrap_or_default();
-    let steered = mvp_steer::Steered {
+    let of_family = |family| listeners.iter().filter_map(move |l: &Vec<_>| l.get(family));
+    let [ipv4, ipv6] = [0, 1].map(|family| of_family(family).map(AsFd::as_fd).collect::<Vec<_>>());
+    let place = Place {
         port: config.listen.port(),
         // A server on one address: nobody expects it, or us, at the others.
         address: config.around().map(|around| around.server.ip()),
-        ipv4: first.first().map(AsFd::as_fd),
-        ipv6: first.get(1).map(AsFd::as_fd),
     };
+    let steered =
+        mvp_steer::Steered { port: place.port, address: place.address, ipv4: &ipv4, ipv6: &ipv6 };
     let beats = u16::try_from(listeners.len() + 1).context("too many workers")?;
     let attached = Steering::attach(&steered, beats).map_err(|error| error.to_string());
     capabilities::drop_all().context("cannot drop capabilities")?;
-    let port = config.listen.port();
     let state = State {
         attached,
-        port,
+        place,
         unsteered: Unsteered::default(),
         lapses: Lapses::default(),
+        holds: AtomicU64::new(0),
         begun: AtomicBool::new(false),
         fault: Mutex::default(),
     };
@@ -82,10 +84,12 @@ pub(crate) struct Steered(Arc<State>);
 struct State {
     /// The program in the kernel, or why there is none.
     attached: Result<Steering, String>,
-    port: u16,
+    place: Place,
     /// The connections that do not come to this process all the same.
     unsteered: Unsteered,
     lapses: Lapses,
+    /// How long the last beat holds, in milliseconds.
+    holds: AtomicU64,
     /// Whether the gateway was ready once, so that the control loop beats.
     begun: AtomicBool,
     fault: Mutex<Fault>,
@@ -115,8 +119,8 @@ impl Steered {
     }
 
     /// The port whose connections are steered.
-    pub(crate) fn port(&self) -> u16 {
-        self.0.port
+    pub(crate) fn place(&self) -> Place {
+        self.0.place
     }
 
     /// The connections that do not come to this process all the same.
@@ -133,7 +137,8 @@ impl Steered {
     pub(crate) fn state(&self) -> SteeringState {
         let counted = self.0.unsteered.last();
         SteeringState {
-            port: self.0.port,
+            port: self.0.place.port,
+            address: self.0.place.address,
             active: self.phase() == Phase::Active,
             unsteered_connections: counted.map(|counted| counted.clients),
             unclear_connections: counted.map_or(0, |counted| counted.unclear),
@@ -169,8 +174,9 @@ impl Steered {
             return;
         };
         let (thread, mut had_room) = (format!("worker-{index}"), true);
+        let mut before = Instant::now();
         loop {
-            self.note_late(&thread, &beat);
+            before = self.note_late(&thread, &beat, before);
             let has_room = limit.has_room() && (had_room || has_descriptor());
             if has_room {
                 beat.beat(self.holds(local.as_ref()));
@@ -204,10 +210,11 @@ impl Steered {
         }
         self.0.begun.store(true, Ordering::Relaxed);
         if self.phase() != Phase::Ended {
-            tracing::info!(port = self.0.port, "steering started");
+            tracing::info!(port = self.0.place.port, "steering started");
         }
+        let mut before = Instant::now();
         loop {
-            self.note_late("control", &beat);
+            before = self.note_late("control", &beat, before);
             let at_fault = matches!(self.fault(), Fault::Confirmed(_));
             if !at_fault && makes_progress() {
                 beat.beat(self.holds(local.as_ref()));
@@ -219,20 +226,30 @@ impl Steered {
     }
 
     /// How long a beat holds. New connections are of no use to a server that is down or starting: its
-    /// port is closed, or it sends false 403s and 404s. Then a thread may be late for longer.
+    /// port is closed, or it sends false 403s and 404s. Then a thread may be late for longer. So it may
+    /// on a host that is short of CPU time: each time that it is late, clients could get false 404s.
     fn holds(&self, local: Option<&LocalState>) -> Duration {
         let is_down = local.is_some_and(|local| local.get() != LocalHealth::Ready);
-        if is_down && self.fault() == Fault::None { LONGEST_BEAT } else { BEAT_LIMIT }
+        let may_be_late = is_down || self.0.lapses.are_likely(Instant::now());
+        let is_long = may_be_late && self.fault() == Fault::None;
+        let holds = if is_long { LONGEST_BEAT } else { BEAT_LIMIT };
+        let milliseconds = u64::try_from(holds.as_millis()).unwrap_or(u64::MAX);
+        self.0.holds.store(milliseconds, Ordering::Relaxed);
+        holds
     }
 
-    /// Notes that a beat has expired before the next one, unless connections do not come anyway.
-    fn note_late(&self, thread: &str, beat: &Beat) {
-        let Some(late) = beat.late() else { return };
+    /// Notes that a beat has expired before the next one, unless connections do not come anyway. `before`
+    /// is the time of the beat before; returns that of this one.
+    fn note_late(&self, thread: &str, beat: &Beat, before: Instant) -> Instant {
+        let now = Instant::now();
+        self.0.lapses.note_gap(now.duration_since(before), now);
+        let Some(late) = beat.late() else { return now };
         let attached = self.0.attached.as_ref().is_ok_and(Steering::is_attached);
         let begun = self.0.begun.load(Ordering::Relaxed);
         if attached && begun && !matches!(self.fault(), Fault::Confirmed(_)) {
-            self.0.lapses.note(thread, late, Instant::now());
+            self.0.lapses.note(thread, late, now);
         }
+        now
     }
 
     fn fault(&self) -> Fault {
@@ -263,7 +280,7 @@ impl Steered {
             && steering.is_attached()
         {
             steering.detach();
-            tracing::info!(port = self.0.port, "steering ended");
+            tracing::info!(port = self.0.place.port, "steering ended");
         }
     }
 
@@ -306,7 +323,14 @@ impl Collector for SteeringMetrics {
         let active = ConstGauge::new(i64::from(self.0.phase() == Phase::Active));
         let metric =
             encoder.encode_descriptor("mvp_steering_active", help, None, active.metric_type())?;
-        active.encode(metric)
+        active.encode(metric)?;
+        let (name, help) = (
+            "mvp_steering_tolerance_seconds",
+            "How late a thread may be before new connections reach the server itself, in seconds",
+        );
+        let holds = Duration::from_millis(self.0.0.holds.load(Ordering::Relaxed));
+        let holds = ConstGauge::new(holds.as_secs_f64());
+        holds.encode(encoder.encode_descriptor(name, help, None, holds.metric_type())?)
     }
 }
 

@@ -1,9 +1,10 @@
 //! Connections that were handed over from the port of another process.
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use mvp_net::{Limits, Listener, PassThrough, ReloadableTls, bind_steered, serve};
+use mvp_net::{Limits, Listener, PassThrough, ReloadableTls, bind, bind_steered, serve};
 use rustls_pki_types::ServerName;
 use testkit::certificates::SERVER_NAME;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -37,7 +38,7 @@ async fn beside_a_server() -> (Gateway, TcpListener) {
         server: server.local_addr().unwrap(),
         source: IpAddr::from([127, 0, 0, 2]),
     });
-    let listener = Listener { socket, pass_through };
+    let listener = Listener { socket, pass_through, handed_over: true };
     let tls = ReloadableTls::new(gateway.authorities.server_tls());
     let service = tower::service_fn(|_| async {
         Ok::<_, std::convert::Infallible>(http::Response::new(http_body_util::Full::from("ours")))
@@ -86,6 +87,25 @@ async fn other_names_and_other_hosts_are_served() {
 }
 
 #[tokio::test]
+async fn others_on_the_host_cannot_keep_any_number_of_such_connections() {
+    const MOST: usize = 128;
+    let (gateway, server) = beside_a_server().await;
+    let bytes = hello(&gateway.authorities, OWN_NAME);
+    let mut joined = Vec::new();
+    for _ in 0..MOST {
+        let mut client = TcpStream::connect(gateway.address).await.unwrap();
+        client.write_all(&bytes).await.unwrap();
+        joined.push((client, soon(server.accept()).await.unwrap()));
+    }
+    // One more gets our handshake.
+    let mut client = TcpStream::connect(gateway.address).await.unwrap();
+    client.write_all(&bytes).await.unwrap();
+    let mut first = [0; 3];
+    soon(client.read_exact(&mut first)).await.unwrap();
+    assert_eq!(first, [22, 3, 3], "a handshake of ours");
+}
+
+#[tokio::test]
 async fn garbage_from_the_own_address_ends_that_connection_only() {
     let (gateway, _server) = beside_a_server().await;
     let mut client = TcpStream::connect(gateway.address).await.unwrap();
@@ -103,11 +123,12 @@ fn every_worker_has_a_socket_for_each_family_on_loopback() {
     for family in 0..workers[0].len() {
         let addresses: Vec<_> =
             workers.iter().map(|sockets| sockets[family].local_addr().unwrap()).collect();
-        assert!(
-            addresses.iter().all(|address| *address == addresses[0]),
-            "one group: {addresses:?}"
-        );
-        assert!(addresses[0].ip().is_loopback());
-        assert_eq!(addresses[0].is_ipv6(), family == 1);
+        for address in &addresses {
+            assert!(address.ip().is_loopback() && address.is_ipv6() == (family == 1));
+            // Nobody can join it to get a part of its connections.
+            let same = addresses.iter().filter(|other| *other == address).count();
+            assert_eq!(same, 1, "{addresses:?}");
+            assert_eq!(bind(*address, true).unwrap_err().kind(), ErrorKind::AddrInUse);
+        }
     }
 }

@@ -3,14 +3,16 @@
 
 use std::time::Duration;
 
-use super::Connection;
 use super::owners::Owners;
+use super::{Connection, Place};
 
-/// Whether this is a connection to `port` that should be steered, and is not. Connections over
+/// Whether this is a connection to `place` that should be steered, and is not. Connections over
 /// loopback never are: ours to the server are among them.
-pub(super) fn is_unsteered(connection: &Connection, port: u16) -> bool {
+pub(super) fn is_unsteered(connection: &Connection, place: Place) -> bool {
     let loopback = [connection.local, connection.remote].iter().any(|end| end.ip().is_loopback());
-    connection.local.port() == port && !loopback && !connection.steered
+    let local = connection.local;
+    let is_there = place.address.is_none_or(|only| only == local.ip().to_canonical());
+    local.port() == place.port && is_there && !loopback && !connection.steered
 }
 
 /// Whether nothing is under way, and nothing was for this long.

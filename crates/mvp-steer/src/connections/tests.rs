@@ -61,7 +61,7 @@ fn remotes(connections: &[Connection]) -> Vec<SocketAddr> {
 
 /// Both ends of every connection here belong to this process, so that all are the server's own.
 fn unsteered(port: u16) -> Vec<Connection> {
-    let Survey { unsteered, unclear, own } = survey(port).unwrap();
+    let Survey { unsteered, unclear, own } = survey(Place { port, address: None }).unwrap();
     assert_eq!((unsteered, unclear), (Vec::new(), Vec::new()));
     own
 }

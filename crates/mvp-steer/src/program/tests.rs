@@ -20,18 +20,20 @@ fn settings(beats: u16) -> Settings {
         beats,
         furthest: Duration::from_nanos(FURTHEST),
         beats_map: interpreter::BEATS_MAP,
+        listeners: 1,
         listeners_map: interpreter::LISTENERS_MAP,
     }
 }
 
 fn connection(remote: &str, local: &str, port: u16) -> Connection {
     let [remote, local] = [remote, local].map(|ip| ip.parse::<IpAddr>().unwrap());
-    Connection { protocol: TCP, remote, local, port }
+    Connection { protocol: TCP, remote, local, port, remote_port: 40_000 }
 }
 
 /// The listener that is chosen, by its index, in a healthy process.
 fn chosen(connection: &Connection) -> Option<u32> {
-    let world = World { now: NOW, beats: vec![NOW, NOW + 1, NOW + FURTHEST], listeners: [true; 2] };
+    let world =
+        World { now: NOW, beats: vec![NOW, NOW + 1, NOW + FURTHEST], listeners: vec![true; 2] };
     run(&assemble(&settings(3)), connection, &world)
 }
 
@@ -69,7 +71,7 @@ fn only_new_connections_of_the_port_from_outside_are_steered() {
 
 #[test]
 fn connections_for_other_addresses_pass_if_there_is_only_one() {
-    let world = World { now: NOW, beats: vec![NOW], listeners: [true; 2] };
+    let world = World { now: NOW, beats: vec![NOW], listeners: vec![true; 2] };
     let chosen = |only: &str, remote, local| {
         let address = Some(only.parse::<IpAddr>().unwrap());
         let program = assemble(&Settings { address, ..settings(1) });
@@ -109,7 +111,7 @@ fn one_expired_beat_of_many_fails_open() {
     let outside = connection("10.0.0.9", "10.0.0.1", PORT);
     for count in [1, 2, 3, 65] {
         let program = assemble(&settings(count));
-        let world = |beats| World { now: NOW, beats, listeners: [true; 2] };
+        let world = |beats| World { now: NOW, beats, listeners: vec![true; 2] };
         let valid = vec![NOW + 1; usize::from(count)];
         assert_eq!(run(&program, &outside, &world(valid.clone())), Some(0));
         for late in 0..usize::from(count) {
@@ -125,7 +127,7 @@ fn one_expired_beat_of_many_fails_open() {
         }
     }
     let of_one = |expires| {
-        let world = World { now: NOW, beats: vec![expires], listeners: [true; 2] };
+        let world = World { now: NOW, beats: vec![expires], listeners: vec![true; 2] };
         run(&assemble(&settings(1)), &outside, &world)
     };
     // The clock of another processor may be ahead by a little, but not by more.
@@ -140,11 +142,36 @@ fn one_expired_beat_of_many_fails_open() {
 #[test]
 fn without_a_listener_for_its_family_a_connection_passes() {
     let program = assemble(&settings(1));
-    let world = |listeners| World { now: NOW, beats: vec![NOW], listeners };
+    let world =
+        |listeners: [bool; 2]| World { now: NOW, beats: vec![NOW], listeners: listeners.to_vec() };
     let (ipv4, ipv6) =
         (connection("10.0.0.9", "10.0.0.1", PORT), connection("fd00::9", "fd00::1", PORT));
     assert_eq!(run(&program, &ipv4, &world([false, true])), None);
     assert_eq!(run(&program, &ipv6, &world([false, true])), Some(1));
     assert_eq!(run(&program, &ipv6, &world([true, false])), None);
     assert_eq!(run(&program, &ipv4, &world([true, false])), Some(0));
+}
+
+#[test]
+fn connections_are_spread_over_the_listeners_of_their_family() {
+    for listeners in [2_u16, 3, 16] {
+        let program = assemble(&Settings { listeners, ..settings(1) });
+        let count = usize::from(listeners);
+        let world = World { now: NOW, beats: vec![NOW], listeners: vec![true; 2 * count] };
+        for (remote, local, first) in
+            [("10.0.0.9", "10.0.0.1", 0), ("fd00::9", "fd00::1", u32::from(listeners))]
+        {
+            // As Linux chooses them: all even.
+            let ports = (32_768..60_999).step_by(2);
+            let mut chosen = vec![0_usize; count];
+            for remote_port in ports.clone() {
+                let connection = Connection { remote_port, ..connection(remote, local, PORT) };
+                let index = run(&program, &connection, &world).unwrap() - first;
+                assert_eq!(run(&program, &connection, &world), Some(first + index), "each time");
+                chosen[usize::try_from(index).unwrap()] += 1;
+            }
+            let fair = ports.count() / count;
+            assert!(chosen.iter().all(|share| share.abs_diff(fair) < fair / 10), "{chosen:?}");
+        }
+    }
 }

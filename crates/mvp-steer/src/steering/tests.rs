@@ -46,7 +46,7 @@ fn answers(expected: &str, address: &str, beat: impl Fn()) {
 }
 
 fn attached(listener: &TcpListener, beats: u16) -> Option<Steering> {
-    let steered = Steered { port: PORT, address: None, ipv4: Some(listener.as_fd()), ipv6: None };
+    let steered = Steered { port: PORT, address: None, ipv4: &[listener.as_fd()], ipv6: &[] };
     match Steering::attach(&steered, beats) {
         Ok(steering) => Some(steering),
         Err(SteerError::NotPermitted { what }) => {
@@ -125,18 +125,34 @@ fn an_ipv6_connection_needs_a_listener_for_ipv6() {
         let beat = only_four.beat(0);
         beat.beat(BEAT_LIMIT);
         assert_eq!(asked("fd00::9"), "server");
-        let steered = Steered {
-            port: PORT,
-            address: None,
-            ipv4: Some(four.as_fd()),
-            ipv6: Some(six.as_fd()),
-        };
+        let steered =
+            Steered { port: PORT, address: None, ipv4: &[four.as_fd()], ipv6: &[six.as_fd()] };
         let both = Steering::attach(&steered, 1).unwrap();
         let beat = both.beat(0);
         answers("ours", "fd00::9", || beat.beat(BEAT_LIMIT));
         beat.beat(BEAT_LIMIT);
         assert_eq!(asked("::1"), "server", "loopback is never steered");
         answers("ours", "10.9.9.1", || beat.beat(BEAT_LIMIT));
+    });
+}
+
+#[test]
+fn connections_are_spread_over_all_listeners_and_no_others() {
+    in_a_network_of_its_own(|| {
+        let _server = server(b"server", ([0, 0, 0, 0], PORT).into());
+        let names: [&[u8]; 3] = [b"first", b"second", b"third"];
+        let ours = names.map(|name| server(name, ([127, 0, 0, 1], 0).into()));
+        let ipv4 = ours.each_ref().map(AsFd::as_fd);
+        let steered = Steered { port: PORT, address: None, ipv4: &ipv4, ipv6: &[] };
+        let steering = match Steering::attach(&steered, 1) {
+            Ok(steering) => steering,
+            Err(SteerError::NotPermitted { what }) => return not_tested(what),
+            Err(error) => panic!("{error}"),
+        };
+        let beat = steering.beat(0);
+        for name in ["first", "second", "third"] {
+            answers(name, "10.9.9.1", || beat.beat(BEAT_LIMIT));
+        }
     });
 }
 
@@ -151,7 +167,7 @@ fn a_server_on_one_address_leaves_the_others_alone() {
         for (only, other) in [(addresses[0], addresses[1]), (addresses[1], addresses[0])] {
             let address = Some(only.parse().unwrap());
             let steered =
-                Steered { port: PORT, address, ipv4: Some(four.as_fd()), ipv6: Some(six.as_fd()) };
+                Steered { port: PORT, address, ipv4: &[four.as_fd()], ipv6: &[six.as_fd()] };
             let steering = match Steering::attach(&steered, 1) {
                 Ok(steering) => steering,
                 Err(SteerError::NotPermitted { what }) => return not_tested(what),

@@ -46,15 +46,16 @@ const MANIFESTS: [&str; 2] = [
 pub(super) fn take_over(source: &LikeSource, given: &ArgMatches) -> Result<TakenOver, Mistake> {
     let found = match source {
         LikeSource::File(path) => Found::manifest(path)?,
-        LikeSource::Auto => {
-            let exists = |path: &&&str| Path::new(path).symlink_metadata().is_ok();
-            match MANIFESTS.iter().find(exists) {
-                Some(path) => Found::manifest(Path::new(path))?,
-                None => process::find(Path::new("/proc"))?,
-            }
-        }
+        LikeSource::Auto => match existing_manifest() {
+            Some(path) => Found::manifest(path)?,
+            None => process::find(Path::new("/proc"))?,
+        },
     };
     found.take_over(&Given::of(given))
+}
+
+fn existing_manifest() -> Option<&'static Path> {
+    MANIFESTS.into_iter().map(Path::new).find(|path| path.symlink_metadata().is_ok())
 }
 
 /// The command of kube-apiserver, and where it was found.
@@ -62,7 +63,7 @@ pub(super) fn take_over(source: &LikeSource, given: &ArgMatches) -> Result<Taken
 struct Found {
     origin: Origin,
     command: ServerCommand,
-    /// The contents of the manifest.
+    /// The contents of the manifest, or the command line of the process.
     bytes: Vec<u8>,
 }
 
@@ -128,11 +129,24 @@ pub(crate) struct TakenOver {
     peer_ca: Option<authority::Found>,
     /// What could not be taken over, one sentence each.
     pub(crate) warnings: Vec<String>,
-    /// The contents of the manifest.
+    /// The contents of the manifest, or the command line of the process.
     pub(crate) bytes: Vec<u8>,
 }
 
 impl TakenOver {
+    /// What the origin contains now, or why it cannot be read. A process may have another ID by now, or
+    /// a manifest.
+    pub(crate) fn current(&mut self) -> Result<Vec<u8>, String> {
+        match &mut self.origin {
+            Origin::Manifest(path) => files::read(path).map_err(|problem| problem.to_string()),
+            Origin::Process(id) => match existing_manifest() {
+                Some(path) => files::read(path).map_err(|problem| problem.to_string()),
+                None => process::command_line_now(Path::new("/proc"), id, &self.bytes)
+                    .map_err(|mistake| mistake.to_string()),
+            },
+        }
+    }
+
     /// Sets flags that follow from those of kube-apiserver.
     fn derive<'a>(&mut self, flags: impl IntoIterator<Item = (&'a str, String)>) {
         for (name, value) in flags {

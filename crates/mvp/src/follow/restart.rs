@@ -42,8 +42,8 @@ async fn after(
         let change = changed.borrow_and_update().clone();
         let waited = async {
             match change {
-                Some(change) => wait(change).await,
-                None => pending().await,
+                NewFlags::Changed(change) => wait(change).await,
+                NewFlags::Same | NewFlags::Unusable { .. } => pending().await,
             }
         };
         tokio::select! {
@@ -143,12 +143,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_change_that_is_taken_back_needs_no_restart() {
-        let (sender, receiver) = watch::channel(None);
+        let (sender, receiver) = watch::channel(NewFlags::Same);
         let wait = async |_| settled(|| Ready, async || false).await;
         let after = tokio::spawn(async move { after(receiver, wait).await });
         let change = Change { flags: vec!["v".to_owned()], way: None };
+        let changed = NewFlags::Changed(change);
         for (change, finished) in
-            [(Some(change.clone()), false), (None, false), (Some(change), true)]
+            [(changed.clone(), false), (NewFlags::Same, false), (changed, true)]
         {
             sender.send_replace(change);
             sleep(if finished { UNTOUCHED * 2 } else { UNTOUCHED / 2 }).await;

@@ -1,5 +1,5 @@
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 
 use testkit::certificates::{Ca, FRONT_PROXY_NAME, SERVER_NAME, cn};
 
@@ -35,12 +35,26 @@ impl Followed {
         let argv: Vec<OsString> = ["mvp", "serve", &like].map(OsString::from).into();
         let Ok(Invocation::Serve(args, origins, _)) = cli::parse(argv.clone()) else { panic!() };
         let config = ServeConfig::check(*args, &origins, SystemTime::now()).unwrap();
-        let follower = Follower::new(&config, argv, watch::Sender::new(None)).unwrap();
+        let follower = Follower::new(&config, argv, watch::Sender::default()).unwrap();
         Followed { folder, text, follower }
     }
 
-    fn path(&self) -> &Path {
-        &self.follower.path
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("kube-apiserver.yaml")
+    }
+
+    fn has_changed(&self) -> bool {
+        matches!(*self.follower.changed.borrow(), NewFlags::Changed(_))
+    }
+
+    /// Why the flags cannot be used.
+    fn failing(&self) -> Option<String> {
+        self.follower.failing.clone()
+    }
+
+    /// Why the steering pauses so many seconds from now.
+    fn fault_in(&self, seconds: u64) -> Option<String> {
+        self.follower.changed.borrow().fault(Instant::now() + Duration::from_secs(seconds))
     }
 
     /// Replaces the manifest by rename, as kubeadm does, and looks until it is settled.
@@ -54,7 +68,7 @@ impl Followed {
     fn looked(&mut self) -> bool {
         self.follower.look(SystemTime::now());
         self.follower.look(SystemTime::now());
-        self.follower.changed.borrow().is_some()
+        self.has_changed()
     }
 }
 
@@ -65,7 +79,7 @@ fn a_change_of_a_flag_is_published() {
     let text = followed.text.replace("10.0.0.1", "10.0.0.2");
     followed.follower.look(SystemTime::now());
     assert!(followed.replaced(&text));
-    let change = followed.follower.changed.borrow().clone().unwrap();
+    let NewFlags::Changed(change) = followed.follower.changed.borrow().clone() else { panic!() };
     assert_eq!(change.flags, ["advertise-address", "bind-address"]);
     assert!(change.way.is_some());
 }
@@ -91,9 +105,9 @@ fn a_change_counts_when_it_is_settled() {
     let mut followed = Followed::new();
     fs::write(followed.path(), followed.text.replace("10.0.0.1", "10.0.0.2")).unwrap();
     followed.follower.look(SystemTime::now());
-    assert!(!followed.follower.changed.borrow().is_some());
+    assert!(!followed.has_changed());
     followed.follower.look(SystemTime::now());
-    assert!(followed.follower.changed.borrow().is_some());
+    assert!(followed.has_changed());
 }
 
 #[test]
@@ -105,7 +119,7 @@ fn other_changes_have_no_effect() {
         text.replace("    workingDir", "    - --v=4\n    - --etcd-prefix=/x\n    workingDir");
     assert_ne!(more, text);
     assert!(!followed.replaced(&more));
-    assert_eq!(followed.follower.failing, None);
+    assert_eq!(followed.failing(), None);
     // The same flags in another form.
     assert!(
         !followed.replaced(&text.replace("--client-ca-file=ca.crt", "--client_ca_file=ca.crt"))
@@ -113,23 +127,30 @@ fn other_changes_have_no_effect() {
 }
 
 #[test]
-fn a_missing_or_invalid_manifest_has_no_effect() {
+fn a_missing_or_invalid_manifest_needs_no_restart() {
     let mut followed = Followed::new();
     let text = followed.text.clone();
     fs::remove_file(followed.path()).unwrap();
     assert!(!followed.looked());
-    let reason = followed.follower.failing.clone().unwrap();
+    let reason = followed.failing().unwrap();
     assert!(reason.contains("does not exist"), "{reason}");
+    // kubeadm moves it away and back.
+    assert_eq!(followed.fault_in(3600), None);
     assert!(!followed.replaced("kind: Pod\nspec: ["));
     assert!(!followed.replaced(&text.replace("10.0.0.1", "nowhere")));
     // mvp could not start with it.
     assert!(!followed.replaced(&text.replace("ca-file=ca.crt", "ca-file=missing.crt")));
-    let reason = followed.follower.failing.clone().unwrap();
+    let reason = followed.failing().unwrap();
     assert!(reason.contains("missing.crt"), "{reason}");
+    // The server may trust others by now.
+    assert_eq!(followed.fault_in(30), None);
+    let fault = followed.fault_in(61).unwrap();
+    assert!(fault.contains("cannot be taken over") && fault.contains("missing.crt"), "{fault}");
     // The file that it names comes later.
     fs::copy(followed.folder.path().join("ca.crt"), followed.folder.path().join("missing.crt"))
         .unwrap();
     assert!(followed.looked());
+    assert_eq!(followed.fault_in(3600), None);
 }
 
 #[test]
@@ -139,5 +160,5 @@ fn the_old_manifest_may_come_back() {
     fs::remove_file(followed.path()).unwrap();
     assert!(!followed.looked());
     assert!(!followed.replaced(&text));
-    assert_eq!(followed.follower.failing, None);
+    assert_eq!(followed.failing(), None);
 }

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use mvp_steer::connections::{self, Connection, Survey};
+use mvp_steer::connections::{self, Connection, Place, Survey};
 
 use self::report::Report;
 use self::rounds::{Found, Host, Limits};
@@ -34,11 +34,11 @@ const TOLD_EVERY: Duration = Duration::from_secs(10);
 
 /// Runs the command.
 pub(crate) fn run(args: &AdoptArgs) -> anyhow::Result<ExitCode> {
-    let port = port(args)?;
-    let mut node = Node::new(args, port);
+    let place = place(args)?;
+    let mut node = Node::new(args, place);
     let mut ended = 0;
     if args.dry_run {
-        node.survey = connections::survey(port)?;
+        node.survey = connections::survey(place)?;
     } else {
         let limits = Limits { rate: args.rate, only_first: args.force };
         let done = rounds::run(&mut node, limits);
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &AdoptArgs) -> anyhow::Result<ExitCode> {
     }
     // The line about the progress must be gone.
     node.progress = None;
-    let report = Report::new(port, args, ended, &node.survey);
+    let report = Report::new(place.port, args, ended, &node.survey);
     let text = match args.output {
         Output::Text => report.text(Paint::stdout()),
         Output::Json => serde_json::to_string_pretty(&report)? + "\n",
@@ -63,22 +63,25 @@ pub(crate) fn run(args: &AdoptArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// The port of kube-apiserver. Fails if connections would be ended, and no gateway steers new ones.
-fn port(args: &AdoptArgs) -> anyhow::Result<u16> {
-    let steered = steering::port(&args.gateway);
+fn place(args: &AdoptArgs) -> anyhow::Result<Place> {
+    let steered = steering::place(&args.gateway);
+    let whole = |port| Place { port, address: None };
     match (steered, args.secure_port) {
-        (Ok(steered), Some(given)) if steered != given && !args.force && !args.dry_run => {
+        (Ok(steered), None) => Ok(steered),
+        (Ok(steered), Some(given)) if steered.port == given => Ok(steered),
+        (_, Some(given)) if args.force || args.dry_run => Ok(whole(given)),
+        (Ok(steered), Some(given)) => {
             anyhow::bail!(
                 "--secure-port: {given} is not the port that the gateway at {} steers; leave the flag \
-                 out, or give {steered}",
-                args.gateway
+                 out, or give {}",
+                args.gateway,
+                steered.port
             )
         }
-        (_, Some(given)) if args.force || args.dry_run => Ok(given),
-        (Ok(steered), _) => Ok(steered),
-        (Err(_), None) if args.force => Ok(DEFAULT_PORT),
+        (Err(_), None) if args.force => Ok(whole(DEFAULT_PORT)),
         (Err(error), None) if args.dry_run => {
             writeln!(io::stderr(), "note: port {DEFAULT_PORT} is assumed: {error:#}")?;
-            Ok(DEFAULT_PORT)
+            Ok(whole(DEFAULT_PORT))
         }
         (Err(error), _) => Err(error.context(REFUSED)),
     }
@@ -89,7 +92,7 @@ const REFUSED: &str = "nothing is ended, because clients would only come back to
 
 /// This host.
 struct Node<'a> {
-    port: u16,
+    place: Place,
     idle: Duration,
     /// Asked in every round; none with `--force`.
     gateway: Option<&'a GatewayArgs>,
@@ -102,10 +105,10 @@ struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    fn new(args: &'a AdoptArgs, port: u16) -> Node<'a> {
+    fn new(args: &'a AdoptArgs, place: Place) -> Node<'a> {
         let begun = Instant::now();
         Node {
-            port,
+            place,
             idle: args.idle,
             gateway: (!args.force).then_some(&args.gateway),
             begun,
@@ -122,16 +125,21 @@ impl Host for Node<'_> {
 
     /// A gateway that stopped steering would get none of the clients.
     fn may_go_on(&mut self) -> anyhow::Result<()> {
-        match self.gateway.map(steering::port) {
+        match self.gateway.map(steering::place) {
             None => Ok(()),
-            Some(Ok(port)) if port == self.port => Ok(()),
-            Some(Ok(port)) => anyhow::bail!("the gateway steers port {port} now; run it again"),
+            Some(Ok(place)) if place == self.place => Ok(()),
+            Some(Ok(Place { port, address: None })) => {
+                anyhow::bail!("the gateway steers port {port} now; run it again")
+            }
+            Some(Ok(Place { port, address: Some(address) })) => {
+                anyhow::bail!("the gateway steers {address}, port {port}, now; run it again")
+            }
             Some(Err(error)) => Err(error.context(REFUSED)),
         }
     }
 
     fn look(&mut self) -> anyhow::Result<HashMap<u64, Found<Connection>>> {
-        self.survey = connections::survey(self.port)?;
+        self.survey = connections::survey(self.place)?;
         let found = self.survey.unsteered.iter().map(|one| {
             let (at_rest, idle) = (one.is_at_rest(self.idle), one.idle());
             (one.cookie, Found { connection: one.clone(), at_rest, idle })

@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -211,15 +211,22 @@ impl Gateway {
         if let (Some(local), Some(way)) = (local, self.way.clone()) {
             let steered = steered.clone();
             let metrics = self.reload_metrics.clone();
+            let new_flags = self.shutdown.flags_changed.clone();
             let watch = move || {
-                let metrics = metrics.clone();
-                let is_expired = move || metrics.serving_has_expired(SystemTime::now());
-                fault::watch(steered.clone(), local.clone(), way.clone(), is_expired)
+                let (metrics, new_flags) = (metrics.clone(), new_flags.clone());
+                let of_flags = move || {
+                    // Clients reject it, but perhaps not the server's.
+                    let expired = "the certificate of --tls-cert-file has expired; renew it";
+                    let is_expired = metrics.serving_has_expired(SystemTime::now());
+                    let unusable = || new_flags.borrow().fault(Instant::now());
+                    is_expired.then(|| expired.to_owned()).or_else(unusable)
+                };
+                fault::watch(steered.clone(), local.clone(), way.clone(), of_flags)
             };
             tokio::spawn(self.supervisor.clone().run("steering-fault", watch));
         }
-        let (unsteered, port) = (steered.unsteered(), steered.port());
-        let watch = move || unsteered.clone().watch(port);
+        let (unsteered, place) = (steered.unsteered(), steered.place());
+        let watch = move || unsteered.clone().watch(place);
         tokio::spawn(self.supervisor.clone().run("unsteered-connections", watch));
         Arc::new(move || {
             let mut checks = others();

@@ -23,6 +23,8 @@ use crate::config::{Around, ServeConfig};
 const INTERVAL: Duration = Duration::from_secs(1);
 /// So many findings in a row count. A single one may be a server that became ready between two probes.
 pub(crate) const IN_A_ROW: usize = 3;
+/// The same if the server itself told the gateway that it is not ready: it may be so from time to time.
+const UNREADY_IN_A_ROW: usize = 15;
 const TIME_LIMIT: Duration = Duration::from_secs(2);
 
 const REQUEST: &[u8] = b"GET /readyz HTTP/1.1\r\nHost: kubernetes.default.svc\r\n\
@@ -40,13 +42,13 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// After a check that found this, and so many in a row. A confirmed fault ends only when the gateway
+    /// After a check that found this; `enough` if it was found often enough in a row. A confirmed fault ends only when the gateway
     /// can use its server: one that goes down meanwhile must find its port free when it comes back.
-    fn next(self, reason: Option<String>, found: usize, usable: bool) -> Fault {
+    fn next(self, reason: Option<String>, enough: bool, usable: bool) -> Fault {
         match (self, reason) {
             (Fault::Confirmed(_), Some(reason)) => Fault::Confirmed(reason),
             (Fault::Confirmed(reason), None) if !usable => Fault::Confirmed(reason),
-            (_, Some(_)) if found < IN_A_ROW => Fault::Suspected,
+            (_, Some(_)) if !enough => Fault::Suspected,
             (_, Some(reason)) => Fault::Confirmed(reason),
             (_, None) => Fault::None,
         }
@@ -99,25 +101,37 @@ enum Answer {
 
 /// Pauses the steering while the gateway is at fault. Never returns.
 ///
-/// `is_expired` tells whether the serving certificate in use has expired: clients reject it, but perhaps
-/// not the server's.
+/// `of_flags` tells why the gateway is at fault whatever the server answers.
 pub(crate) async fn watch(
     steered: Steered,
     local: LocalState,
     way: Way,
-    is_expired: impl Fn() -> bool,
+    of_flags: impl Fn() -> Option<String>,
 ) {
     let (mut current, mut found) = (Fault::None, 0);
     loop {
-        let reason = match is_expired() {
-            true => Some("the certificate of --tls-cert-file has expired; renew it".to_owned()),
-            false => fault(&local, &way).await,
+        let of_flags = of_flags();
+        let (settled, reason) = match of_flags {
+            Some(reason) => (true, Some(reason)),
+            None => (false, fault(&local, &way).await),
         };
-        found = if reason.is_some() { found + 1 } else { 0 };
-        current = current.next(reason, found, local.get() == LocalHealth::Ready);
+        found = match reason {
+            // Another look would find the same.
+            Some(_) if settled => UNREADY_IN_A_ROW,
+            Some(_) => found + 1,
+            None => 0,
+        };
+        let health = local.get();
+        let enough = needed(health, local.rejects_us());
+        current = current.next(reason, found >= enough, health == LocalHealth::Ready);
         steered.set_fault(current.clone());
         sleep(INTERVAL).await;
     }
+}
+
+/// How many findings in a row confirm a fault.
+fn needed(health: LocalHealth, rejects_us: bool) -> usize {
+    if health == LocalHealth::Unready && !rejects_us { UNREADY_IN_A_ROW } else { IN_A_ROW }
 }
 
 /// Why the gateway is at fault, if it is.
@@ -169,12 +183,19 @@ mod tests {
     fn a_confirmed_fault_lasts_until_the_server_can_be_used() {
         let reason = || Some("why".to_owned());
         let confirmed = Fault::Confirmed("why".to_owned());
-        assert_eq!(Fault::None.next(reason(), 1, false), Fault::Suspected);
-        assert_eq!(Fault::Suspected.next(reason(), IN_A_ROW, false), confirmed);
-        assert_eq!(Fault::Suspected.next(None, 0, false), Fault::None);
-        assert_eq!(confirmed.clone().next(None, 0, false), confirmed, "the server is down");
-        assert_eq!(confirmed.clone().next(reason(), 1, false), confirmed);
-        assert_eq!(confirmed.next(None, 0, true), Fault::None);
+        assert_eq!(Fault::None.next(reason(), false, false), Fault::Suspected);
+        assert_eq!(Fault::Suspected.next(reason(), true, false), confirmed);
+        assert_eq!(Fault::Suspected.next(None, false, false), Fault::None);
+        assert_eq!(confirmed.clone().next(None, false, false), confirmed, "the server is down");
+        assert_eq!(confirmed.clone().next(reason(), false, false), confirmed);
+        assert_eq!(confirmed.next(None, false, true), Fault::None);
+    }
+
+    #[test]
+    fn a_server_that_is_not_ready_from_time_to_time_is_no_fault_of_the_gateway() {
+        assert_eq!(needed(LocalHealth::Unready, false), 15);
+        assert_eq!(needed(LocalHealth::Unready, true), 3, "the server rejects us");
+        assert_eq!(needed(LocalHealth::Unreachable, false), 3);
     }
 
     #[test]

@@ -7,9 +7,15 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use mvp_steer::BEAT_LIMIT;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
+
+/// How long a host counts as short of CPU time after a thread was late.
+const SHORTAGE: Duration = Duration::from_secs(60);
+/// A thread that did not run for longer than this does not lack CPU time: it hung, or was stopped.
+const HUNG: Duration = Duration::from_millis(1_250);
 
 /// The shortest time between two log lines.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -24,6 +30,8 @@ struct Noted {
     time: Duration,
     /// The end of the last lapse.
     end: Option<Instant>,
+    /// The last time that a thread ran late for want of CPU time, whether a beat expired or not.
+    starved: Option<Instant>,
     /// When the last log line was written.
     logged: Option<Instant>,
     /// Late threads since then without a line.
@@ -52,6 +60,20 @@ impl Lapses {
     /// The time since the last lapse.
     pub(super) fn last(&self, now: Instant) -> Option<Duration> {
         self.noted().end.map(|end| now.saturating_duration_since(end))
+    }
+
+    /// Notes that a thread beats again, so long after it beat before.
+    pub(super) fn note_gap(&self, gap: Duration, now: Instant) {
+        if gap > BEAT_LIMIT && gap < HUNG {
+            let mut noted = self.noted();
+            noted.starved = noted.starved.max(Some(now));
+        }
+    }
+
+    /// Whether threads lacked CPU time lately, so that they must be expected to be late again.
+    pub(super) fn are_likely(&self, now: Instant) -> bool {
+        let starved = self.noted().starved;
+        starved.is_some_and(|end| now.saturating_duration_since(end) < SHORTAGE)
     }
 
     fn noted(&self) -> MutexGuard<'_, Noted> {
@@ -135,6 +157,20 @@ mod tests {
         assert!(text.contains("\nmvp_steering_lapses_total 2\n"), "{text}");
         assert!(text.contains("\nmvp_steering_lapse_seconds_total 2.0\n"), "{text}");
         assert_eq!(lapses.last(at(4_000)), Some(Duration::from_millis(500)));
+    }
+
+    #[test]
+    fn a_thread_that_runs_late_makes_lapses_likely_for_a_minute() {
+        let (lapses, start) = (Lapses::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert!(!lapses.are_likely(start));
+        lapses.note_gap(Duration::from_secs(5), at(10));
+        assert!(!lapses.are_likely(at(10)), "it was stopped");
+        lapses.note_gap(BEAT_LIMIT, at(15));
+        assert!(!lapses.are_likely(at(15)), "in time");
+        lapses.note_gap(Duration::from_millis(300), at(20));
+        assert!(lapses.are_likely(at(20)) && lapses.are_likely(at(79)));
+        assert!(!lapses.are_likely(at(80)));
     }
 
     #[test]

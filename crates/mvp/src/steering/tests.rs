@@ -9,9 +9,10 @@ use super::*;
 fn steered(attached: Result<Steering, String>) -> Steered {
     Steered(Arc::new(State {
         attached,
-        port: 1,
+        place: Place { port: 1, address: None },
         unsteered: Unsteered::default(),
         lapses: Lapses::default(),
+        holds: AtomicU64::new(0),
         begun: AtomicBool::new(true),
         fault: Mutex::default(),
     }))
@@ -40,7 +41,7 @@ async fn a_worker_that_was_late_is_noted() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     // Nobody connects to this port. The control loop does not beat, so nothing would be steered.
     let nothing =
-        mvp_steer::Steered { port: 1, address: None, ipv4: Some(listener.as_fd()), ipv6: None };
+        mvp_steer::Steered { port: 1, address: None, ipv4: &[listener.as_fd()], ipv6: &[] };
     let steering = match Steering::attach(&nothing, 2) {
         Ok(steering) => steering,
         // Without the rights for it, nothing is tested. CI has them.

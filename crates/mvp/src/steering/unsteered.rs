@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mvp_steer::connections::{self, ConnectionError, Survey};
+use mvp_steer::connections::{self, ConnectionError, Place, Survey};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -35,10 +35,10 @@ impl Unsteered {
     }
 
     /// Counts again and again, on a thread for blocking work.
-    pub(crate) async fn watch(self, port: u16) {
+    pub(crate) async fn watch(self, place: Place) {
         let mut failed = false;
         loop {
-            let counted = tokio::task::spawn_blocking(move || connections::survey(port)).await;
+            let counted = tokio::task::spawn_blocking(move || connections::survey(place)).await;
             // A panic is counted by the supervisor.
             let Ok(counted) = counted else { return };
             self.store(counted, &mut failed);
@@ -112,7 +112,7 @@ mod tests {
     #[tokio::test]
     async fn connections_are_counted_without_rights() {
         let unsteered = Unsteered::default();
-        let watch = tokio::spawn(unsteered.clone().watch(1));
+        let watch = tokio::spawn(unsteered.clone().watch(Place { port: 1, address: None }));
         let counted = async {
             while unsteered.last().is_none() {
                 tokio::time::sleep(Duration::from_millis(10)).await;

@@ -33,7 +33,18 @@ fn steered_connections_loopback_and_other_ports_do_not_count() {
         ("[::1]:5000", "[::1]:6443", false, false),
     ] {
         let one = Connection { steered, ..connection(remote, local) };
-        assert_eq!(is_unsteered(&one, 6443), expected, "{remote} {local} {steered}");
+        let all = Place { port: 6443, address: None };
+        assert_eq!(is_unsteered(&one, all), expected, "{remote} {local} {steered}");
+    }
+}
+
+#[test]
+fn the_clients_of_another_program_on_the_port_do_not_count() {
+    let only = Place { port: 6443, address: Some("10.0.0.1".parse().unwrap()) };
+    for (local, expected) in
+        [("10.0.0.1:6443", true), ("[::ffff:10.0.0.1]:6443", true), ("10.0.0.100:6443", false)]
+    {
+        assert_eq!(is_unsteered(&connection("10.0.0.2:5000", local), only), expected, "{local}");
     }
 }
 

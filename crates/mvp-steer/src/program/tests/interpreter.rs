@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use crate::instruction::{Instruction, OF_MAP, OF_MAP_VALUE, Register, code};
-use crate::program::{IPV4, IPV6, PASS, REPLACE, context, function};
+use crate::program::{CHOICE, IPV4, IPV6, PASS, context, function};
 
 pub(super) const BEATS_MAP: i32 = 7;
 pub(super) const LISTENERS_MAP: i32 = 8;
@@ -25,6 +25,7 @@ pub(super) struct Connection {
     pub(super) remote: IpAddr,
     pub(super) local: IpAddr,
     pub(super) port: u16,
+    pub(super) remote_port: u16,
 }
 
 impl Connection {
@@ -36,6 +37,7 @@ impl Connection {
             bytes[offset..offset + value.len()].copy_from_slice(value);
         };
         put(context::PROTOCOL, &self.protocol.to_ne_bytes());
+        put(context::REMOTE_PORT, &self.remote_port.to_be_bytes());
         put(context::LOCAL_PORT, &u32::from(self.port).to_ne_bytes());
         match (self.remote, self.local) {
             (IpAddr::V4(remote), IpAddr::V4(local)) => {
@@ -58,8 +60,8 @@ impl Connection {
 pub(super) struct World {
     pub(super) now: u64,
     pub(super) beats: Vec<u64>,
-    /// Whether there is a listener for IPv4, and for IPv6.
-    pub(super) listeners: [bool; 2],
+    /// Whether there is a listener at each index: those for IPv4, then those for IPv6.
+    pub(super) listeners: Vec<bool>,
 }
 
 /// Runs the program. The index of the chosen listener.
@@ -147,8 +149,14 @@ impl Machine<'_> {
             code::SET => self.set(to, extended),
             code::COPY => self.set(to, self.get(from)),
             code::ADD => self.set(to, self.get(to).wrapping_add(extended)),
+            code::ADD_REGISTER => self.set(to, self.get(to).wrapping_add(self.get(from))),
             code::SUBTRACT_REGISTER => self.set(to, self.get(to).wrapping_sub(self.get(from))),
             code::AND_32 => self.set(to, u64::from(word(self.get(to)) & constant)),
+            code::MULTIPLY_32 => {
+                self.set(to, u64::from(word(self.get(to)).wrapping_mul(constant)));
+            }
+            code::SHIFT_RIGHT_32 => self.set(to, u64::from(word(self.get(to)) >> constant)),
+            code::REMAINDER_32 => self.set(to, u64::from(word(self.get(to)) % constant)),
             code::IF_EQUAL => return self.get(to) == extended,
             code::IF_ABOVE => return self.get(to) > extended,
             code::IF_AT_LEAST_REGISTER => return self.get(to) >= self.get(from),
@@ -174,7 +182,7 @@ impl Machine<'_> {
             }
             function::ASSIGN_SOCKET => {
                 let held = self.held.expect("a socket");
-                let expected = (CONTEXT, SOCKET + u64::from(held), u64::try_from(REPLACE).unwrap());
+                let expected = (CONTEXT, SOCKET + u64::from(held), u64::try_from(CHOICE).unwrap());
                 assert_eq!((argument(1), argument(2), argument(3)), expected);
                 self.chosen = Some(held);
                 0

@@ -304,10 +304,13 @@ fn the_peer_ca_is_the_one_that_verifies_the_serving_certificate() {
 #[test]
 fn the_process_of_kube_apiserver() {
     let proc = tempfile::tempdir().unwrap();
-    let process = |id: &str, command: &str| {
+    let process_of = |id: &str, command: &str, status: &str| {
         fs::create_dir(proc.path().join(id)).unwrap();
         fs::write(proc.path().join(id).join("cmdline"), command).unwrap();
+        fs::write(proc.path().join(id).join("status"), status).unwrap();
     };
+    let root = "Name:\tx\nUid:\t0\t0\t0\t0\nGid:\t0\nNSpid:\t7\n";
+    let process = |id: &str, command: &str| process_of(id, command, root);
     let error = || process::find(proc.path()).unwrap_err().to_string();
     process("1", "/sbin/init\0");
     process("2", "");
@@ -315,12 +318,29 @@ fn the_process_of_kube_apiserver() {
     process("3", "vi\0kube-apiserver\0");
     let told = error();
     assert!(told.contains("nor a process named kube-apiserver; give the manifest"), "{told}");
+    // Others can take any name: somebody else, a pod with a root of its own, one that says nothing.
+    let name = "kube-apiserver\0--client-ca-file=/dev/shm/mine.crt\0";
+    process_of("20", name, &root.replace("Uid:\t0", "Uid:\t1000"));
+    assert!(
+        error().contains(
+            "process 20 is named kube-apiserver, but is in a container or of another user"
+        )
+    );
+    process_of("21", name, &root.replace("NSpid:\t7", "NSpid:\t7\t1"));
+    process_of("22", name, "");
     process("40", "/usr/local/bin/k3s server\0");
     assert!(error().contains("k3s (process 40) runs kube-apiserver as a part of itself"));
-    process("50", "/usr/bin/kube-apiserver\0--secure-port=7\0--client-ca-file=ca.crt\0");
+    let command = "/usr/bin/kube-apiserver\0--secure-port=7\0--client-ca-file=ca.crt\0";
+    process("50", command);
     let found = process::find(proc.path()).unwrap();
-    assert_eq!((found.origin, found.bytes.len()), (Origin::Process(50), 0));
+    assert_eq!((found.origin, &*found.bytes), (Origin::Process(50), command.as_bytes()));
     assert_eq!(found.command.arguments, ["--secure-port=7", "--client-ca-file=ca.crt"]);
+    let mut id = 49;
+    let mut now = || process::command_line_now(proc.path(), &mut id, command.as_bytes());
+    assert_eq!(now().unwrap(), command.as_bytes(), "it restarted with the same flags");
+    assert_eq!(id, 50);
+    let mut now = || process::command_line_now(proc.path(), &mut id, b"other");
     process("60", "kube-apiserver\0");
     assert!(error().contains("several processes named kube-apiserver: 50, 60;"), "{}", error());
+    assert!(now().is_err());
 }

@@ -1,12 +1,13 @@
-//! What the gateway on this host says about its steering. Entry: [`port`].
+//! What the gateway on this host says about its steering. Entry: [`place`].
 
 use anyhow::Context;
+use mvp_steer::connections::Place;
 
 use crate::operator::gateway::GatewayArgs;
 use crate::report::{Gateways, Status};
 
 /// The port whose new connections the gateway steers now. Fails if there is none.
-pub(super) fn port(gateway: &GatewayArgs) -> anyhow::Result<u16> {
+pub(super) fn place(gateway: &GatewayArgs) -> anyhow::Result<Place> {
     let answer = gateway.get("/debug/status")?;
     anyhow::ensure!(
         answer.status == 200,
@@ -20,12 +21,12 @@ pub(super) fn port(gateway: &GatewayArgs) -> anyhow::Result<u16> {
     of(&status).map_err(|why| anyhow::anyhow!("the gateway at {gateway} {why}"))
 }
 
-fn of(status: &Status) -> Result<u16, String> {
+fn of(status: &Status) -> Result<Place, String> {
     let Some(steering) = &status.steering else {
         return Err("does not steer connections; start it with --steer".to_owned());
     };
     if steering.active {
-        return Ok(steering.port);
+        return Ok(Place { port: steering.port, address: steering.address });
     }
     let check = status.readiness.iter().find(|check| check.name == "steering");
     let reason = check.and_then(|check| check.problem.as_deref());
@@ -54,6 +55,6 @@ mod tests {
             vec![check("members", Some("none")), check("steering", Some("the kernel is too old"))];
         assert!(of(&status).unwrap_err().ends_with("now: the kernel is too old"));
         status.steering = Some(SteeringState { active: true, ..steering });
-        assert_eq!(of(&status), Ok(7));
+        assert_eq!(of(&status), Ok(Place { port: 7, address: None }));
     }
 }
