@@ -106,8 +106,9 @@ const COUNTED: [&str; 4] =
     ["mvp_failovers_total", "mvp_reload_total", "mvp_ejected", "apiserver_peer_proxy_errors_total"];
 
 /// Metrics of a gateway with `--steer`, which needs rights. Unit tests show that they exist.
-const STEERING: [&str; 4] = [
+const STEERING: [&str; 5] = [
     "mvp_steering_active",
+    "mvp_steering_tolerance_seconds",
     "mvp_steering_lapses_total",
     "mvp_steering_lapse_seconds_total",
     "mvp_unsteered_connections",
