@@ -36,6 +36,24 @@ async fn a_beat_holds_longer_while_the_server_is_not_ready_and_the_gateway_not_s
     assert_eq!(steered.holds(Some(local)), LONGEST_BEAT);
 }
 
+#[test]
+fn a_host_that_is_short_of_cpu_time_may_be_late_for_longer_and_tells_so() {
+    let steered = steered(Err("not attached".to_owned()));
+    let mut registry = prometheus_client::registry::Registry::default();
+    registry.register_collector(Box::new(SteeringMetrics(steered.clone())));
+    let shows = |value: &str| {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let line = format!("\nmvp_steering_tolerance_seconds {value}\n");
+        assert!(text.contains(&line) && text.contains("mvp_steering_active 0"), "{text}");
+    };
+    assert_eq!(steered.holds(None), BEAT_LIMIT);
+    shows("0.25");
+    steered.0.lapses.note_gap(Duration::from_millis(300), Instant::now());
+    assert_eq!(steered.holds(None), LONGEST_BEAT);
+    shows("2.0");
+}
+
 #[tokio::test]
 async fn a_worker_that_was_late_is_noted() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
