@@ -29,7 +29,6 @@ use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -37,7 +36,6 @@ use tower_service::Service;
 
 use self::accept::Acceptor;
 use self::connection::{Shared, serve_connection};
-use self::pass_through::MAX_PASSED;
 pub use self::pass_through::PassThrough;
 pub(crate) use self::request::Activity;
 #[cfg(test)]
@@ -112,7 +110,6 @@ where
     let _cut = cut.drop_guard();
     let Listener { socket, pass_through, handed_over } = listener.into();
     let token = CancellationToken::new();
-    let pass_through = pass_through.map(|one| (one, Semaphore::new(MAX_PASSED)));
     let shared = Arc::new(Shared { tls, limits, shutdown: token, streams, pass_through });
     let mut acceptor = Acceptor::new(socket, shared.limits.connections.clone());
     let mut connections = JoinSet::new();

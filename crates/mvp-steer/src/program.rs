@@ -144,7 +144,8 @@ pub fn assemble(settings: &Settings) -> Vec<Instruction> {
     program.finish().unwrap_or_else(|| unreachable!("all labels are placed above"))
 }
 
-/// Chooses the listeners for IPv4 (the first, in R7), unless an end is loopback or the destination another one.
+/// Chooses the listeners for IPv4 (the first, in R7), unless an end is loopback or the destination
+/// another one.
 fn take_ipv4(program: &mut Assembler, only: Option<Ipv4Addr>, pass: Label) {
     program.apply(code::SET, R7, 0);
     for address in [context::LOCAL_IP4, context::REMOTE_IP4] {

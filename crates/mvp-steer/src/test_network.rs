@@ -21,9 +21,12 @@ pub(crate) fn in_a_network_of_its_own(test: impl FnOnce() + Send + 'static) {
             not_tested("a network namespace needs root");
             return;
         }
-        for command in
-            ["link set lo up", "address add 10.9.9.1/32 dev lo", "address add fd00::9/128 dev lo"]
-        {
+        // Without `nodad`, the kernel makes the address usable a moment later.
+        for command in [
+            "link set lo up",
+            "address add 10.9.9.1/32 dev lo",
+            "address add fd00::9/128 dev lo nodad",
+        ] {
             let done = Command::new("ip").args(command.split(' ')).status();
             if !done.is_ok_and(|status| status.success()) {
                 not_tested("ip of iproute2 is missing");

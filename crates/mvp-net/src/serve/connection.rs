@@ -17,7 +17,6 @@ use hyper::service::HttpService;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -54,8 +53,7 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) shutdown: CancellationToken,
     pub(crate) streams: Streams,
-    /// Connections that are not for us, and how many more of them there may be.
-    pub(crate) pass_through: Option<(PassThrough, Semaphore)>,
+    pub(crate) pass_through: Option<PassThrough>,
 }
 
 /// Serves one connection until it ends. A drain ends it after its requests in flight.
@@ -79,9 +77,8 @@ pub(crate) async fn serve_connection<S, B>(
         tracing::debug!(client = %remote, %error, "cannot set socket options");
         return;
     }
-    if let Some((pass_through, places)) = &shared.pass_through
+    if let Some(pass_through) = &shared.pass_through
         && pass_through.is_for_server(&stream, remote, limits.handshake_timeout).await
-        && let Ok(_place) = places.try_acquire()
     {
         return pass_through.join(stream, remote, &activity, &shared.shutdown).await;
     }

@@ -18,9 +18,6 @@ use tokio_util::sync::CancellationToken;
 use super::request::{Activity, Guard};
 use crate::connect_from;
 
-/// The most connections of the server to itself at a time, for each listener. It has a few. Others on its
-/// host can open them, too, without credentials.
-pub(super) const MAX_PASSED: usize = 128;
 /// The largest ClientHello that is looked at.
 const LARGEST_HELLO: usize = 16 << 10;
 /// The time between two looks at an incomplete ClientHello.

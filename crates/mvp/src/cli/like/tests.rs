@@ -178,12 +178,12 @@ fn variables_are_resolved_as_the_kubelet_does() {
 
 #[test]
 fn paths_are_those_of_the_host() {
-    let text = "kind: Pod\nspec:\n  containers:\n  - name: kube-apiserver\n    workingDir: /work\n    \
+    let text = "kind: Pod\nspec:\n  containers:\n  - name: kube-apiserver\n    workingDir: /srv\n    \
                 args: [--client-ca-file=/pki/ca.crt, --tls-cert-file=/pki/own/a.crt,\n      \
                 --tls-private-key-file=rel.key, --requestheader-client-ca-file=/one/file.crt,\n      \
                 '--tls-sni-cert-key=/pki/x.crt,/pki/x.key:*.example']\n    volumeMounts:\n    \
                 - {name: pki, mountPath: /pki}\n    - {name: own, mountPath: /pki/own, subPath: sub}\n    \
-                - {name: file, mountPath: /one/file.crt}\n    - {name: secret, mountPath: /work}\n  \
+                - {name: file, mountPath: /one/file.crt}\n    - {name: secret, mountPath: /srv}\n  \
                 volumes:\n  - {name: pki, hostPath: {path: /host/pki}}\n  \
                 - {name: own, hostPath: {path: /host/own}}\n  \
                 - {name: file, hostPath: {path: /host/f.crt}}\n  - {name: secret}\n";
@@ -191,7 +191,7 @@ fn paths_are_those_of_the_host() {
     for (flag, path) in [
         ("client-ca-file", "/host/pki/ca.crt"),
         ("tls-cert-file", "/host/own/sub/a.crt"),
-        ("tls-private-key-file", "/work/rel.key"),
+        ("tls-private-key-file", "/srv/rel.key"),
         ("requestheader-client-ca-file", "/host/f.crt"),
         ("tls-sni-cert-key", "/host/pki/x.crt,/host/pki/x.key:*.example"),
     ] {
