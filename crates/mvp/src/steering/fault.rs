@@ -73,16 +73,18 @@ impl Way {
         Some(Way { address: local.url.authority(), source, advertised: config.advertised() })
     }
 
-    /// The server's answer to `/readyz`, if there is one.
+    /// The server's answer to `/readyz`, if there is one. A server that is slow here, as one whose
+    /// etcd hangs, is not looked for elsewhere.
     async fn ask(&self) -> Option<Answer> {
         let configured = async {
             match self.source {
-                Some(source) => ask(connect_from(source, &*self.address).await?).await,
-                None => ask(TcpStream::connect(&*self.address).await?).await,
+                Some(source) => connect_from(source, &*self.address).await,
+                None => TcpStream::connect(&*self.address).await,
             }
         };
-        if let Ok(Ok(answer)) = timeout(TIME_LIMIT, configured).await {
-            return Some(Answer::Here(answer));
+        if let Ok(Ok(stream)) = timeout(TIME_LIMIT, configured).await {
+            let status = timeout(TIME_LIMIT, ask(stream)).await.ok()?.ok()?;
+            return Some(Answer::Here(status));
         }
         let Around { source, server } = self.advertised?;
         let advertised = async { ask(connect_from(source, server).await?).await };
@@ -177,6 +179,10 @@ async fn ask(stream: TcpStream) -> io::Result<u16> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
+    use tokio::net::TcpListener;
+
     use super::*;
 
     #[test]
@@ -218,5 +224,31 @@ mod tests {
             assert_eq!(found, expected, "{health:?} {answer}");
         }
         assert!(is_ready_for_others(gone, Answer::Elsewhere));
+    }
+
+    /// Only a server that no longer listens here is looked for at its advertise address: one that
+    /// gives no answer here would give none that counts there.
+    #[tokio::test]
+    async fn only_a_server_that_left_is_looked_for_elsewhere() {
+        let here = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let elsewhere = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let way = Way {
+            address: here.local_addr().unwrap().to_string(),
+            source: None,
+            advertised: Some(Around {
+                source: Ipv4Addr::LOCALHOST.into(),
+                server: elsewhere.local_addr().unwrap(),
+            }),
+        };
+        let closes = async { drop(here.accept().await.unwrap()) };
+        let (answer, ()) = tokio::join!(way.ask(), closes);
+        assert_eq!(answer, None);
+        let elsewhere = elsewhere.into_std().unwrap();
+        assert_eq!(elsewhere.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let elsewhere = TcpListener::from_std(elsewhere).unwrap();
+        drop(here);
+        let (asked, way) = (elsewhere.accept(), way.ask());
+        let first = tokio::select! { asked = asked => asked.is_ok(), _ = way => false };
+        assert!(first, "asked elsewhere");
     }
 }
