@@ -25,8 +25,11 @@ struct Inner {
     judgement: Judgement,
     http2: bool,
     end: CancellationToken,
-    note: Arc<OnceLock<Box<dyn Any + Send + Sync>>>,
+    note: Arc<Note>,
+    judged_note: Arc<Note>,
 }
+
+type Note = OnceLock<Box<dyn Any + Send + Sync>>;
 
 impl ConnectionInfo {
     /// An HTTP/1.1 connection. For HTTP/2 see [`over_http2`](Self::over_http2).
@@ -43,6 +46,7 @@ impl ConnectionInfo {
             http2: false,
             end: CancellationToken::new(),
             note: Arc::default(),
+            judged_note: Arc::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -69,7 +73,8 @@ impl ConnectionInfo {
 
     /// The same connection with another judgement.
     pub(crate) fn with_judgement(self, judgement: Judgement) -> Self {
-        let inner = Inner { judgement, ..Arc::unwrap_or_clone(self.inner) };
+        let judged_note = Arc::default();
+        let inner = Inner { judgement, judged_note, ..Arc::unwrap_or_clone(self.inner) };
         Self { inner: Arc::new(inner) }
     }
 
@@ -115,6 +120,12 @@ impl ConnectionInfo {
     pub fn note<T: Any + Default + Send + Sync>(&self) -> Option<&T> {
         self.inner.note.get_or_init(|| Box::new(T::default())).downcast_ref()
     }
+
+    /// A value that the service keeps for as long as the [judgement](Self::judgement) of this
+    /// connection stays the same. Else it is like [`note`](Self::note).
+    pub fn judged_note<T: Any + Default + Send + Sync>(&self) -> Option<&T> {
+        self.inner.judged_note.get_or_init(|| Box::new(T::default())).downcast_ref()
+    }
 }
 
 #[cfg(test)]
@@ -136,6 +147,18 @@ mod tests {
         assert_eq!(count(&first.clone().with_judgement(Judgement::default())), 2);
         assert_eq!(count(&second), 0);
         assert!(first.note::<String>().is_none());
+    }
+
+    #[test]
+    fn a_judged_note_lasts_as_long_as_its_judgement() {
+        let remote = SocketAddr::from(([127, 0, 0, 1], 1));
+        let first = ConnectionInfo::new(remote, Vec::new(), Judgement::default());
+        let count = |info: &ConnectionInfo| {
+            info.judged_note::<AtomicUsize>().unwrap().fetch_add(1, Ordering::Relaxed)
+        };
+        assert_eq!((count(&first), count(&first.clone())), (0, 1));
+        assert_eq!(count(&first.clone().with_judgement(Judgement::default())), 0);
+        assert_eq!(count(&first), 2);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod accept;
 mod connection;
 mod delegate;
 mod fault;
+mod gather;
 mod head;
 mod pass_through;
 mod request;

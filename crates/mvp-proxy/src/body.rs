@@ -10,6 +10,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 
 use crate::headers::remove_forbidden_trailers;
+use crate::incoming::Incoming;
 
 /// An error of a body, from any source.
 pub type BodyError = Box<dyn Error + Send + Sync>;
@@ -21,6 +22,8 @@ pub struct Body(Kind);
 #[derive(Debug)]
 enum Kind {
     Full(Full<Bytes>),
+    /// Without a box, since most responses have one.
+    Http2(Incoming),
     Streamed(UnsyncBoxBody<Bytes, BodyError>),
 }
 
@@ -150,6 +153,15 @@ impl<G: Unpin> HttpBody for Guarded<G> {
     }
 }
 
+impl From<Incoming> for Body {
+    fn from(body: Incoming) -> Body {
+        match body.is_end_stream() {
+            true => Body::empty(),
+            false => Body(Kind::Http2(body)),
+        }
+    }
+}
+
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Body {
         Body(Kind::Full(Full::new(bytes)))
@@ -166,6 +178,7 @@ impl HttpBody for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut self.get_mut().0 {
             Kind::Full(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
+            Kind::Http2(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
             Kind::Streamed(body) => Pin::new(body).poll_frame(cx),
         }
     }
@@ -173,6 +186,7 @@ impl HttpBody for Body {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Kind::Full(body) => body.is_end_stream(),
+            Kind::Http2(body) => body.is_end_stream(),
             Kind::Streamed(body) => body.is_end_stream(),
         }
     }
@@ -180,6 +194,7 @@ impl HttpBody for Body {
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Kind::Full(body) => body.size_hint(),
+            Kind::Http2(body) => body.size_hint(),
             Kind::Streamed(body) => body.size_hint(),
         }
     }

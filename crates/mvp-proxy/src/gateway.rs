@@ -4,7 +4,7 @@
 //! - [`PEER_PROXIED`]: a request that was proxied once is not proxied again.
 //! - [`Refusal`]: a peer processed nothing of a request, and why.
 //! - [`mark_lost`]: a peer's server received a request and sent no response.
-//! - [`Insists`]: all servers that could serve a request are unready; this one must.
+//! - [`INSISTS`]: all servers that could serve a request are unready; this one must.
 //! - [`Instance`]: which process responded.
 
 use std::sync::Arc;
@@ -17,6 +17,9 @@ use mvp_core::decide::Reason;
 /// Marks a request that one API server proxied to another. Kubernetes uses the same name.
 pub const PEER_PROXIED: HeaderName = HeaderName::from_static("x-kubernetes-peer-proxied");
 
+/// How the names of all marks begin.
+const MARKS: &str = "x-mvp-";
+
 /// Marks a refusal: nothing of the request was processed. The value is the label of a [`Reason`].
 const REFUSED: HeaderName = HeaderName::from_static("x-mvp-refused");
 
@@ -28,10 +31,6 @@ pub(crate) const INSISTS: HeaderName = HeaderName::from_static("x-mvp-insists");
 
 /// The process that responded, as `ID_INSTANCE`.
 pub(crate) const INSTANCE: HeaderName = HeaderName::from_static("x-mvp-instance");
-
-/// An extension of requests that insist: see [`INSISTS`].
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Insists;
 
 /// A peer's statement that it processed nothing of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +72,9 @@ pub(crate) fn is_lost(headers: &HeaderMap) -> bool {
 
 /// Removes the marks that only a gateway may set, so that no server can set them.
 pub(crate) fn unmark<B>(response: &mut Response<B>) {
+    if !response.headers().keys().any(|name| name.as_str().starts_with(MARKS)) {
+        return;
+    }
     response.headers_mut().remove(REFUSED);
     response.headers_mut().remove(LOST);
     response.headers_mut().remove(INSTANCE);

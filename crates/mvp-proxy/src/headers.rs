@@ -5,7 +5,6 @@ use http::header::{
     SEC_WEBSOCKET_PROTOCOL, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, HeaderValue};
-use std::net::IpAddr;
 
 /// The protocols that can be tunnelled. `Upgrade` to others is not forwarded.
 const TUNNELLED: [&str; 2] = ["websocket", "SPDY/3.1"];
@@ -44,6 +43,10 @@ pub(crate) fn remove_named_by_connection(
 
 /// Removes hop-by-hop headers, and those that `Connection` names.
 pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    // Most messages have none: one look at each name costs less than a search for each of these.
+    if !headers.keys().any(|name| is_hop_by_hop(name.as_str())) {
+        return;
+    }
     remove_named_by_connection(headers, |_| false);
     headers.remove(CONNECTION);
     // Trailers need `TE: trailers`, which is allowed end to end in HTTP/2.
@@ -62,6 +65,20 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     if wants_trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
+}
+
+fn is_hop_by_hop(name: &str) -> bool {
+    matches!(
+        name,
+        "connection"
+            | "keep-alive"
+            | "proxy-connection"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "te"
+            | "transfer-encoding"
+            | "upgrade"
+    )
 }
 
 /// Removes trailers that must not be sent. Go resets the stream of a request with one of them, and
@@ -141,23 +158,28 @@ pub(crate) fn items<'a>(
     values.flat_map(|value| value.split(',')).map(str::trim)
 }
 
-/// Appends the client to `X-Forwarded-For`, and adds an `Audit-ID` if there is none.
-pub(crate) fn add_provenance(headers: &mut HeaderMap, client: Option<IpAddr>) {
+/// Appends the address of the client to `X-Forwarded-For`, and adds an `Audit-ID` if there is none.
+pub(crate) fn add_provenance(headers: &mut HeaderMap, client: Option<&HeaderValue>) {
     if let Some(client) = client {
         let before: Vec<&[u8]> =
             headers.get_all(X_FORWARDED_FOR).iter().map(HeaderValue::as_bytes).collect();
-        let mut chain = before.join(&b", "[..]);
-        if !chain.is_empty() {
-            chain.extend_from_slice(b", ");
-        }
-        chain.extend_from_slice(client.to_string().as_bytes());
-        if let Ok(chain) = HeaderValue::from_bytes(&chain) {
+        let chain = match &before[..] {
+            [] => Ok(client.clone()),
+            before => {
+                let chain = [before, &[client.as_bytes()]].concat().join(&b", "[..]);
+                HeaderValue::from_bytes(&chain)
+            }
+        };
+        if let Ok(chain) = chain {
             headers.insert(X_FORWARDED_FOR, chain);
         }
     }
     if !headers.contains_key(AUDIT_ID) {
-        let id = uuid::Uuid::new_v4().hyphenated().to_string();
-        if let Ok(id) = HeaderValue::try_from(id) {
+        let mut text = uuid::Uuid::encode_buffer();
+        let id = uuid::Uuid::new_v4().hyphenated().encode_lower(&mut text);
+        if let Ok(mut id) = HeaderValue::from_str(id) {
+            // HPACK remembers other values. This one never occurs again, and would evict them.
+            id.set_sensitive(true);
             headers.insert(AUDIT_ID, id);
         }
     }

@@ -15,6 +15,7 @@ use tower_service::Service;
 
 use crate::ask::{Ask, AskError};
 use crate::body::{Body, BodyError};
+use crate::envelope::Envelope;
 use crate::error::SendError;
 use crate::gateway;
 
@@ -24,7 +25,7 @@ pub(crate) type Sending<'a> =
 
 /// What a local server must be able to do.
 pub(crate) trait Serve: Send {
-    fn send(&mut self, request: Request<Body>) -> Sending<'_>;
+    fn send<'a>(&'a mut self, envelope: Envelope<'a>) -> Sending<'a>;
 
     fn boxed_clone(&self) -> Box<dyn Serve>;
 }
@@ -53,9 +54,9 @@ impl Local {
     /// response.
     pub(crate) async fn send(
         &mut self,
-        request: Request<Body>,
+        envelope: impl Into<Envelope<'_>>,
     ) -> Result<Response<Body>, SendError> {
-        let mut response = self.0.send(request).await?;
+        let mut response = self.0.send(envelope.into()).await?;
         gateway::unmark(&mut response);
         Ok(response)
     }
@@ -83,10 +84,10 @@ where
     R: HttpBody<Data = Bytes> + Send + 'static,
     R::Error: Into<BodyError>,
 {
-    fn send(&mut self, request: Request<Body>) -> Sending<'_> {
+    fn send<'a>(&'a mut self, envelope: Envelope<'a>) -> Sending<'a> {
         Box::pin(async move {
             let Ok(()) = poll_fn(|cx| self.0.poll_ready(cx)).await;
-            let Ok(response) = self.0.call(request).await;
+            let Ok(response) = self.0.call(envelope.into_request()).await;
             Ok(response.map(Body::new))
         })
     }

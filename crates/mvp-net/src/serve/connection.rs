@@ -23,6 +23,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
+use super::gather::{Gather, Gathered, gather};
 use super::head::HeadTimeout;
 use super::pass_through::PassThrough;
 use super::request::{Activity, Client, RequestService};
@@ -45,7 +46,7 @@ const FRONT_PROXY_WINDOW: u32 = 256 << 20;
 /// The pending resets that a front proxy or a peer may have.
 const FRONT_PROXY_RESETS: usize = 1000;
 
-type Stream = TokioIo<Tracked<HeadTimeout<TargetGuard<TlsStream<TcpStream>>>>>;
+type Stream = Tracked<HeadTimeout<TargetGuard<TlsStream<TcpStream>>>>;
 
 /// The state that all connections of a listener share.
 pub(crate) struct Shared {
@@ -121,12 +122,15 @@ pub(crate) async fn serve_connection<S, B>(
     let service = RequestService::new(service, client, Arc::clone(&activity));
     let stream = TargetGuard::new(stream, http2, Arc::clone(&activity));
     let stream = HeadTimeout::new(stream, http2, limits.header_read_timeout, Arc::clone(&activity));
-    let stream = TokioIo::new(shared.streams.track(stream, Arc::clone(&activity), permit));
+    let stream = shared.streams.track(stream, Arc::clone(&activity), permit);
     let outcome = if http2 {
-        let connection = http2_builder(limits, front_proxy).serve_connection(stream, service);
+        let (stream, outlet) = gather(stream);
+        let builder = http2_builder(limits, front_proxy);
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        let connection = Gathered::new(connection, outlet);
         drive(connection, true, &activity, &shared.limits, &end).await
     } else {
-        let connection = http1_builder(limits).serve_connection(stream, service);
+        let connection = http1_builder(limits).serve_connection(TokioIo::new(stream), service);
         drive(connection.with_upgrades(), false, &activity, &shared.limits, &end).await
     };
     if let Err(error) = outcome {
@@ -228,7 +232,7 @@ trait Graceful: Future<Output = Result<(), hyper::Error>> {
     fn graceful_shutdown(self: Pin<&mut Self>);
 }
 
-impl<S, B> Graceful for http1::UpgradeableConnection<Stream, S>
+impl<S, B> Graceful for http1::UpgradeableConnection<TokioIo<Stream>, S>
 where
     S: HttpService<Incoming, ResBody = B>,
     S::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -240,7 +244,8 @@ where
     }
 }
 
-impl<S, B> Graceful for http2::Connection<Stream, S, TokioExecutor>
+impl<S, B> Graceful
+    for Gathered<http2::Connection<TokioIo<Gather<Stream>>, S, TokioExecutor>, Stream>
 where
     S: HttpService<Incoming, ResBody = B>,
     S::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -249,6 +254,6 @@ where
     TokioExecutor: Http2ServerConnExec<S::Future, B>,
 {
     fn graceful_shutdown(self: Pin<&mut Self>) {
-        http2::Connection::graceful_shutdown(self);
+        self.connection().graceful_shutdown();
     }
 }

@@ -1,11 +1,11 @@
 //! The rules of authentication: kube-apiserver's own, in its order. Entry item: [`authenticate`].
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use http::header::{AUTHORIZATION, HeaderName, SEC_WEBSOCKET_PROTOCOL};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use mvp_core::decide::Origin;
-use mvp_net::ConnectionInfo;
+use mvp_net::{CertificateUser, ConnectionInfo};
 
 use super::untrusted::Untrusted;
 use super::{Identity, Names, User};
@@ -53,14 +53,14 @@ pub(super) fn authenticate(
     }
     // Rule 2: a client certificate. That of a peer names the peer, never the peer's caller.
     let certificate = if origin == Origin::Peer { None } else { judgement };
-    match certificate.and_then(|judgement| judgement.user.as_ref()) {
-        Some(Ok(user)) => {
-            let user = User::from_certificate(user)
+    match connection.zip(certificate.and_then(|judgement| judgement.user.as_ref())) {
+        Some((connection, Ok(user))) => {
+            let user = of_certificate(connection, user)
                 .ok_or("a name in the client certificate is not a valid header value")?;
             headers.remove(AUTHORIZATION);
-            return Ok((Identity::User(Arc::new(user)), origin));
+            return Ok((Identity::User(user), origin));
         }
-        Some(Err(_)) => return Err("a name in the client certificate is padded or unsafe"),
+        Some((_, Err(_))) => return Err("a name in the client certificate is padded or unsafe"),
         None => {}
     }
     // Rule 3: a bearer token, or no credentials at all.
@@ -77,6 +77,15 @@ pub(super) fn authenticate(
         return Err("the client certificate identifies nobody, and there is no token");
     }
     Ok((Identity::Anonymous, origin))
+}
+
+/// The user of the certificate of a connection, made once for all its requests.
+fn of_certificate(connection: &ConnectionInfo, user: &CertificateUser) -> Option<Arc<User>> {
+    let make = || User::from_certificate(user).map(Arc::new);
+    match connection.judged_note::<OnceLock<Option<Arc<User>>>>() {
+        Some(note) => note.get_or_init(make).clone(),
+        None => make(),
+    }
 }
 
 /// The bearer token that kube-apiserver finds in this header. It ignores other schemes and empty

@@ -18,6 +18,7 @@ use super::progress::{Attempt, MAX_ROUNDS, Mark, Next, Outcome, Progress, Served
 use super::refuse::refuse;
 use crate::body::Body;
 use crate::control::SnapshotReader;
+use crate::envelope::Lasting;
 use crate::error::{SendError, Stage};
 use crate::gateway::{INSISTS, mark_lost, mark_refused};
 use crate::identity::Identity;
@@ -26,7 +27,7 @@ use crate::metrics::{Metrics, Record, ServedBy};
 use crate::peers::{Peers, Unanswered};
 use crate::probe::LocalState;
 use crate::status;
-use crate::upstream::{Delivery, Lasting, Outgoing, Replay, inspect_not_found};
+use crate::upstream::{Delivery, Outgoing, Replay, inspect_not_found};
 
 /// What all requests of a layer share.
 #[derive(Debug, Clone)]
@@ -320,11 +321,11 @@ pub(super) async fn send_local(
     nopeer: bool,
 ) -> Option<Result<Response<Body>, SendError>> {
     let request = || {
-        outgoing.attempt_with(|parts| {
-            if nopeer {
-                answer::add_nopeer(&mut parts.headers);
-            }
-        })
+        let mut envelope = outgoing.attempt()?;
+        if nopeer {
+            answer::add_nopeer(envelope.request.headers_mut());
+        }
+        Some(envelope)
     };
     let sent = local.send(request()?).await;
     match &sent {

@@ -11,6 +11,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
+use super::by_resource::ByResource;
 use super::register;
 use super::requests::{Record, ServedBy};
 
@@ -22,6 +23,7 @@ const MAX_LABELS: usize = 2048;
 #[derive(Debug)]
 pub(super) struct Averted {
     counts: Family<ResourceLabels, Counter>,
+    known: ByResource,
     /// The number of resources that are labels. Requests at the same time can count one twice.
     labels: AtomicUsize,
 }
@@ -42,21 +44,23 @@ impl Averted {
         );
         // From 0 on, so that a gateway without any differs from one that does not count them.
         drop(counts.get_or_create(&ResourceLabels::default()));
-        Averted { counts, labels: AtomicUsize::new(0) }
+        Averted { counts, known: ByResource::default(), labels: AtomicUsize::new(0) }
     }
 
     /// Counts one for a resource. After 2,048 resources, others are counted without their names.
     pub(super) fn count(&self, (group, version, resource): (&str, &str, &str)) {
-        let (group, version, resource) =
-            (group.to_owned(), version.to_owned(), resource.to_owned());
-        let labels = ResourceLabels { group, version, resource };
-        if let Some(count) = self.counts.get(&labels) {
-            count.inc();
-            return;
-        }
-        let is_full = self.labels.fetch_add(1, Ordering::Relaxed) >= MAX_LABELS;
-        let labels = if is_full { ResourceLabels::default() } else { labels };
-        self.counts.get_or_create(&labels).inc();
+        let known = self.known.get((group, version, resource, 0), || {
+            if self.labels.fetch_add(1, Ordering::Relaxed) >= MAX_LABELS {
+                return None;
+            }
+            let (group, version, resource) =
+                (group.to_owned(), version.to_owned(), resource.to_owned());
+            Some(self.counts.get_or_create_owned(&ResourceLabels { group, version, resource }))
+        });
+        match known {
+            Some(count) => count.inc(),
+            None => self.counts.get_or_create(&ResourceLabels::default()).inc(),
+        };
     }
 }
 

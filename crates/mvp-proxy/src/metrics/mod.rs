@@ -2,6 +2,7 @@
 //!
 //! - `requests`: how requests ended
 //! - `averted`: false 404s that clients did not get
+//! - `by_resource`: counters by resource, found without making their labels
 //! - `line`, `caller`: the log line of a request, and its caller
 //! - `callers`: who called which resource in the last hour
 //! - `failover`: failovers, retry budget, ejections
@@ -9,6 +10,7 @@
 //! - `releases`: the release of each member
 
 mod averted;
+mod by_resource;
 mod caller;
 mod callers;
 mod failover;

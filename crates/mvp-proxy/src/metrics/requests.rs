@@ -1,16 +1,19 @@
 //! Metrics of a request that was served. Entry item: [`Requests::record`].
 
+use std::fmt;
+
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use mvp_core::decide::{Origin, Reason};
 use mvp_core::{RequestInfo, Snapshot, Timestamp};
-use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use super::averted::{self, Averted};
+use super::by_resource::ByResource;
 use super::line::RequestLog;
 use super::register;
 use crate::identity::Identity;
@@ -20,6 +23,7 @@ use crate::identity::Identity;
 pub(super) struct Requests {
     all: Family<DecisionLabels, Counter>,
     rerouted: Family<ReroutedLabels, Counter>,
+    rerouted_known: ByResource,
     refusals: Family<RefusalLabels, Counter>,
     peer_errors: Family<PeerErrorLabels, Counter>,
     averted: Averted,
@@ -51,7 +55,7 @@ pub(crate) struct Record<'a> {
 }
 
 /// Who served a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum ServedBy {
     /// This process, from the snapshot.
     Snapshot,
@@ -84,11 +88,27 @@ impl ServedBy {
     }
 }
 
+/// Hashed for each request: numbers, not texts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DecisionLabels {
-    action: &'static str,
-    reason: &'static str,
+    action: ServedBy,
+    reason: ReasonLabel,
     code: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct ReasonLabel(Reason);
+
+impl EncodeLabelValue for ReasonLabel {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
+        EncodeLabelValue::encode(&self.0.as_str(), encoder)
+    }
+}
+
+impl EncodeLabelValue for ServedBy {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
+        EncodeLabelValue::encode(&self.as_str(), encoder)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -136,6 +156,7 @@ impl Requests {
                 "apiserver_rerouted_request",
                 "Requests forwarded to a peer",
             ),
+            rerouted_known: ByResource::default(),
             refusals,
             peer_errors: register(
                 registry,
@@ -163,18 +184,19 @@ impl Requests {
     }
 
     pub(super) fn record(&self, record: &Record<'_>, now: Timestamp) {
-        let (action, reason) = (record.by.as_str(), record.reason.as_str());
         let code = record.status.as_u16();
-        self.all.get_or_create(&DecisionLabels { action, reason, code }).inc();
+        let labels = DecisionLabels { action: record.by, reason: ReasonLabel(record.reason), code };
+        self.all.get_or_create(&labels).inc();
         // Peers poll discovery every second. Their polls would outnumber the requests of users.
         let is_poll = !matches!(record.info, RequestInfo::Resource(_))
             && record.parts.extensions.get() == Some(&Origin::Peer);
         match record.by {
             ServedBy::Peer => {
-                self.rerouted.get_or_create(&ReroutedLabels::of(record.info, code)).inc();
+                self.count_rerouted(record.info, code);
                 self.hop.observe(now.since(record.arrived).as_secs_f64());
             }
             ServedBy::Nobody if !is_poll => {
+                let reason = record.reason.as_str();
                 self.refusals.get_or_create(&RefusalLabels { reason }).inc();
                 if record.reason == Reason::NobodyReachable {
                     self.peer_errors.get_or_create(&PeerErrorLabels::of(record)).inc();
@@ -189,6 +211,19 @@ impl Requests {
             self.averted.count(listed_labels(record));
         }
         self.log.write(record, is_poll, now);
+    }
+}
+
+impl Requests {
+    fn count_rerouted(&self, info: &RequestInfo<'_>, code: u16) {
+        let (group, version, resource) = resource_labels(info);
+        let make = || {
+            let labels = ReroutedLabels::of(info, code);
+            Some(self.rerouted.get_or_create_owned(&labels))
+        };
+        if let Some(count) = self.rerouted_known.get((group, version, resource, code), make) {
+            count.inc();
+        }
     }
 }
 

@@ -22,8 +22,9 @@ use health::{MemberHealth, Standing};
 use order::{Choice, Kind, order};
 
 use crate::body::Body;
+use crate::envelope::Envelope;
 use crate::error::{SendError, Stage};
-use crate::gateway::{self, Insists, Refusal};
+use crate::gateway::{self, Refusal};
 use crate::metrics::Metrics;
 use crate::upstream::client::{Client, Resource};
 use crate::upstream::{Delivery, Forwarder, Opened, Outgoing, Target};
@@ -130,7 +131,8 @@ impl Peers {
     ) -> Sent {
         let mut delivery = Delivery::of_read();
         let choices = self.order(members, Kind::Read, None, &delivery);
-        self.send_to(&choices, Kind::Read, &mut delivery, |member| Some(request(member))).await
+        self.send_to(&choices, Kind::Read, &mut delivery, |member| Some(request(member).into()))
+            .await
     }
 
     /// Whether a member is neither ejected nor unready.
@@ -158,12 +160,12 @@ impl Peers {
     }
 
     /// Sends a request to the first member, and to the next ones where `delivery` allows that.
-    async fn send_to(
+    async fn send_to<'a>(
         &self,
         choices: &[Choice<'_>],
         kind: Kind,
         delivery: &mut Delivery<'_>,
-        request: impl Fn(&Member) -> Option<Request<Body>>,
+        request: impl Fn(&Member) -> Option<Envelope<'a>>,
     ) -> Sent {
         let mut tried: Vec<String> = Vec::new();
         let mut failed: Option<Stage> = None;
@@ -217,15 +219,15 @@ impl Peers {
     }
 
     /// Makes a member serve a request although its server is unready: nobody is ready.
-    async fn insist(
+    async fn insist<'a>(
         &self,
         Choice { member, health }: &Choice<'_>,
         kind: Kind,
         delivery: &mut Delivery<'_>,
-        request: impl Fn(&Member) -> Option<Request<Body>>,
+        request: impl Fn(&Member) -> Option<Envelope<'a>>,
     ) -> Option<Response<Body>> {
-        let (target, mut request) = (Target::peer(member)?, request(member)?);
-        request.extensions_mut().insert(Insists);
+        let target = Target::peer(member)?;
+        let request = Envelope { insists: true, ..request(member)? };
         match self.exchange(&target, health, kind, request).await {
             Ok(response) => Some(response),
             Err(error) => {
@@ -241,11 +243,11 @@ impl Peers {
         target: &Target,
         health: &Arc<MemberHealth>,
         kind: Kind,
-        request: Request<Body>,
+        request: Envelope<'_>,
     ) -> Result<Response<Body>, SendError> {
         let in_flight = (self.metrics.forwarded(), health.begin(kind == Kind::Watch));
         let began = self.health.now();
-        let sent = self.forwarder.send(target, request).await;
+        let sent = self.forwarder.forward(target, request).await;
         let sent = sent.and_then(|response| self.unless_refused(target, health, response));
         match sent {
             Ok(mut response) => {

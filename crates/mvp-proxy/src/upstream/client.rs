@@ -4,10 +4,10 @@
 mod sticky;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use http::Extensions;
+use http::{Extensions, HeaderValue};
 use mvp_net::ConnectionInfo;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -33,6 +33,8 @@ pub(crate) struct Client {
     /// Upstream connections that serve this client connection alone.
     pub(crate) exclusive: Mutex<Vec<Exclusive>>,
     resets: Resets,
+    /// Its address, for `X-Forwarded-For`.
+    address: OnceLock<Option<HeaderValue>>,
 }
 
 impl Default for Client {
@@ -42,6 +44,7 @@ impl Default for Client {
             unknown_tokens: Arc::new(Semaphore::new(UNKNOWN_TOKENS)),
             exclusive: Mutex::default(),
             resets: Resets::default(),
+            address: OnceLock::new(),
         }
     }
 }
@@ -50,6 +53,15 @@ impl Client {
     /// The state of this connection, if its listener keeps notes.
     pub(crate) fn of(connection: &ConnectionInfo) -> Option<&Client> {
         connection.note()
+    }
+}
+
+/// The address of a client as a header value, made once for its connection.
+pub(super) fn address(connection: &ConnectionInfo) -> Option<HeaderValue> {
+    let make = || HeaderValue::try_from(connection.remote().ip().to_string()).ok();
+    match Client::of(connection) {
+        Some(client) => client.address.get_or_init(make).clone(),
+        None => make(),
     }
 }
 

@@ -16,7 +16,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::connect_error::{BUSY, ConnectError};
-use super::pulse::{Beat, Counted};
+use super::counted::Counted;
+use super::pulse::Beat;
 
 /// A server that sends nothing for this long on any connection, while one is being opened, is dead.
 /// A TCP connection alone proves nothing: the kernel accepts it for a stopped process.

@@ -1,7 +1,6 @@
 //! Forwarding: sends a request to a server under the caller's identity. Entry item:
 //! [`Forwarder::send`].
 
-use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,18 +13,18 @@ use tokio::time::timeout;
 
 use super::client::{Blame, Client};
 use super::connect_error::ConnectError;
-use super::head::prepare;
+use super::head::{Told, prepare};
 use super::inspect::inspect_unavailable;
 use super::lanes::{
-    Bucket, Credential, Lane, Lanes, Lasting, Traffic, is_health_check, owner, release_tokens,
+    Bucket, Credential, Lane, Lanes, Traffic, is_health_check, owner, release_tokens,
 };
 use super::pool::PoolError;
 use super::pulse::Pulses;
-use super::replay::Sender;
 use super::target::{ReloadableOutbound, Target};
 use super::tokens::{AcceptedTokens, TokenHash};
 use super::tunnel::{Tunnels, Upgrade};
 use crate::body::Body;
+use crate::envelope::{Aborted, Envelope, Lasting};
 use crate::error::{SendError, Stage};
 use crate::headers;
 use crate::identity::{Identity, Screen, bearer};
@@ -112,9 +111,20 @@ impl Forwarder {
     pub async fn send(
         &self,
         target: &Target,
-        mut request: Request<Body>,
+        request: Request<Body>,
     ) -> Result<Response<Body>, SendError> {
-        let Some(identity) = request.extensions().get::<Identity>().cloned() else {
+        self.forward(target, request.into()).await
+    }
+
+    /// Sends a request to a server and returns its response.
+    pub(crate) async fn forward(
+        &self,
+        target: &Target,
+        envelope: Envelope<'_>,
+    ) -> Result<Response<Body>, SendError> {
+        let Envelope { mut request, extensions, lasting, insists, aborted } = envelope;
+        let extensions = &*extensions;
+        let Some(identity) = extensions.get::<Identity>().cloned() else {
             return Err(SendError::new(&target.id, Stage::Identity, "the request has no identity"));
         };
         let credential = Credential::of(&identity, target.kind);
@@ -122,20 +132,19 @@ impl Forwarder {
         let accepted = token.is_some_and(|token| self.tokens.contains(token));
         // Servers answer preflight requests (CORS) without looking at the token.
         let preflight = request.method() == http::Method::OPTIONS;
-        let sender = request.extensions_mut().remove::<Sender>();
-        let upgrade = Upgrade::take(&mut request);
+        let upgrade = Upgrade::of(request.headers(), extensions);
         let has_body = !request.body().is_end_stream();
-        let extensions = request.extensions();
         let lane = match &upgrade {
             Some(_) => Lane::Upgrade,
             None => {
                 let is_health_check = is_health_check(request.method(), request.uri().path());
                 let identity = &identity;
-                let traffic = Traffic { credential, accepted, has_body, is_health_check, identity };
+                let traffic =
+                    Traffic { credential, accepted, has_body, is_health_check, identity, lasting };
                 Lane::of(extensions, &traffic)
             }
         };
-        let relayed = extensions.get::<Lasting>() == Some(&Lasting::Relayed);
+        let relayed = lasting == Some(Lasting::Relayed);
         let blame = Blame::of(extensions);
         // Unknown tokens of many callers share the connections to a peer, so each caller has a
         // limit.
@@ -151,7 +160,8 @@ impl Forwarder {
         let outbound = if target.local { &self.local } else { &self.peers };
         let bucket = || Bucket::of(&identity, token);
         let pool = self.lanes.pool(target, credential, lane, outbound, extensions, bucket)?;
-        prepare(&mut request, target, &identity, &self.screen, pool.is_http2());
+        let told = Told { extensions, insists };
+        prepare(&mut request, &told, target, &identity, &self.screen, pool.is_http2());
         if let Some(upgrade) = &upgrade {
             upgrade.write(request.headers_mut());
         }
@@ -181,7 +191,7 @@ impl Forwarder {
                 }
                 Ok(response)
             }
-            Err(error) => Err(self.send_error(target, &error, sender.as_ref())),
+            Err(error) => Err(self.send_error(target, &error, aborted.as_ref())),
         }
     }
 
@@ -207,8 +217,13 @@ impl Forwarder {
     }
 
     /// Why a request got no response: the client may be at fault, or this process.
-    fn send_error(&self, target: &Target, error: &PoolError, sender: Option<&Sender>) -> SendError {
-        if sender.is_some_and(Sender::aborted) {
+    fn send_error(
+        &self,
+        target: &Target,
+        error: &PoolError,
+        aborted: Option<&Aborted>,
+    ) -> SendError {
+        if aborted.is_some_and(Aborted::get) {
             return SendError::new(&target.id, Stage::Client, "the client aborted its request");
         }
         // Without a way to its server, a gateway cannot serve new clients either.
@@ -253,13 +268,17 @@ fn stage(error: &PoolError) -> Stage {
         PoolError::Connect(ConnectError::Server(_)) => Stage::Connect,
         PoolError::Connect(ConnectError::Busy) => Stage::Busy,
         PoolError::Connect(ConnectError::Ours(_)) | PoolError::Full(_) => Stage::Overloaded,
-        PoolError::Exchange(_, Some(_)) => Stage::NotSent,
-        PoolError::Exchange(error, None) => match reset(error) {
+        // h2 refuses to send this head to anybody.
+        PoolError::Unsent(Some(error)) if error.reason().is_none() && !error.is_io() => {
+            Stage::Reset
+        }
+        PoolError::Exchange(_, Some(_)) | PoolError::Unsent(_) => Stage::NotSent,
+        PoolError::Stream(error) => match reset(error) {
             Some(Reset::Unprocessed) => Stage::NotSent,
             Some(Reset::Stream) => Stage::Reset,
             None => Stage::Exchange,
         },
-        PoolError::Hang(_) => Stage::Exchange,
+        PoolError::Exchange(_, None) | PoolError::Hang(_) => Stage::Exchange,
     }
 }
 
@@ -273,21 +292,14 @@ enum Reset {
 }
 
 /// How the stream was reset; `None` if the whole connection failed.
-fn reset(error: &hyper::Error) -> Option<Reset> {
-    let mut source = error.source();
-    while let Some(error) = source {
-        if let Some(error) = error.downcast_ref::<h2::Error>() {
-            let refused = error.reason() == Some(h2::Reason::REFUSED_STREAM);
-            return match (error.is_remote(), error.is_go_away(), error.is_reset()) {
-                (true, true, _) => Some(Reset::Unprocessed),
-                (true, _, true) if refused => Some(Reset::Unprocessed),
-                (_, _, true) => Some(Reset::Stream),
-                _ => None,
-            };
-        }
-        source = error.source();
+fn reset(error: &h2::Error) -> Option<Reset> {
+    let refused = error.reason() == Some(h2::Reason::REFUSED_STREAM);
+    match (error.is_remote(), error.is_go_away(), error.is_reset()) {
+        (true, true, _) => Some(Reset::Unprocessed),
+        (true, _, true) if refused => Some(Reset::Unprocessed),
+        (_, _, true) => Some(Reset::Stream),
+        _ => None,
     }
-    None
 }
 
 #[cfg(test)]

@@ -2,39 +2,47 @@
 //! the authority in the form of its HTTP version.
 
 use http::uri::{Authority, Scheme};
-use http::{HeaderValue, Request, Uri, Version};
+use http::{Extensions, HeaderValue, Request, Uri, Version};
 use mvp_core::decide::Origin;
 use mvp_net::ConnectionInfo;
 
+use super::client;
 use super::target::Target;
 use crate::body::Body;
-use crate::gateway::{INSISTS, Insists, PEER_PROXIED};
+use crate::gateway::{INSISTS, PEER_PROXIED};
 use crate::headers;
 use crate::identity::{Identity, Screen};
 
-/// Writes the head of `request` for `target`, and removes all extensions.
+/// What the head tells of a request besides its identity.
+pub(super) struct Told<'a> {
+    /// The extensions of the request as it arrived.
+    pub(super) extensions: &'a Extensions,
+    pub(super) insists: bool,
+}
+
+/// Writes the head of `request` for `target`.
 pub(super) fn prepare(
     request: &mut Request<Body>,
+    told: &Told<'_>,
     target: &Target,
     identity: &Identity,
     screen: &Screen,
     http2: bool,
 ) {
-    let origin = request.extensions().get::<Origin>().copied();
-    let client = request.extensions().get::<ConnectionInfo>().map(|info| info.remote().ip());
-    let insists = request.extensions().get::<Insists>().is_some();
+    let origin = told.extensions.get::<Origin>().copied();
+    let client = told.extensions.get::<ConnectionInfo>().and_then(client::address);
     // The caller must not send headers that look like ours.
-    screen.remove_reserved(request);
+    screen.remove_reserved(request.headers_mut(), told.extensions);
     let host = {
         let headers = request.headers_mut();
         headers::remove_hop_by_hop(headers);
         identity.write(headers, &screen.own);
-        headers::add_provenance(headers, client);
+        headers::add_provenance(headers, client.as_ref());
         // A request makes one hop. The local server would make another one without this header.
         if !target.local || origin == Some(Origin::Peer) {
             headers.insert(PEER_PROXIED, HeaderValue::from_static("true"));
         }
-        if insists {
+        if told.insists {
             headers.insert(INSISTS, HeaderValue::from_static("true"));
         } else {
             headers.remove(INSISTS);
@@ -61,7 +69,6 @@ pub(super) fn prepare(
         parts.authority = None;
         *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
     }
-    request.extensions_mut().clear();
 }
 
 /// The authority that the client used, or the server's address if it sent none.
@@ -104,7 +111,8 @@ mod tests {
             let name = name.parse::<HeaderName>().unwrap();
             request.headers_mut().insert(name, HeaderValue::from_static("root"));
         }
-        prepare(&mut request, &target, &identity, &custom.into(), true);
+        let told = Told { extensions: &Extensions::new(), insists: false };
+        prepare(&mut request, &told, &target, &identity, &custom.into(), true);
         assert!(!request.headers().values().any(|value| value == "root"), "{request:?}");
     }
 }

@@ -15,10 +15,10 @@
 //! Connections of peers and front proxies carry many users. Their exclusive requests each use an
 //! HTTP/1.1 connection.
 
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use hashbrown::HashMap;
 use http::{Extensions, Method};
 use mvp_core::member::MemberKind;
 use mvp_net::ConnectionInfo;
@@ -31,6 +31,7 @@ use super::target::{OutboundTls, ReloadableOutbound, Target};
 use super::tokens::TokenHash;
 use super::tunnel::SingleUse;
 use crate::door::LargeHead;
+use crate::envelope::Lasting;
 use crate::error::{SendError, Stage};
 use crate::identity::Identity;
 use crate::metrics::Isolation;
@@ -53,15 +54,6 @@ const EXCLUSIVE: usize = 1;
 /// many, so that one user cannot take them all.
 const EXCLUSIVE_OF_PEERS: usize = 250;
 const BUCKETS: u64 = 16;
-
-/// An extension that the data path sets on requests that are not short.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lasting {
-    /// A watch.
-    Watch,
-    /// A request whose response a backend or an extension server writes. It can contain anything.
-    Relayed,
-}
 
 /// The credentials of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -114,6 +106,7 @@ pub(super) struct Traffic<'a> {
     pub(super) has_body: bool,
     pub(super) is_health_check: bool,
     pub(super) identity: &'a Identity,
+    pub(super) lasting: Option<Lasting>,
 }
 
 /// The lane of a request. The module documentation describes each.
@@ -144,7 +137,6 @@ pub(super) enum Protocol {
 impl Lane {
     /// The lane of a request with these extensions.
     pub(super) fn of(extensions: &Extensions, traffic: &Traffic<'_>) -> Lane {
-        let lasting = extensions.get::<Lasting>();
         // kube-apiserver also closes connections after users that a front proxy calls anonymous.
         if traffic.credential == Credential::Anonymous || traffic.identity.is_unauthenticated() {
             return match (traffic.has_body, traffic.is_health_check) {
@@ -154,7 +146,7 @@ impl Lane {
             };
         }
         let large = extensions.get::<LargeHead>().is_some();
-        match (traffic.credential, lasting) {
+        match (traffic.credential, traffic.lasting) {
             (Credential::Token, _) if !traffic.accepted && large => {
                 Lane::Exclusive(Protocol::Http1)
             }

@@ -8,9 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::io::AsyncRead;
-use tokio_util::io::InspectReader;
-
+use super::counted::Counted;
 use super::single_flight::SingleFlight;
 
 /// The number of counters for each server.
@@ -67,19 +65,18 @@ impl Beat {
         &self.pulse.probing
     }
 
+    /// Notes a read.
+    pub(super) fn hear(&self) {
+        if let Some(counter) = self.pulse.reads.get(self.counter) {
+            counter.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Counts the reads of this connection.
-    pub(crate) fn count<T: AsyncRead>(self, connection: T) -> Counted<T> {
-        let count = move |read: &[u8]| {
-            if let (false, Some(counter)) = (read.is_empty(), self.pulse.reads.get(self.counter)) {
-                counter.0.fetch_add(1, Ordering::Relaxed);
-            }
-        };
-        InspectReader::new(connection, Box::new(count))
+    pub(crate) fn count<T>(self, connection: T) -> Counted<T> {
+        Counted::new(connection, self)
     }
 }
-
-/// A connection whose reads are counted.
-pub(crate) type Counted<T> = InspectReader<T, Box<dyn FnMut(&[u8]) + Send>>;
 
 #[cfg(test)]
 mod tests {

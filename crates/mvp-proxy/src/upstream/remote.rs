@@ -3,11 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use http::Request;
-
 use super::forward::Forwarder;
 use super::target::Target;
-use crate::body::Body;
+use crate::envelope::Envelope;
 use crate::error::Stage;
 use crate::local::{Sending, Serve};
 
@@ -27,10 +25,10 @@ impl Remote {
 }
 
 impl Serve for Remote {
-    fn send(&mut self, request: Request<Body>) -> Sending<'_> {
+    fn send<'a>(&'a mut self, envelope: Envelope<'a>) -> Sending<'a> {
         let Remote { forwarder, target, down } = self;
         Box::pin(async move {
-            let sent = forwarder.send(target, request).await;
+            let sent = forwarder.forward(target, envelope).await;
             // A server that closes a connection, as kube-apiserver does after a 401, still responds on
             // the next one.
             if let Err(error) = &sent

@@ -2,6 +2,7 @@
 //! until the response begins. Trailers that a client may not send are dropped. Entry item:
 //! [`Replay`].
 
+use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -11,8 +12,8 @@ use http::Request;
 use http::request::Parts;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-use super::lanes::Lasting;
 use crate::body::{Body, BodyError};
+use crate::envelope::{Aborted, Envelope, Lasting};
 use crate::headers::remove_forbidden_trailers;
 use crate::identity::Names;
 
@@ -33,7 +34,7 @@ struct Shared {
     lost: bool,
     ended: bool,
     /// Whether the client aborted the body, or sent an invalid one.
-    aborted: bool,
+    aborted: Aborted,
     /// The number of attempts. Only the last one may read on.
     attempts: usize,
     /// The attempt that waits for the next frame.
@@ -54,7 +55,7 @@ impl Replay {
             bytes: 0,
             lost: false,
             ended: false,
-            aborted: false,
+            aborted: Aborted::default(),
             attempts: 0,
             waiting: None,
             reserved,
@@ -67,11 +68,9 @@ impl Replay {
         self.0.is_none()
     }
 
-    /// The request with its body from the start; `None` if the body was not kept.
-    pub(crate) fn attempt(&self, mut parts: Parts) -> Option<Request<Body>> {
-        let Some(shared) = &self.0 else {
-            return Some(Request::from_parts(parts, Body::empty()));
-        };
+    /// The body from its start; `None` if it was not kept.
+    pub(crate) fn attempt(&self) -> Option<(Body, Option<Aborted>)> {
+        let Some(shared) = &self.0 else { return Some((Body::empty(), None)) };
         let mut state = lock(shared);
         if state.lost {
             return None;
@@ -80,11 +79,10 @@ impl Replay {
         if let Some(waiting) = state.waiting.take() {
             waiting.wake();
         }
-        let attempt = state.attempts;
+        let (attempt, aborted) = (state.attempts, state.aborted.clone());
         drop(state);
-        parts.extensions.insert(Sender(Arc::clone(shared)));
         let body = Body::new(Attempt { shared: Arc::clone(shared), attempt, next: 0 });
-        Some(Request::from_parts(parts, body))
+        Some((body, Some(aborted)))
     }
 
     /// Keeps no more frames: the response has begun.
@@ -102,32 +100,18 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) lasting: Option<Lasting>,
 }
 
-impl Outgoing<'_> {
+impl<'a> Outgoing<'a> {
     /// The request for one attempt; `None` if its body was not kept.
-    pub(crate) fn attempt(&self) -> Option<Request<Body>> {
-        self.attempt_with(|_| {})
-    }
-
-    /// The same with a changed head.
-    pub(crate) fn attempt_with(&self, change: impl FnOnce(&mut Parts)) -> Option<Request<Body>> {
-        let mut parts = self.parts.clone();
-        if let Some(lasting) = self.lasting {
-            parts.extensions.insert(lasting);
-        }
-        change(&mut parts);
-        self.body.attempt(parts)
-    }
-}
-
-/// An extension of requests that tells whether the client aborted its body. hyper does not always
-/// report that: an HTTP/2 stream that we reset looks as if the server had reset it.
-#[derive(Clone)]
-pub(crate) struct Sender(Arc<Mutex<Shared>>);
-
-impl Sender {
-    /// Whether the client aborted its own request.
-    pub(crate) fn aborted(&self) -> bool {
-        lock(&self.0).aborted
+    pub(crate) fn attempt(&self) -> Option<Envelope<'a>> {
+        let (body, aborted) = self.body.attempt()?;
+        let Parts { method, uri, version, headers, extensions, .. } = self.parts;
+        let mut request = Request::new(body);
+        request.method_mut().clone_from(method);
+        request.uri_mut().clone_from(uri);
+        *request.version_mut() = *version;
+        request.headers_mut().clone_from(headers);
+        let (extensions, lasting) = (Cow::Borrowed(extensions), self.lasting);
+        Some(Envelope { request, extensions, lasting, insists: false, aborted })
     }
 }
 
@@ -172,7 +156,7 @@ impl HttpBody for Attempt {
             Poll::Ready(Some(Err(error))) => {
                 // The body is incomplete, and must not look complete to another server.
                 shared.lost = true;
-                shared.aborted = true;
+                shared.aborted.set();
                 return Poll::Ready(Some(Err(error)));
             }
             Poll::Ready(Some(Ok(frame))) => frame,

@@ -6,7 +6,7 @@
 
 use http::header::UPGRADE;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Request, Response};
+use http::{Extensions, HeaderMap, HeaderValue, Request, Response};
 use hyper::client::conn::http1;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
@@ -29,19 +29,17 @@ pub(crate) fn is_upgrade(parts: &Parts) -> bool {
 
 /// A client's request for a tunnel.
 ///
-/// The request is cloned for each attempt, and all clones share the handle to the client's
-/// connection. The attempt that gets a 101 uses it; there is at most one.
+/// All attempts share the handle to the client's connection. The attempt that gets a 101 uses it; there is at most one.
 pub(crate) struct Upgrade {
     client: OnUpgrade,
     protocols: HeaderValue,
 }
 
 impl Upgrade {
-    /// Takes the handle to the client's connection from a request for a tunnel.
-    pub(crate) fn take(request: &mut Request<Body>) -> Option<Upgrade> {
-        let protocols = headers::upgrade(request.headers())?;
-        let client = request.extensions_mut().remove::<OnUpgrade>()?;
-        Some(Upgrade { client, protocols })
+    /// The handle to the client's connection, if a request asks for a tunnel.
+    pub(crate) fn of(headers: &HeaderMap, extensions: &Extensions) -> Option<Upgrade> {
+        let client = extensions.get::<OnUpgrade>()?;
+        Some(Upgrade { protocols: headers::upgrade(headers)?, client: client.clone() })
     }
 
     /// Writes the requested protocols into the headers of a request to a server.

@@ -1,7 +1,6 @@
 //! Pools of connections to one server with the same credentials, over HTTP/2 or HTTP/1.1. Entry
 //! item: [`Pool::send`].
 
-mod hang;
 mod http1;
 mod http2;
 
@@ -39,9 +38,15 @@ pub(crate) enum PoolError {
     /// No connection could be opened.
     #[error("{0}")]
     Connect(ConnectError),
-    /// The exchange failed. The request is returned if nothing of it was sent.
+    /// The exchange over HTTP/1.1 failed. The request is returned if nothing of it was sent.
     #[error("{0}")]
     Exchange(hyper::Error, Option<Box<Request<Body>>>),
+    /// The exchange over HTTP/2 failed.
+    #[error("{0}")]
+    Stream(h2::Error),
+    /// Nothing of the request was sent over HTTP/2: the connections closed.
+    #[error("{}", .0.as_ref().map_or_else(|| "the server closes its connections".to_owned(), h2::Error::to_string))]
+    Unsent(Option<h2::Error>),
     /// The connection is open, but the server hangs.
     #[error("the server hangs: {0}")]
     Hang(ConnectError),
