@@ -180,7 +180,7 @@ mod tests {
 
         write(&busy, workspace.path(), true).expect("accepted");
         let document = workspace.path().join("docs/performance.md");
-        let document = std::fs::read_to_string(document).expect("a document");
+        let document = fs::read_to_string(document).expect("a document");
         let table = document.find("| what |").expect("a table");
         let busy = document.find("**The machine was busy: ").expect("the condition");
         assert!(busy < table && !document.contains("The machine was quiet"));
