@@ -60,11 +60,16 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
 
 /// The first line that a command prints, on either output.
 pub(crate) fn first_line(program: &str, arguments: &[&str]) -> String {
+    output(program, arguments).lines().next().unwrap_or_default().trim().to_owned()
+}
+
+/// What a command prints, on either output.
+pub(crate) fn output(program: &str, arguments: &[&str]) -> String {
     let Ok(output) = Command::new(program).args(arguments).output() else {
         return String::new();
     };
     let text = if output.stdout.is_empty() { output.stderr } else { output.stdout };
-    String::from_utf8_lossy(&text).lines().next().unwrap_or_default().trim().to_owned()
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 fn field(file: &str, name: &str) -> String {

@@ -1,6 +1,7 @@
 //! The extent and duration of measurements.
 
 use crate::load::Protocol;
+use crate::targets::Target;
 
 /// The parameters of a run.
 #[derive(Debug, Clone)]
@@ -88,7 +89,14 @@ pub(crate) fn large_case(protocol: Protocol) -> RequestCase {
 }
 
 impl Plan {
-    /// The plan of four minutes, without builds.
+    /// The targets that a scenario compares. A quick run measures latency, handshakes and watches only
+    /// with those that goals refer to.
+    pub(crate) fn compared(&self, mut targets: Vec<Target>) -> Vec<Target> {
+        targets.retain(|target| self.full || !target.is_further_peer());
+        targets
+    }
+
+    /// The plan of five minutes at most, without builds.
     pub(crate) fn quick() -> Plan {
         use Protocol::{Http1, Http2};
         Plan {
@@ -102,8 +110,8 @@ impl Plan {
                 WatchCase { connections: 1_000, streams: 1 },
                 WatchCase { connections: 10, streams: 100 },
             ],
-            kube_seconds: 2.0,
-            members_seconds: 20.0,
+            kube_seconds: 1.5,
+            members_seconds: 15.0,
             members_rounds: 1,
             embedded_seconds: 5.0,
             embedded_rounds: 1,
@@ -173,6 +181,14 @@ mod tests {
         assert_eq!(name(LARGE, 1_000), "100 MB, HTTP/2, 1,000 connections");
         let watches = WatchCase { connections: 100, streams: 100 };
         assert_eq!(watches.name(), "10,000 watches on 100 connections");
+    }
+
+    #[test]
+    fn a_quick_run_compares_with_haproxy_alone_beyond_requests() {
+        let quick = Plan::quick().compared(Target::ALL.to_vec());
+        assert!(quick.contains(&Target::Haproxy) && quick.contains(&Target::Bare));
+        assert!(!quick.contains(&Target::Envoy) && !quick.contains(&Target::Nginx));
+        assert_eq!(Plan::full().compared(Target::ALL.to_vec()), Target::ALL);
     }
 
     #[test]

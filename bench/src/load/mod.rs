@@ -24,6 +24,7 @@ use testkit::pki::PkiFiles;
 use testkit::process::Program;
 
 use crate::cores::Cores;
+use crate::others::Others;
 pub(crate) use bursts::WATCH_PATH as BURSTS_PATH;
 pub(crate) use wire::Protocol;
 
@@ -70,16 +71,20 @@ pub(crate) enum Kind {
 }
 
 impl Order {
-    /// Runs the load in another process.
+    /// Runs the load in another process, and adds what others used meanwhile.
     pub(crate) async fn carry_out(&self, cores: Cores) -> anyhow::Result<Figures> {
         let this = std::env::current_exe()?;
         let mut command = Program::new("load", &this).on_cpus(cores.cpus()).command()?;
         command.arg("load").arg(serde_json::to_string(self)?);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let others = Others::now();
         let output = tokio::process::Command::from(command).output().await?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "the load failed: {}", said.trim());
-        serde_json::from_slice(&output.stdout).context("cannot parse the output of the load")
+        let figures = serde_json::from_slice(&output.stdout);
+        let mut figures: Figures = figures.context("cannot parse the output of the load")?;
+        figures.extend(others.figures());
+        Ok(figures)
     }
 }
 

@@ -2,14 +2,18 @@
 
 use super::svg::{Chart, Group};
 use crate::results::Results;
-use crate::scenarios::{KUBE, LATENCY, NATIVE, REQUESTS, WATCHES};
+use crate::scenarios::{KUBE, LATENCY, MOST, NATIVE, PACED, REQUESTS, WATCHES};
 
-const COLOURS: [(&str, &str); 6] = [
+const COLOURS: [(&str, &str); 10] = [
     ("direct", "#b6bdc9"),
     ("mvp, local", "#1d4ed8"),
     ("mvp, peer", "#60a5fa"),
+    ("bare forwarder", "#64748b"),
     ("haproxy", "#f59e0b"),
+    ("haproxy 3.0, AWS-LC", "#b45309"),
     ("nginx", "#16a34a"),
+    ("Envoy", "#db2777"),
+    ("Pingora", "#0d9488"),
     (NATIVE, "#7c3aed"),
 ];
 
@@ -27,7 +31,7 @@ pub(crate) fn charts(results: &Results) -> Vec<(&'static str, Chart)> {
 }
 
 fn cpu(results: &Results) -> Chart {
-    let targets = ["mvp, local", "mvp, peer", "nginx"];
+    let targets = ["mvp, local", "mvp, peer", "haproxy 3.0, AWS-LC", "nginx", "Envoy", "Pingora"];
     ratios_to_haproxy(
         results,
         REQUESTS,
@@ -38,7 +42,7 @@ fn cpu(results: &Results) -> Chart {
 }
 
 fn watches(results: &Results) -> Chart {
-    let targets = ["mvp, peer", "nginx"];
+    let targets = ["mvp, peer", "haproxy 3.0, AWS-LC", "nginx", "Envoy", "Pingora"];
     let title = "Memory of an idle watch, as a ratio to haproxy";
     ratios_to_haproxy(results, WATCHES, "idle_bytes_per_watch", &targets, title)
 }
@@ -50,6 +54,7 @@ fn ratios_to_haproxy(
     targets: &[&str],
     title: &str,
 ) -> Chart {
+    let targets = &present(results, scenario, targets);
     let group = |case: &str| Group {
         label: case.replace(" connections", " conns").replace(" connection", " conn"),
         values: (targets.iter())
@@ -68,7 +73,8 @@ fn ratios_to_haproxy(
 }
 
 fn latency(results: &Results) -> Chart {
-    let targets = ["direct", "mvp, local", "mvp, peer", "haproxy", "nginx"];
+    let targets = ["direct", "mvp, local", "mvp, peer", "haproxy", "nginx", "Envoy", "Pingora"];
+    let targets = present(results, LATENCY, &targets);
     let mut groups = Vec::new();
     for case in results.cases(LATENCY) {
         let protocol = if case.contains("HTTP/2") { "HTTP/2" } else { "HTTP/1.1" };
@@ -91,9 +97,9 @@ fn latency(results: &Results) -> Chart {
 }
 
 fn kubernetes(results: &Results) -> Chart {
-    let targets = [NATIVE, "mvp, peer"];
-    let group = |label: &str, base: &str, figure: &str| {
-        let case = *results.cases(KUBE).first()?;
+    let targets = present(results, KUBE, &[NATIVE, "haproxy", "mvp, peer"]);
+    let group = |label: &str, case: &str, base: &str, figure: &str| {
+        results.cases(KUBE).contains(&case).then_some(())?;
         let values = targets
             .iter()
             .map(|target| Some(results.ratio(KUBE, case, [target, base], figure)?.median))
@@ -105,8 +111,8 @@ fn kubernetes(results: &Results) -> Chart {
         subtitle: "requests/s: more is better; CPU of the hop: less is better".to_owned(),
         series: series(&targets),
         groups: [
-            group("requests/s ÷ direct", "direct", "requests_per_second"),
-            group("CPU of the hop ÷ Kubernetes' own", NATIVE, "cpu_us_per_request"),
+            group("requests/s ÷ direct", MOST, "direct", "requests_per_second"),
+            group("CPU of the hop ÷ Kubernetes' own", PACED, NATIVE, "cpu_us_per_request"),
         ]
         .into_iter()
         .flatten()
@@ -115,6 +121,12 @@ fn kubernetes(results: &Results) -> Chart {
         logarithmic: false,
         decimals: 2,
     }
+}
+
+/// The targets that were measured: not every proxy is on every machine.
+fn present<'a>(results: &Results, scenario: &str, targets: &[&'a str]) -> Vec<&'a str> {
+    let measured = results.targets(scenario);
+    targets.iter().copied().filter(|target| measured.contains(target)).collect()
 }
 
 fn series(targets: &[&str]) -> Vec<(String, &'static str)> {

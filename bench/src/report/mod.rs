@@ -2,6 +2,7 @@
 
 mod charts;
 mod goals;
+mod quiet;
 mod svg;
 mod tables;
 
@@ -9,12 +10,35 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use anyhow::bail;
+
 use crate::results::Results;
 use goals::{Goal, goals};
+use quiet::{Verdict, verdict};
 
-/// Writes `docs/performance.md`, its charts, and the raw data.
-pub(crate) fn write(results: &Results, workspace: &Path) -> anyhow::Result<()> {
-    let data = workspace.join("bench/results");
+const DATA: &str = "bench/results";
+/// The results of a busy run, to be looked at or reported later.
+const KEPT: &str = "bench/results/busy.json";
+
+/// Writes `docs/performance.md`, its charts, and the raw data. A busy run replaces none of them unless
+/// `accept_busy` says so: its results are kept beside them, and the error names the file.
+pub(crate) fn write(results: &Results, workspace: &Path, accept_busy: bool) -> anyhow::Result<()> {
+    match verdict(results) {
+        Verdict::Busy(why) if !accept_busy => {
+            fs::create_dir_all(workspace.join(DATA))?;
+            fs::write(workspace.join(KEPT), serde_json::to_string_pretty(results)? + "\n")?;
+            bail!(
+                "the machine was busy: {why}. docs/performance.md is unchanged; the results are in \
+                 {KEPT}. Repeat the run on a quiet machine, or report them as those of a busy one: \
+                 --from {KEPT} --accept-busy"
+            )
+        }
+        _ => write_document(results, workspace),
+    }
+}
+
+fn write_document(results: &Results, workspace: &Path) -> anyhow::Result<()> {
+    let data = workspace.join(DATA);
     let pictures = workspace.join("docs/performance");
     fs::create_dir_all(&data)?;
     fs::create_dir_all(&pictures)?;
@@ -28,11 +52,11 @@ pub(crate) fn write(results: &Results, workspace: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The text for a terminal: the goals and all figures.
+/// The text for a terminal: whether the machine was quiet, the goals as ratios, and all figures.
 pub(crate) fn text(results: &Results) -> String {
     let goals = goals(results);
     let width = goals.iter().map(|goal| goal.what.chars().count()).max().unwrap_or_default();
-    let mut text = String::new();
+    let mut text = format!("{}\n\n", verdict(results).line());
     for goal in &goals {
         let (ratio, verdict) = (shown(goal), goal.verdict());
         let (what, of, target) = (&goal.what, &goal.of, goal.target());
@@ -53,9 +77,7 @@ fn shown(goal: &Goal) -> String {
 
 fn document(results: &Results, charts: &[&str]) -> String {
     let mut text = String::from(HEAD);
-    if disturbed(results) {
-        text.push_str(DISTURBED);
-    }
+    text.push_str(&condition(&verdict(results)));
     text.push_str("| what | which | seen (rounds from–to) | target | |\n");
     text.push_str("| --- | --- | ---: | ---: | --- |\n");
     for goal in goals(results) {
@@ -82,9 +104,18 @@ fn document(results: &Results, charts: &[&str]) -> String {
     text
 }
 
-/// Whether the machine was busy with something else.
-fn disturbed(results: &Results) -> bool {
-    results.machine.load_before.parse::<f64>().is_ok_and(|load| load > 0.5)
+/// The condition of the machine, above all figures.
+fn condition(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Quiet(why) => format!("The machine was quiet: {why}.\n\n"),
+        Verdict::Busy(why) => format!(
+            "**The machine was busy: {why}.** Latency and throughput are distorted by that, CPU a request \
+             somewhat, memory not. Repeat the run on a quiet machine before you draw conclusions.\n\n"
+        ),
+        Verdict::Unknown => {
+            "**These results do not record whether the machine was quiet.**\n\n".to_owned()
+        }
+    }
 }
 
 fn circumstances(results: &Results) -> String {
@@ -98,10 +129,8 @@ fn circumstances(results: &Results) -> String {
     line("machine", &format!("{}, {} cores, {}", machine.processor, machine.cores, machine.system));
     line("versions", &machine.versions.join("; "));
     let loads = format!("{} before, {} after", machine.load_before, machine.load_after);
-    line("load average (the run itself makes about 2)", &loads);
-    if disturbed(results) {
-        line("other work", "the machine was not idle at the start");
-    }
+    line("load average (builds before the run and the run itself count)", &loads);
+    line("other work", &verdict(results).line());
     for missing in &results.missing {
         line("not measured", &missing.replace('\n', " "));
     }
@@ -118,71 +147,12 @@ Ratios, measured in one run side by side. Absolute figures are those of one smal
 
 ";
 
-const DISTURBED: &str = "\
-**The machine had other work during this run.** Latency and throughput are distorted by it, CPU a request somewhat, memory
-not. Repeat the run on a quiet machine before you draw conclusions.
-
-";
-
-const METHOD: &str = "\
-## Method
-
-- **Interleaved.** Each round measures every target once, one after the other; a ratio is the median of the ratios of
-  the rounds, each of two measurements made within seconds. What else the machine does falls on all alike.
-- **The same work.** One thread each (`--workers=1`, `nbthread 1`, one process); TLS 1.3 both ways, X25519, AES-256-GCM,
-  client certificates asked for and verified, server certificates verified; connections kept and shared; every request
-  gets `X-Forwarded-For`, an `Audit-ID` of its own, `X-Remote-User` and `X-Remote-Group` from the certificate, and loses
-  what a client may not send; none logs requests. To the server behind, `mvp` and haproxy speak HTTP/2 whatever the client
-  speaks, nginx HTTP/1.1, as it has nothing else. The configurations are `bench/configs`. `mvp` decides, on top,
-  for each request who serves it, and asks two servers for discovery once a second.
-- **The floor.** *bare forwarder* is `bench/src/forwarder.rs`: the libraries of `mvp` (hyper, rustls) and the same work on headers,
-  without limits, retries, drains, metrics and the choice of a server. It shows what `mvp` itself costs.
-- **Local and peer.** `mvp` stands before a server that lacks `batch/v1`. *local* is a list that this server has, *peer*
-  one that only its peer has: one `mvp`, one hop.
-- **Cores.** With two cores or more the proxy has the first to itself; the load and the server behind share the others,
-  and are processes of their own. Where their core is the busy one (\"core busy\" of the proxy below 1), throughput says
-  less than CPU a request; so it is with handshakes and large bodies on two cores.
-- **CPU** is the time on a core that the kernel counts for the proxy's threads (`/proc/PID/task/*/schedstat`), all of it;
-  \"core taken\" is how long they were ready but others had the core: on a quiet machine next to nothing.
-- **Latency** is at a fixed rate, half of what the slower of `mvp` and haproxy can do, counted from when a request was
-  due, so that a stalled proxy cannot hide. *added* is what a proxy adds to a request without one; that ratio is of
-  medians, as the tail of one round is mostly chance, without rounds in which answers were missing a second after the
-  end, or others had the proxy's core for a twentieth of the time that it wanted to run. A connection has four requests under way at most (HTTP/1.1: one); others wait, and that counts.
-  nginx may be beyond its own half at that rate.
-- **Memory of a watch** is the growth of the resident memory of a proxy that was just started, once all watches are open
-  and silent after one event each, divided by their number; the kernel's part is not in it. They are opened four at a
-  time, so that a proxy can share its connections to the server (a thousand at once cost haproxy a connection for nearly
-  each, and 2.3 times the memory). Then all get events, 4,000 a second together, spread evenly.
-- **Kubernetes' own**: two kube-apiservers on one etcd, gate on, one without `batch/v1`; a GET of a list with one job
-  there. No cores are set aside. The CPU is that of the process in between (kube-apiserver for its own proxy, `mvp` with
-  its default number of workers for ours), without what it uses when nobody asks.
-- **Many members**: `mvp` with `--membership=leases` beside a server that lacks `batch/v1`, with 50 members that have it. Each
-  renews its Lease every 5 s, answers for discovery as kube-apiserver 1.34 or 1.36 does (recorded documents, 304 where
-  nothing changed), and for the index of OpenAPI. Changes come from a list that is the same in each run, a quarter each: a
-  member leaves or returns, moves to another address, is upgraded or downgraded, serves a group more or less. *control
-  loop* is the CPU of its thread, with all that it does to ask, in per cent of a core; *CPU a request* that of the
-  other threads. All of them share one core, so that p99 shows what the worker waits for that core, too.
-- **The embedded control plane**: `mvp demo` as a user starts it, three servers in one process, no cores set aside. Memory is
-  the resident and the proportional memory of that process: at rest 10 s after its start, with 10,000 small ConfigMaps
-  after they were listed whole and in pages of 500, and after 1,000 watches of them at one server while another server
-  writes one of them 20 times a second. An object that is missing in a list or there twice, and an event that a watch
-  lacks, gets twice or out of order, is an error: such a run has no figures, and says so under \"not measured\".
-- **Noise.** CPU a request and memory move by a few per cent between rounds. Throughput on a shared core, p99 and p99.9
-  move by tens of per cent on a machine with other work: see the range of the rounds, and repeat.
-
-## How to repeat it
-
-```console
-$ cargo run -p e2e -- programs                               # once, with Go: kube-apiserver and etcd
-$ cargo run --release -p bench -- --full                     # forty minutes; as root it installs haproxy and nginx
-$ cargo run --release -p bench -- --quick                    # four minutes
-```
-
-";
+const METHOD: &str = include_str!("method.md");
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::others::OTHERS;
     use crate::results::tests::results;
     use crate::scenarios::REQUESTS;
 
@@ -198,5 +168,29 @@ mod tests {
         assert!(text.contains("| CPU a proxied request, HTTP/2 | mvp / haproxy | 1.20 (1.20–1.20) | ≤ 1 | **missed by 20 %** |"), "{text}");
         assert!(text.contains("0.80 (0.80–0.80) | ≤ 1 | met |"), "{text}");
         assert!(text.contains("](performance/cpu.svg)"));
+    }
+    #[test]
+    fn a_busy_run_replaces_the_document_only_if_that_is_accepted() {
+        let workspace = tempfile::tempdir().expect("a folder");
+        let exists = |file: &str| workspace.path().join(file).exists();
+        let busy = results(&[(REQUESTS, "c", "haproxy", 0, &[(OTHERS, 1.0)])]);
+        let error = write(&busy, workspace.path(), false).expect_err("it was busy").to_string();
+        assert!(error.starts_with("the machine was busy: others used 1.00 cores"), "{error}");
+        assert!(exists(KEPT) && !exists("docs/performance.md"));
+
+        write(&busy, workspace.path(), true).expect("accepted");
+        let document = workspace.path().join("docs/performance.md");
+        let document = fs::read_to_string(document).expect("a document");
+        let table = document.find("| what |").expect("a table");
+        let busy = document.find("**The machine was busy: ").expect("the condition");
+        assert!(busy < table && !document.contains("The machine was quiet"));
+        assert!(text(&results(&[])).starts_with("not recorded whether the machine was quiet\n"));
+    }
+
+    #[test]
+    fn a_quiet_run_says_so_at_the_top() {
+        let quiet = results(&[(REQUESTS, "c", "haproxy", 0, &[(OTHERS, 0.01)])]);
+        assert!(text(&quiet).starts_with("quiet: others used 0.01 cores on average"));
+        assert!(document(&quiet, &[]).contains("\nThe machine was quiet: "));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::others::OTHERS;
 use crate::results::Results;
 use crate::scenarios::{
     AT_REST, CALM, DISCOVERY, EMBEDDED, HANDSHAKES, KUBE, LATENCY, MEMBERS, NATIVE, PASSED_ON,
@@ -34,6 +35,7 @@ const TABLES: [Table; 8] = [
             ("MB/s", "body_bytes_per_second", 1e-6, 0),
             ("core busy", "cpu_share", 1.0, 2),
             ("core taken", "waited_share", 1.0, 2),
+            ("others, cores", OTHERS, 1.0, 2),
             ("RSS, MiB", "rss_mib", 1.0, 1),
         ],
     },
@@ -48,6 +50,7 @@ const TABLES: [Table; 8] = [
             ("p99.9, µs", "p999_us", 1.0, 0),
             ("requests/s asked", "rate_per_second", 1.0, 0),
             ("core taken", "waited_share", 1.0, 2),
+            ("others, cores", OTHERS, 1.0, 2),
             ("failed", "failures", 1.0, 0),
             ("late by over 1 s", "unanswered", 1.0, 0),
         ],
@@ -145,6 +148,9 @@ const TABLES: [Table; 8] = [
             ("requests/s", "requests_per_second", 1.0, 0),
             ("p50, µs", "p50_us", 1.0, 0),
             ("p99, µs", "p99_us", 1.0, 0),
+            ("others, cores", OTHERS, 1.0, 2),
+            ("failed", "failures", 1.0, 0),
+            ("late by over 1 s", "unanswered", 1.0, 0),
             ("RSS of the hop, MiB", "rss_mib", 1.0, 0),
         ],
     },

@@ -29,8 +29,7 @@ pub(super) async fn run(
     folder: &Path,
 ) -> anyhow::Result<()> {
     let folder = folder.join("discovery");
-    let mut bench = Bench::start(programs, &folder, GROUPS).await?;
-    bench.restart(Target::MvpPeer).await?;
+    let bench = Bench::start(programs, &folder, GROUPS, &[Target::MvpPeer]).await?;
     let nopeer = format!("{AGGREGATED};profile=nopeer");
     let to = bench.address(Target::MvpPeer);
     // It forwards requests already, which needs only the documents of the peer.

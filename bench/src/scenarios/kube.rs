@@ -1,6 +1,6 @@
 //! Real kube-apiservers: a GET of `batch/v1`, which one of two servers does not serve, directly,
-//! through Kubernetes' own proxy, and through `mvp`; and watches of many concurrent changes,
-//! directly and through `mvp`.
+//! through Kubernetes' own proxy, through haproxy and through `mvp`, as many as each can answer and at
+//! a fixed rate; and watches of many concurrent changes, directly and through `mvp`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::cores::Cores;
 use crate::load::{BURSTS_PATH, Figures, Kind, Order, Protocol};
 use crate::pki;
 use crate::plan::{Plan, WatchCase};
-use crate::targets::{Programs, mvp_arguments};
+use crate::targets::{Programs, Proxies, Target, mvp_arguments};
 use crate::usage::Usage;
 
 const STARTUP: Duration = Duration::from_secs(180);
@@ -27,6 +27,13 @@ const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 
 /// The name of Kubernetes' own proxy among the targets.
 pub(crate) const NATIVE: &str = "Kubernetes' own";
+
+/// As many requests as each can answer.
+pub(crate) const MOST: &str = "GET of a small list of jobs, HTTP/2, 16 connections";
+/// A rate that every hop can answer on two cores, so that the cost of a request is compared at the same
+/// load.
+pub(crate) const PACED: &str = "1,000 GETs/s of a small list of jobs, HTTP/2, 16 connections";
+const RATE: f64 = 1_000.0;
 
 /// The programs that the e2e suite built.
 #[derive(Debug, Clone)]
@@ -54,7 +61,7 @@ pub(super) struct Wanted {
     pub(super) watches: bool,
 }
 
-/// Two kube-apiservers, and `mvp` beside the one without `batch/v1`.
+/// Two kube-apiservers, `mvp` beside the one without `batch/v1`, and haproxy before the other.
 struct ControlPlane {
     pki: PkiFiles,
     _etcd: Process,
@@ -62,6 +69,8 @@ struct ControlPlane {
     lacking: Process,
     _peer: Process,
     mvp: Process,
+    /// None without haproxy.
+    haproxy: anyhow::Result<Option<Process>>,
 }
 
 pub(super) async fn run(
@@ -77,16 +86,15 @@ pub(super) async fn run(
     if wanted.watches {
         watches(run, plan, &plane).await;
     }
-    let case = "GET of a small list of jobs, HTTP/2, 16 connections";
-    for round in 0..if wanted.requests { plan.rounds } else { 0 } {
-        let lacking = plane.lacking.id();
-        for (target, to, process) in [
-            ("direct", address(PEER), None),
-            (NATIVE, address(LACKING), Some(lacking)),
-            ("mvp, peer", address(MVP), Some(plane.mvp.id())),
-        ] {
-            let outcome = measure(plan, &plane.pki, to, process).await;
-            run.note(KUBE, case, target, round, outcome);
+    if let Err(error) = &plane.haproxy {
+        run.fail(&format!("{KUBE}, {}", Target::Haproxy.name()), error);
+    }
+    for (case, kind) in [(MOST, Kind::Closed), (PACED, Kind::Paced { rate: RATE })] {
+        for round in 0..if wanted.requests { plan.rounds } else { 0 } {
+            for (target, to, process) in plane.targets() {
+                let outcome = measure(plan, &plane.pki, to, process, kind).await;
+                run.note(KUBE, case, target, round, outcome);
+            }
         }
     }
     Ok(())
@@ -124,6 +132,7 @@ async fn measure(
     pki: &PkiFiles,
     to: SocketAddr,
     process: Option<u32>,
+    kind: Kind,
 ) -> anyhow::Result<Figures> {
     let processes: Vec<u32> = process.into_iter().collect();
     let (before, started) = (Usage::of(&processes), Instant::now());
@@ -131,7 +140,10 @@ async fn measure(
     let idle =
         (Usage::of(&processes).cpu_seconds - before.cpu_seconds) / started.elapsed().as_secs_f64();
     let mut order = order(pki, to, processes);
-    order.seconds = plan.kube_seconds;
+    (order.seconds, order.kind) = (plan.kube_seconds, kind);
+    if matches!(kind, Kind::Paced { .. }) {
+        order.streams = STREAMS;
+    }
     let mut figures = order.carry_out(Cores::Any).await?;
     let requests = figures.get("requests_per_second").copied().unwrap_or_default();
     if let Some(cost) = figures.get_mut("cpu_us_per_request") {
@@ -140,6 +152,9 @@ async fn measure(
     figures.insert("idle_cpu_share".to_owned(), idle);
     Ok(figures)
 }
+
+/// The requests in flight on a connection at a fixed rate; further ones wait, and that counts.
+const STREAMS: usize = 4;
 
 /// Requests of a small list, one after the other on each connection.
 fn order(pki: &PkiFiles, to: SocketAddr, processes: Vec<u32>) -> Order {
@@ -189,16 +204,50 @@ impl ControlPlane {
         let arguments = mvp_arguments(&pki, address(MVP), address(LACKING), address(PEER));
         let log = folder.join("mvp.log");
         let mut mvp = Program::new("mvp", &programs.mvp).start(&log, arguments)?;
+        let haproxy = start_haproxy(programs, &pki, folder).await;
         for (host, process) in [(LACKING, &mut lacking), (MVP, &mut mvp)] {
-            let proxied = async || {
-                let answer = ask(&pki, address(host), "GET", JOBS, None).await?;
-                ensure!(answer.status == 200, "{}: {}", answer.status, answer.body);
-                Ok(())
-            };
+            let proxied = async || get_jobs(&pki, host).await;
             process.ready(STARTUP, proxied).await.context("a job through a proxy")?;
         }
-        Ok(ControlPlane { pki, _etcd: etcd, lacking, _peer: peer, mvp })
+        Ok(ControlPlane { pki, _etcd: etcd, lacking, _peer: peer, mvp, haproxy })
     }
+
+    /// The names and addresses of the targets, and the process in between.
+    fn targets(&self) -> Vec<(&'static str, SocketAddr, Option<u32>)> {
+        let mut targets = vec![
+            ("direct", address(PEER), None),
+            (NATIVE, address(LACKING), Some(self.lacking.id())),
+            (Target::MvpPeer.name(), address(MVP), Some(self.mvp.id())),
+        ];
+        let haproxy = self.haproxy.as_ref().ok().and_then(Option::as_ref);
+        targets.extend(
+            haproxy.map(|process| (Target::Haproxy.name(), address(HAPROXY), Some(process.id()))),
+        );
+        targets
+    }
+}
+
+/// Starts haproxy before the server that has the jobs, if haproxy is here and can forward a request.
+async fn start_haproxy(
+    programs: &Programs,
+    pki: &PkiFiles,
+    folder: &Path,
+) -> anyhow::Result<Option<Process>> {
+    if programs.haproxy.is_none() {
+        return Ok(None);
+    }
+    let proxies = Proxies { programs, pki, folder, server: address(PEER), cpus: None };
+    let mut process = proxies.start(Target::Haproxy, address(HAPROXY))?;
+    let proxied = async || get_jobs(pki, HAPROXY).await;
+    process.ready(Duration::from_secs(20), proxied).await.context("a job through haproxy")?;
+    Ok(Some(process))
+}
+
+/// Checks that the jobs are served at an address.
+async fn get_jobs(pki: &PkiFiles, host: u8) -> anyhow::Result<()> {
+    let answer = ask(pki, address(host), "GET", JOBS, None).await?;
+    ensure!(answer.status == 200, "{}: {}", answer.status, answer.body);
+    Ok(())
 }
 
 fn start_etcd(kube: &KubePrograms, folder: &Path) -> anyhow::Result<Process> {
@@ -234,6 +283,7 @@ const ETCD: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 78, 0, 6)
 const LACKING: u8 = 7;
 const PEER: u8 = 8;
 const MVP: u8 = 9;
+const HAPROXY: u8 = 24;
 
 fn address(host: u8) -> SocketAddr {
     (Ipv4Addr::new(127, 78, 0, host), 6443).into()

@@ -13,7 +13,7 @@ pub(super) async fn run(run: &mut Run, plan: &Plan, bench: &Bench) -> anyhow::Re
     for protocol in protocols {
         let rate = half_load(plan, bench, *protocol).await?;
         for round in 0..plan.rounds {
-            for target in bench.targets() {
+            for target in plan.compared(bench.targets()) {
                 let mut order = order(plan, bench, target, path(target, 2_000));
                 order.protocol = *protocol;
                 // Upstream connections exist before the measurement: a proxy that must open them
@@ -40,7 +40,7 @@ pub(super) async fn run(run: &mut Run, plan: &Plan, bench: &Bench) -> anyhow::Re
 /// Half of the throughput of the slower of `mvp` and haproxy, the same for all.
 async fn half_load(plan: &Plan, bench: &Bench, protocol: Protocol) -> anyhow::Result<f64> {
     let mut slowest = f64::MAX;
-    let compared = |target: &Target| !matches!(target, Target::Direct | Target::Nginx);
+    let compared = |target: &Target| *target != Target::Direct && !target.is_further_peer();
     for target in bench.targets().into_iter().filter(compared) {
         let mut order = order(plan, bench, target, path(target, 2_000));
         order.protocol = protocol;

@@ -21,7 +21,7 @@ use crate::targets::{Bench, Programs, Target};
 pub(crate) use discovery::{KNOWN, MERGED, PASSED_ON};
 pub(crate) use embedded::{AT_REST, CASE as EMBEDDED_CASE};
 pub(crate) use handshakes::{FULL, RESUMED};
-pub(crate) use kube::{KubePrograms, NATIVE};
+pub(crate) use kube::{KubePrograms, MOST, NATIVE, PACED};
 pub(crate) use members::{CALM, CASE as MEMBERS_CASE, CHANGING};
 
 /// The names of the scenarios, in the order of a run.
@@ -47,7 +47,8 @@ pub(crate) async fn run(
     let mut run = Run { samples: Vec::new(), failures: Vec::new() };
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|one| one == name);
     if [REQUESTS, LATENCY, HANDSHAKES, WATCHES].iter().any(|name| is_wanted(name)) {
-        let mut bench = Bench::start(programs, folder, 0).await?;
+        let mut bench = Bench::start(programs, folder, 0, &Target::ALL).await?;
+        run.without("start", &mut bench);
         if is_wanted(REQUESTS) {
             let outcome = requests::run(&mut run, plan, &mut bench).await;
             run.ended(REQUESTS, outcome);
@@ -120,6 +121,13 @@ impl Run {
     fn ended(&mut self, scenario: &str, outcome: anyhow::Result<()>) {
         if let Err(error) = outcome {
             self.fail(scenario, &error);
+        }
+    }
+
+    /// Records the proxies that did not start.
+    fn without(&mut self, scenario: &str, bench: &mut Bench) {
+        for (target, error) in std::mem::take(&mut bench.failures) {
+            self.fail(&format!("{scenario}, {}", target.name()), &error);
         }
     }
 

@@ -9,6 +9,7 @@ pub(super) async fn run(run: &mut Run, plan: &Plan, bench: &mut Bench) -> anyhow
         // A restart makes the memory that of this case alone.
         for target in bench.targets() {
             bench.restart(target).await?;
+            run.without(REQUESTS, bench);
         }
         for round in 0..plan.rounds {
             for target in bench.targets() {

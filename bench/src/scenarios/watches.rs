@@ -16,8 +16,13 @@ pub(super) async fn run(run: &mut Run, plan: &Plan, bench: &mut Bench) -> anyhow
         for round in 0..rounds {
             // The bare forwarder does not spread watches over connections.
             let left_out = [Target::MvpLocal, Target::Bare];
-            for target in bench.targets().into_iter().filter(|one| !left_out.contains(one)) {
+            let targets = plan.compared(bench.targets());
+            for target in targets.into_iter().filter(|one| !left_out.contains(one)) {
                 bench.restart(target).await?;
+                run.without(WATCHES, bench);
+                if !bench.targets().contains(&target) {
+                    continue;
+                }
                 let mut order = order(plan, bench, target, WATCH_PATH.to_owned());
                 (order.connections, order.streams) = (case.connections, case.streams);
                 let server = bench.server();

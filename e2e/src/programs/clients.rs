@@ -6,8 +6,9 @@ use std::process::Command;
 
 use anyhow::{Context, anyhow};
 use sha2::{Digest, Sha256};
+use testkit::cached::{once, run};
 
-use super::debian::{once, run, unpack};
+use super::debian::unpack;
 use super::{CLIENT_GO, short};
 
 /// The paths of the clients, or why one is missing.
@@ -69,7 +70,7 @@ fn python(cache: &Path) -> anyhow::Result<PathBuf> {
         run(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
         let mut pip = Command::new(folder.join("bin/python"));
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-        run(pip.arg("--no-deps").arg("-r").arg(&requirements))
+        run(pip.arg("--no-deps").arg("-r").arg(&requirements)).map(drop)
     })
 }
 
@@ -87,7 +88,7 @@ fn node(cache: &Path) -> anyhow::Result<PathBuf> {
             std::fs::copy(source.join(file), folder.join(file))?;
         }
         let flags = ["ci", "--silent", "--ignore-scripts", "--no-audit", "--no-fund"];
-        run(Command::new("npm").current_dir(folder).args(flags))
+        run(Command::new("npm").current_dir(folder).args(flags)).map(drop)
     })
 }
 

@@ -2,9 +2,9 @@
 //! started. Entry item: [`unpack`].
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, ensure};
+use testkit::cached::{once, run};
 
 /// Unpacks a package once, and returns a file in it. It needs `apt-get` and `dpkg-deb`.
 pub(super) fn unpack(
@@ -21,32 +21,7 @@ pub(super) fn unpack(
             run(Command::new("apt-get").args(["-qq", "update"]))?;
             download()?;
         }
-        run(Command::new("sh").current_dir(folder).args(["-c", "dpkg-deb -x *.deb . && rm *.deb"]))
+        let unpack = "dpkg-deb -x *.deb . && rm *.deb";
+        run(Command::new("sh").current_dir(folder).args(["-c", unpack])).map(drop)
     })
-}
-
-/// Creates a folder in the cache once, atomically, and returns a file in it.
-pub(super) fn once(
-    cache: &Path,
-    name: &str,
-    file: &Path,
-    make: impl FnOnce(&Path) -> anyhow::Result<()>,
-) -> anyhow::Result<PathBuf> {
-    let folder = cache.join(name);
-    if !folder.join(file).exists() {
-        let beside = tempfile::tempdir_in(cache)?;
-        make(beside.path())?;
-        ensure!(beside.path().join(file).exists(), "there is no {file:?} in it");
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::rename(beside.path(), &folder)?;
-    }
-    Ok(folder.join(file))
-}
-
-pub(super) fn run(command: &mut Command) -> anyhow::Result<()> {
-    let output = command.stdin(Stdio::null()).output();
-    let output = output.with_context(|| format!("cannot run {:?}", command.get_program()))?;
-    let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?}: {}", errors.trim());
-    Ok(())
 }

@@ -1,12 +1,13 @@
-//! The targets: `mvp`, haproxy and nginx, one after the other under the same conditions, each with
+//! The targets: `mvp` and the other proxies, one after the other under the same conditions, each with
 //! one thread, TLS on both sides, and the same header changes. Entry item: [`Bench::start`].
+
+mod proxies;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
-use testkit::certificates::SERVER_NAME;
+use anyhow::ensure;
 use testkit::kubernetes::gateway_flags;
 use testkit::pki::PkiFiles;
 use testkit::process::{Process, Program};
@@ -14,6 +15,8 @@ use testkit::process::{Process, Program};
 use crate::client;
 use crate::cores::Cores;
 use crate::pki;
+
+pub(crate) use proxies::Proxies;
 
 const STARTUP: Duration = Duration::from_secs(20);
 
@@ -29,18 +32,29 @@ pub(crate) enum Target {
     /// The floor of our stack: a forwarder of hyper and rustls, without what makes it `mvp`.
     Bare,
     Haproxy,
+    /// A newer haproxy, with the TLS library that `mvp` has.
+    HaproxyAwsLc,
     Nginx,
+    Envoy,
+    Pingora,
 }
 
 impl Target {
-    pub(crate) const ALL: [Target; 6] = [
+    pub(crate) const ALL: [Target; 9] = [
         Target::Direct,
         Target::MvpLocal,
         Target::MvpPeer,
         Target::Bare,
         Target::Haproxy,
+        Target::HaproxyAwsLc,
         Target::Nginx,
+        Target::Envoy,
+        Target::Pingora,
     ];
+
+    /// The proxies of others.
+    pub(crate) const PEERS: [Target; 5] =
+        [Target::Haproxy, Target::HaproxyAwsLc, Target::Nginx, Target::Envoy, Target::Pingora];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -49,8 +63,16 @@ impl Target {
             Target::MvpPeer => "mvp, peer",
             Target::Bare => "bare forwarder",
             Target::Haproxy => "haproxy",
+            Target::HaproxyAwsLc => "haproxy 3.0, AWS-LC",
             Target::Nginx => "nginx",
+            Target::Envoy => "Envoy",
+            Target::Pingora => "Pingora",
         }
+    }
+
+    /// Whether a quick run measures it in one scenario only.
+    pub(crate) fn is_further_peer(self) -> bool {
+        Target::PEERS.contains(&self) && self != Target::Haproxy
     }
 }
 
@@ -59,7 +81,38 @@ impl Target {
 pub(crate) struct Programs {
     pub(crate) mvp: PathBuf,
     pub(crate) haproxy: Option<PathBuf>,
+    pub(crate) haproxy_aws_lc: Option<PathBuf>,
     pub(crate) nginx: Option<PathBuf>,
+    pub(crate) envoy: Option<PathBuf>,
+    pub(crate) pingora: Option<PathBuf>,
+}
+
+impl Programs {
+    /// `mvp` without any other proxy.
+    pub(crate) fn only(mvp: PathBuf) -> Programs {
+        Programs {
+            mvp,
+            haproxy: None,
+            haproxy_aws_lc: None,
+            nginx: None,
+            envoy: None,
+            pingora: None,
+        }
+    }
+
+    /// The program of a target, if it is here.
+    fn of(&self, target: Target) -> anyhow::Result<Option<PathBuf>> {
+        Ok(match target {
+            Target::Direct => None,
+            Target::MvpLocal | Target::MvpPeer => Some(self.mvp.clone()),
+            Target::Bare => Some(std::env::current_exe()?),
+            Target::Haproxy => self.haproxy.clone(),
+            Target::HaproxyAwsLc => self.haproxy_aws_lc.clone(),
+            Target::Nginx => self.nginx.clone(),
+            Target::Envoy => self.envoy.clone(),
+            Target::Pingora => self.pingora.clone(),
+        })
+    }
 }
 
 /// The running backend and every proxy before it.
@@ -68,19 +121,20 @@ pub(crate) struct Bench {
     folder: PathBuf,
     programs: Programs,
     _backend: Process,
-    mvp: Option<Process>,
-    bare: Option<Process>,
-    haproxy: Option<Process>,
-    nginx: Option<Process>,
+    /// Each target and its process; both targets of `mvp` share one.
+    running: Vec<(Target, Process)>,
+    /// The proxies of others that did not start, and why.
+    pub(crate) failures: Vec<(Target, anyhow::Error)>,
 }
 
 impl Bench {
-    /// Starts all of them, and waits until each forwards requests. The backend has this many custom
+    /// Starts these targets, and waits until each forwards requests. The backend has this many custom
     /// resource groups.
     pub(crate) async fn start(
         programs: &Programs,
         folder: &Path,
         groups: usize,
+        targets: &[Target],
     ) -> anyhow::Result<Bench> {
         let pki = pki::create(&folder.join("pki"))?;
         let this = std::env::current_exe()?;
@@ -100,27 +154,26 @@ impl Bench {
             folder: folder.to_owned(),
             programs: programs.clone(),
             _backend: backend,
-            mvp: None,
-            bare: None,
-            haproxy: None,
-            nginx: None,
+            running: Vec::new(),
+            failures: Vec::new(),
         };
         let pki = bench.pki.clone();
         bench._backend.ready(STARTUP, async || answers(&pki, address(PEER)).await).await?;
-        for target in bench.targets() {
-            bench.restart(target).await?;
+        for target in targets {
+            if programs.of(*target)?.is_some() {
+                bench.restart(*target).await?;
+            }
         }
         Ok(bench)
     }
 
-    /// The targets that can be measured here.
+    /// The targets that run.
     pub(crate) fn targets(&self) -> Vec<Target> {
-        let there = |target: &Target| match target {
-            Target::Haproxy => self.programs.haproxy.is_some(),
-            Target::Nginx => self.programs.nginx.is_some(),
-            _ => true,
+        let runs = |target: &Target| {
+            let process = shared(*target);
+            process == Target::Direct || self.running.iter().any(|(running, _)| *running == process)
         };
-        Target::ALL.into_iter().filter(there).collect()
+        Target::ALL.into_iter().filter(runs).collect()
     }
 
     /// The address of a target.
@@ -130,7 +183,10 @@ impl Bench {
             Target::MvpLocal | Target::MvpPeer => MVP,
             Target::Bare => BARE,
             Target::Haproxy => HAPROXY,
+            Target::HaproxyAwsLc => HAPROXY_AWS_LC,
             Target::Nginx => NGINX,
+            Target::Envoy => ENVOY,
+            Target::Pingora => PINGORA,
         })
     }
 
@@ -141,42 +197,41 @@ impl Bench {
 
     /// The processes whose cost counts for the target.
     pub(crate) fn processes(&self, target: Target) -> Vec<u32> {
-        let process = match target {
-            Target::Direct => &None,
-            Target::MvpLocal | Target::MvpPeer => &self.mvp,
-            Target::Bare => &self.bare,
-            Target::Haproxy => &self.haproxy,
-            Target::Nginx => &self.nginx,
-        };
-        process.iter().map(Process::id).collect()
+        let of_target = |(running, _): &&(Target, Process)| *running == shared(target);
+        self.running.iter().filter(of_target).map(|(_, process)| process.id()).collect()
     }
 
-    /// Restarts a proxy, so that its memory is that of the next case alone.
+    /// Restarts a proxy, so that its memory is that of the next case alone. A proxy of others that does
+    /// not start is left out from then on.
     pub(crate) async fn restart(&mut self, target: Target) -> anyhow::Result<()> {
-        let slot = match target {
-            Target::Direct => return Ok(()),
-            Target::MvpLocal | Target::MvpPeer => &mut self.mvp,
-            Target::Bare => &mut self.bare,
-            Target::Haproxy => &mut self.haproxy,
-            Target::Nginx => &mut self.nginx,
-        };
+        if target == Target::Direct {
+            return Ok(());
+        }
         // The old process must have left the port.
-        drop(slot.take());
-        let mut process = match target {
-            Target::Haproxy => self.start_haproxy()?,
-            Target::Nginx => self.start_nginx()?,
-            Target::Bare => self.start_bare()?,
-            _ => self.start_mvp()?,
-        };
-        let (pki, to) = (self.pki.clone(), self.address(target));
-        process.ready(STARTUP, async || answers(&pki, to).await).await?;
-        match target {
-            Target::Haproxy => self.haproxy = Some(process),
-            Target::Nginx => self.nginx = Some(process),
-            Target::Bare => self.bare = Some(process),
-            _ => self.mvp = Some(process),
+        self.running.retain(|(running, _)| *running != shared(target));
+        match self.started(target).await {
+            Ok(process) => self.running.push((shared(target), process)),
+            Err(error) if Target::PEERS.contains(&target) => self.failures.push((target, error)),
+            Err(error) => return Err(error),
         }
         Ok(())
+    }
+
+    async fn started(&self, target: Target) -> anyhow::Result<Process> {
+        let to = self.address(target);
+        let mut process = match target {
+            Target::MvpLocal | Target::MvpPeer => self.start_mvp()?,
+            other => Proxies {
+                programs: &self.programs,
+                pki: &self.pki,
+                folder: &self.folder,
+                server: self.server(),
+                cpus: Cores::Proxy.cpus(),
+            }
+            .start(other, to)?,
+        };
+        process.ready(STARTUP, async || answers(&self.pki, to).await).await?;
+        Ok(process)
     }
 
     fn start_mvp(&self) -> anyhow::Result<Process> {
@@ -185,67 +240,13 @@ impl Bench {
         let log = self.folder.join("mvp.log");
         Program::new("mvp", &self.programs.mvp).on_cpus(Cores::Proxy.cpus()).start(&log, arguments)
     }
+}
 
-    fn start_bare(&self) -> anyhow::Result<Process> {
-        let arguments = [
-            "forward".to_owned(),
-            self.pki.folder().display().to_string(),
-            address(BARE).to_string(),
-            address(PEER).to_string(),
-        ];
-        let log = self.folder.join("bare.log");
-        Program::new("the bare forwarder", &std::env::current_exe()?)
-            .on_cpus(Cores::Proxy.cpus())
-            .start(&log, arguments)
-    }
-
-    fn start_haproxy(&self) -> anyhow::Result<Process> {
-        let program = self.programs.haproxy.as_ref().context("no haproxy")?;
-        let file = self.folder.join("haproxy.cfg");
-        std::fs::write(&file, self.filled(include_str!("../configs/haproxy.cfg"), HAPROXY))?;
-        // haproxy reads a certificate and its key from one file.
-        for (name, pair) in
-            [("server.pem", self.pki.server()), ("proxy.pem", self.pki.front_proxy())]
-        {
-            let both = [std::fs::read(pair.certificate)?, std::fs::read(pair.key)?].concat();
-            std::fs::write(self.folder.join(name), both)?;
-        }
-        let log = self.folder.join("haproxy.log");
-        let arguments = ["-db", "-f", &file.display().to_string()];
-        Program::new("haproxy", program).on_cpus(Cores::Proxy.cpus()).start(&log, arguments)
-    }
-
-    fn start_nginx(&self) -> anyhow::Result<Process> {
-        let program = self.programs.nginx.as_ref().context("no nginx")?;
-        let file = self.folder.join("nginx.conf");
-        std::fs::write(&file, self.filled(include_str!("../configs/nginx.conf"), NGINX))?;
-        let log = self.folder.join("nginx.log");
-        let (folder, file) = (self.folder.display().to_string(), file.display().to_string());
-        Program::new("nginx", program)
-            .on_cpus(Cores::Proxy.cpus())
-            .start(&log, ["-p", &folder, "-c", &file])
-    }
-
-    /// A configuration template with its placeholders replaced.
-    fn filled(&self, template: &str, listen: u8) -> String {
-        let pki = &self.pki;
-        let (server, proxy) = (pki.server(), pki.front_proxy());
-        let mut text = template.to_owned();
-        for (blank, path) in [
-            ("@FOLDER@", &self.folder),
-            ("@CA@", &pki.ca()),
-            ("@SERVER_CRT@", &server.certificate),
-            ("@SERVER_KEY@", &server.key),
-            ("@SERVER_PEM@", &self.folder.join("server.pem")),
-            ("@PROXY_CRT@", &proxy.certificate),
-            ("@PROXY_KEY@", &proxy.key),
-            ("@PROXY_PEM@", &self.folder.join("proxy.pem")),
-        ] {
-            text = text.replace(blank, &path.display().to_string());
-        }
-        text.replace("@LISTEN@", &address(listen).to_string())
-            .replace("@BACKEND@", &address(PEER).to_string())
-            .replace("@SERVER_NAME@", SERVER_NAME)
+/// The target that stands for those of one process.
+fn shared(target: Target) -> Target {
+    match target {
+        Target::MvpLocal => Target::MvpPeer,
+        other => other,
     }
 }
 
@@ -255,6 +256,10 @@ const MVP: u8 = 3;
 const HAPROXY: u8 = 4;
 const NGINX: u8 = 5;
 const BARE: u8 = 6;
+// 7 to 11 are used by other scenarios.
+const HAPROXY_AWS_LC: u8 = 21;
+const ENVOY: u8 = 22;
+const PINGORA: u8 = 23;
 
 /// A loopback address that only the bench uses.
 fn address(host: u8) -> SocketAddr {
