@@ -53,6 +53,11 @@ pub(crate) fn changing_group() -> String {
     views::changing(0)
 }
 
+/// The legacy document of a group that every server has.
+pub(crate) fn legacy_path(group: usize) -> String {
+    format!("/apis/{}/v1", views::unchanging(group))
+}
+
 /// Serves until it is killed. Every server has this many custom resource groups.
 pub(crate) async fn serve(pki: &PkiFiles, count: usize, groups: usize) -> anyhow::Result<()> {
     let crowd = Arc::new(Crowd::new(count, groups)?);
@@ -177,6 +182,9 @@ impl Crowd {
             "/readyz" => answer(StatusCode::OK, None, "ok".into()),
             "/apis/apiregistration.k8s.io/v1/apiservices" => {
                 answer(StatusCode::OK, Some(JSON), r#"{"items":[]}"#.into())
+            }
+            _ if views::is_unchanging(path) => {
+                answer(StatusCode::OK, Some(JSON), views::legacy(path).into())
             }
             _ if request.uri().query().is_some_and(|query| query.contains("watch=1")) => {
                 self.lists.watch()

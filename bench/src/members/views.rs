@@ -49,8 +49,7 @@ impl Release {
             ))?,
         ];
         for release in &mut releases {
-            let name = |index| format!("operator-{index:05}.platform.example.com");
-            release.apis.extend((0..groups).map(|index| custom(&name(index))));
+            release.apis.extend((0..groups).map(|index| custom(&unchanging(index))));
         }
         Ok(releases)
     }
@@ -101,15 +100,41 @@ pub(super) fn changing(group: u8) -> String {
     format!("g{group}.example.org")
 }
 
+/// The name of a group that stays.
+pub(super) fn unchanging(group: usize) -> String {
+    format!("operator-{group:05}.platform.example.com")
+}
+
+/// Whether this is the path of the legacy document of a group that stays.
+pub(super) fn is_unchanging(path: &str) -> bool {
+    path.starts_with("/apis/operator-") && path.ends_with("/v1")
+}
+
+/// The legacy document of a group at this path, as [`custom`] describes the group.
+pub(super) fn legacy(path: &str) -> String {
+    let resource = |name: &str, verbs: &[&str]| {
+        json!({"name": name, "singularName": "widget", "namespaced": true, "kind": "Widget",
+            "verbs": verbs, "shortNames": ["wd"]})
+    };
+    let group_version = path.trim_start_matches("/apis/");
+    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version,
+        "resources": [resource("widgets", &VERBS), resource("widgets/status", &STATUS_VERBS)]})
+    .to_string()
+}
+
+const VERBS: [&str; 8] =
+    ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+const STATUS_VERBS: [&str; 3] = ["get", "patch", "update"];
+
 fn custom(name: &str) -> Value {
     json!({"metadata": {"name": name}, "versions": [{"version": "v1", "freshness": "Current",
         "resources": [{"resource": "widgets", "singularResource": "widget",
             "responseKind": {"group": name, "version": "v1", "kind": "Widget"},
             "scope": "Namespaced", "shortNames": ["wd"],
-            "verbs": ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"],
+            "verbs": VERBS,
             "subresources": [{"subresource": "status",
                 "responseKind": {"group": name, "version": "v1", "kind": "Widget"},
-                "verbs": ["get", "patch", "update"]}]}]}]})
+                "verbs": STATUS_VERBS}]}]}]})
 }
 
 /// The OpenAPI index, with hashes as long as kube-apiserver's.

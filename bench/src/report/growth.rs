@@ -46,7 +46,7 @@ const IDLE: Figure = Figure {
 const PEER: Figure = Figure {
     name: "peer_cpu_us",
     heading: "CPU of a proxied request, µs",
-    short: "proxied request",
+    short: "proxied",
     factor: 1.0,
     decimals: 1,
     least: 1.0,
@@ -54,7 +54,7 @@ const PEER: Figure = Figure {
 const LOCAL: Figure = Figure {
     name: "local_cpu_us",
     heading: "CPU of a local request, µs",
-    short: "local request",
+    short: "local",
     factor: 1.0,
     decimals: 1,
     least: 1.0,
@@ -91,6 +91,14 @@ const DOCUMENT: Figure = Figure {
     decimals: 2,
     least: 1.0,
 };
+const LEGACY: Figure = Figure {
+    name: "legacy_cpu_us",
+    heading: "CPU of GET /apis/G/V, µs",
+    short: "GET /apis/G/V",
+    factor: 1.0,
+    decimals: 1,
+    least: 1.0,
+};
 const WATCH: Figure = Figure {
     name: "idle_bytes_per_watch",
     heading: "kB a watch",
@@ -113,7 +121,7 @@ const AXES: [Axis; 3] = [
         says: "A group is 600 bytes of discovery at the local server and at each of 3 members. If one member changes one \
 group, the control loop fetches that member's whole document, and writes the merged one again. A request finds its API \
 in a hash table.",
-        figures: &[CONTROL, PEER, LOCAL, MEMORY, READY, CHANGE, DOCUMENT],
+        figures: &[CONTROL, PEER, LOCAL, MEMORY, READY, CHANGE, DOCUMENT, LEGACY],
     },
     Axis {
         case: GROWING_WATCHES,
@@ -215,8 +223,8 @@ impl Axis {
     }
 }
 
-const COLOURS: [&str; 7] =
-    ["#1d4ed8", "#60a5fa", "#f59e0b", "#16a34a", "#7c3aed", "#dc2626", "#b6bdc9"];
+const COLOURS: [&str; 8] =
+    ["#1d4ed8", "#60a5fa", "#f59e0b", "#16a34a", "#7c3aed", "#dc2626", "#b6bdc9", "#0f766e"];
 
 const HEAD: &str = "\
 ### Growth

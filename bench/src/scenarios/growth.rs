@@ -12,7 +12,7 @@ use super::{GROWTH, LOAD, Run};
 use crate::backend::{AGGREGATED, local_path, peer_path};
 use crate::client::ask;
 use crate::load::{Figures, Kind, Order};
-use crate::members::{CHANGE_PATH, LOCAL, changing_group};
+use crate::members::{CHANGE_PATH, LOCAL, changing_group, legacy_path};
 use crate::pki;
 use crate::plan::{Plan, thousands};
 use crate::targets::Programs;
@@ -78,6 +78,9 @@ async fn measure(
         figures.insert("change_cpu_ms".to_owned(), change(pki, &cluster, idle / 100.0).await?);
         let document = load(plan, &cluster, "/apis".to_owned(), Kind::Closed).await?;
         figures.insert("discovery_cpu_us".to_owned(), workers(&document));
+        let last = legacy_path(count.saturating_sub(1));
+        let legacy = load(plan, &cluster, last, Kind::Closed).await?;
+        figures.insert("legacy_cpu_us".to_owned(), workers(&legacy));
     }
     Ok(figures)
 }
