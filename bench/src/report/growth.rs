@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::svg::{Chart, Group};
-use crate::results::Results;
+use crate::results::{Results, Sample};
 use crate::scenarios::{GROWING_APIS, GROWING_MEMBERS, GROWING_WATCHES, GROWTH};
 
 /// What grows.
@@ -152,8 +152,11 @@ pub(super) fn charts(results: &Results) -> Vec<(&'static str, Chart)> {
 impl Axis {
     /// The sizes that were measured, in the order of the run.
     fn sizes<'a>(&self, results: &'a Results) -> Vec<&'a str> {
-        let targets = results.targets(GROWTH).into_iter();
-        targets.filter(|size| !results.of(GROWTH, self.case, size).is_empty()).collect()
+        let of_case = |sample: &&Sample| sample.scenario == GROWTH && sample.case == self.case;
+        let mut sizes: Vec<&str> =
+            results.samples.iter().filter(of_case).map(|sample| sample.target.as_str()).collect();
+        sizes.dedup();
+        sizes
     }
 
     fn value(&self, results: &Results, size: &str, figure: &Figure) -> Option<f64> {
