@@ -172,7 +172,8 @@ impl State {
         StreamBody::new(stream::iter(pieces)).boxed_unsync()
     }
 
-    fn watch(&self) -> Response<Body> {
+    /// A watch that is silent after its first event until it is told otherwise.
+    pub(crate) fn watch(&self) -> Response<Body> {
         let number = self.watches.fetch_add(1, Ordering::Relaxed);
         // One event at the start, as informers get; nginx delays the response head until there is
         // one.

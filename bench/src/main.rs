@@ -43,9 +43,9 @@ Examples:
   cargo run --release -p bench -- --full                   everything; writes docs/performance.md
   cargo run --release -p bench -- --quick --only requests  one scenario
 
-Scenarios: requests, latency, handshakes, watches, discovery, members, embedded, kube. kube needs the
-programs that `cargo run -p e2e -- programs` builds. --quick measures nginx, Envoy, Pingora and the
-newer haproxy in `requests` only.
+Scenarios: requests, latency, handshakes, watches, discovery, members, growth, embedded, kube. kube needs
+the programs that `cargo run -p e2e -- programs` builds. --quick measures nginx, Envoy, Pingora and the
+newer haproxy in `requests` only, and growth only if it is named.
 MVP_TEST_BINARY=PATH measures that mvp instead of building one from this tree."
 )]
 struct Arguments {
@@ -90,7 +90,7 @@ enum Command {
     Forward { pki: PathBuf, listen: SocketAddr, server: SocketAddr },
     /// Run many members
     #[command(hide = true)]
-    Members { pki: PathBuf, count: usize },
+    Members { pki: PathBuf, count: usize, groups: usize },
     /// Run the load
     #[command(hide = true)]
     Load { order: String },
@@ -119,7 +119,9 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Some(Command::Forward { pki, listen, server }) => {
             forwarder::serve(&PkiFiles::at(pki), *listen, *server).await
         }
-        Some(Command::Members { pki, count }) => members::serve(&PkiFiles::at(pki), *count).await,
+        Some(Command::Members { pki, count, groups }) => {
+            members::serve(&PkiFiles::at(pki), *count, *groups).await
+        }
         Some(Command::Load { order }) => load::run(order).await,
         None => bench(arguments).await,
     }

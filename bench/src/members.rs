@@ -45,9 +45,22 @@ pub(crate) fn control_path(changes_a_minute: usize) -> String {
 /// The path that returns the counts so far, as JSON.
 pub(crate) const TALLY_PATH: &str = "/bench/tally";
 
-/// Serves until it is killed.
-pub(crate) async fn serve(pki: &PkiFiles, count: usize) -> anyhow::Result<()> {
-    let crowd = Arc::new(Crowd::new(count)?);
+/// The path that makes the first member serve a group more, or that group no longer.
+pub(crate) const CHANGE_PATH: &str = "/bench/change";
+
+/// The group of [`CHANGE_PATH`].
+pub(crate) fn changing_group() -> String {
+    views::changing(0)
+}
+
+/// The legacy document of a group that every server has.
+pub(crate) fn legacy_path(group: usize) -> String {
+    format!("/apis/{}/v1", views::unchanging(group))
+}
+
+/// Serves until it is killed. Every server has this many custom resource groups.
+pub(crate) async fn serve(pki: &PkiFiles, count: usize, groups: usize) -> anyhow::Result<()> {
+    let crowd = Arc::new(Crowd::new(count, groups)?);
     let tls = backend::tls(pki)?;
     let mut servers = Vec::new();
     for index in 0..count {
@@ -110,8 +123,8 @@ struct Member {
 }
 
 impl Crowd {
-    fn new(count: usize) -> anyhow::Result<Crowd> {
-        let releases = Release::recorded()?;
+    fn new(count: usize, groups: usize) -> anyhow::Result<Crowd> {
+        let releases = Release::recorded(groups)?;
         let member = |index: usize| {
             let release = index % releases.len();
             let view = Arc::new(views::of(&releases, release, 0)?);
@@ -149,20 +162,32 @@ impl Crowd {
         });
         let view = view.as_deref().unwrap_or(&self.local);
         match path {
-            "/api" | "/apis" => {
-                self.asked.fetch_add(1, Ordering::Relaxed);
-                let document = if path == "/api" { &view.api } else { &view.apis };
+            "/api" | "/apis" | "/openapi/v3" => {
+                let (document, content_type) = match path {
+                    "/api" => (&view.api, AGGREGATED),
+                    "/apis" => (&view.apis, AGGREGATED),
+                    _ => (&view.openapi, JSON),
+                };
+                let is_discovery = usize::from(content_type == AGGREGATED);
+                self.asked.fetch_add(is_discovery, Ordering::Relaxed);
                 if request.headers().get(IF_NONE_MATCH) == Some(&document.etag) {
-                    return with_etag(StatusCode::NOT_MODIFIED, Bytes::new(), &document.etag);
+                    let response = answer(StatusCode::NOT_MODIFIED, None, Bytes::new());
+                    return with_etag(response, &document.etag);
                 }
-                self.sent.fetch_add(1, Ordering::Relaxed);
-                with_etag(StatusCode::OK, document.body.clone(), &document.etag)
+                self.sent.fetch_add(is_discovery, Ordering::Relaxed);
+                let body = document.body.clone();
+                with_etag(answer(StatusCode::OK, Some(content_type), body), &document.etag)
             }
-            "/openapi/v3" => answer(StatusCode::OK, Some(JSON), view.openapi.clone()),
             "/version" => answer(StatusCode::OK, Some(JSON), view.version.clone()),
             "/readyz" => answer(StatusCode::OK, None, "ok".into()),
             "/apis/apiregistration.k8s.io/v1/apiservices" => {
                 answer(StatusCode::OK, Some(JSON), r#"{"items":[]}"#.into())
+            }
+            _ if views::is_unchanging(path) => {
+                answer(StatusCode::OK, Some(JSON), views::legacy(path).into())
+            }
+            _ if request.uri().query().is_some_and(|query| query.contains("watch=1")) => {
+                self.lists.watch()
             }
             _ => self.lists.list(path),
         }
@@ -174,6 +199,13 @@ impl Crowd {
         if let Some(changes) = path.strip_prefix("/bench/changes/") {
             self.changes_a_minute.send_replace(changes.parse().unwrap_or_default());
             return answer(StatusCode::OK, None, "ok".into());
+        }
+        if path == CHANGE_PATH {
+            let status = match self.make(Change::Serves(0, 0)) {
+                Ok(()) => StatusCode::OK,
+                Err(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            return answer(status, None, Bytes::new());
         }
         if path == TALLY_PATH {
             return answer(StatusCode::OK, Some(JSON), self.tally());
@@ -237,8 +269,7 @@ impl Crowd {
     }
 }
 
-fn with_etag(status: StatusCode, body: Bytes, etag: &HeaderValue) -> Response<Body> {
-    let mut response = answer(status, Some(AGGREGATED), body);
+fn with_etag(mut response: Response<Body>, etag: &HeaderValue) -> Response<Body> {
     response.headers_mut().insert(ETAG, etag.clone());
     response
 }

@@ -20,6 +20,17 @@ pub(crate) struct Plan {
     pub(crate) members_rounds: usize,
     pub(crate) embedded_seconds: f64,
     pub(crate) embedded_rounds: usize,
+    pub(crate) growth: GrowthPlan,
+}
+
+/// The sizes of clusters that are compared, in one round.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GrowthPlan {
+    pub(crate) members: &'static [usize],
+    pub(crate) apis: &'static [usize],
+    pub(crate) watches: &'static [usize],
+    /// The time for each figure of each size.
+    pub(crate) seconds: f64,
 }
 
 /// A case of requests.
@@ -115,6 +126,12 @@ impl Plan {
             members_rounds: 1,
             embedded_seconds: 5.0,
             embedded_rounds: 1,
+            growth: GrowthPlan {
+                members: &[3, 50],
+                apis: &[100, 5_000],
+                watches: &[0, 1_000],
+                seconds: 1.0,
+            },
         }
     }
 
@@ -145,6 +162,12 @@ impl Plan {
             members_rounds: 3,
             embedded_seconds: 20.0,
             embedded_rounds: 3,
+            growth: GrowthPlan {
+                members: &[1, 3, 10, 25, 50],
+                apis: &[100, 1_000, 5_000, 20_000],
+                watches: &[0, 1_000, 10_000],
+                seconds: 2.0,
+            },
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The load, in a process of its own so that its cost is separate from the proxy's. It takes an
 //! [`Order`] as its argument and prints figures as JSON. Entry item: [`run`].
 
+mod beside;
 mod bursts;
 mod connect;
 mod deliveries;
@@ -62,6 +63,8 @@ pub(crate) enum Kind {
     Handshakes { resumed: bool },
     /// Watches that are idle at first; then the backend sends events.
     Watches { server: SocketAddr, events_per_second: f64 },
+    /// Nothing, then requests as [`Kind::Closed`], both beside this many idle watches.
+    Beside { server: SocketAddr, watches: usize },
     /// Watches of a kube-apiserver at which this many objects change at once.
     Bursts { server: SocketAddr, at_once: usize },
     /// This many objects, created and listed in pages of that size.
@@ -99,6 +102,7 @@ pub(crate) async fn run(order: &str) -> anyhow::Result<()> {
         Kind::Watches { server, events_per_second } => {
             watches::run(&order, server, events_per_second).await
         }
+        Kind::Beside { server, watches } => beside::run(&order, server, watches).await,
         Kind::Bursts { server, at_once } => bursts::run(&order, server, at_once).await,
         Kind::Objects { count, page } => objects::run(&order, count, page).await,
         Kind::Deliveries { server, writes_per_second } => {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, ensure};
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::connect::Connection;
@@ -20,7 +21,7 @@ use crate::usage::Usage;
 pub(super) const OPENED_AT_ONCE: usize = 4;
 
 /// The time until memory use is stable.
-const REST: Duration = Duration::from_secs(1);
+pub(super) const REST: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(super) struct Counts {
@@ -42,20 +43,9 @@ pub(super) async fn run(
     let before = Usage::of(&order.processes);
     let started = Instant::now();
     let counts = Arc::new(Counts::default());
-    let mut watchers = Vec::new();
-    let turns = Arc::new(Semaphore::new(OPENED_AT_ONCE));
-    for connection in Connection::all(order).await? {
-        let (turns, counts) = (Arc::clone(&turns), Arc::clone(&counts));
-        watchers.push(tokio::spawn(watch(connection, order.streams, turns, counts)));
-    }
+    let watchers = open(order, &counts).await?;
     let all = order.connections * order.streams;
     let of = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
-    while of(&counts.heads) < all {
-        sleep(Duration::from_millis(20)).await;
-        ensure!(of(&counts.failures) == 0, "{} watches were refused", of(&counts.failures));
-        let late = started.elapsed() > Duration::from_secs(60);
-        ensure!(!late, "{} of {all} watches within a minute", of(&counts.heads));
-    }
     let opened = started.elapsed().as_secs_f64();
     sleep(REST).await;
     let idle = Usage::of(&order.processes);
@@ -73,8 +63,7 @@ pub(super) async fn run(
     let seconds = start.elapsed().as_secs_f64();
     counts.counts.store(false, Ordering::Relaxed);
     tell(order, server, 0).await?;
-    let broken = watchers.iter().filter(|watcher| watcher.is_finished()).count();
-    ensure!(broken == 0, "{broken} connections broke off");
+    still_open(&watchers)?;
 
     let cpu = end.cpu_seconds - events_start.cpu_seconds;
     let mut figures = Figures::from([
@@ -95,6 +84,36 @@ pub(super) async fn run(
     let mut latencies = counts.latencies.lock().unwrap_or_else(PoisonError::into_inner);
     percentiles(&mut figures, std::mem::take(&mut latencies));
     Ok(figures)
+}
+
+/// A connection with watches.
+pub(super) type Watcher = JoinHandle<anyhow::Result<()>>;
+
+/// Opens all watches of an order. They are read until the process ends.
+pub(super) async fn open(order: &Order, counts: &Arc<Counts>) -> anyhow::Result<Vec<Watcher>> {
+    let started = Instant::now();
+    let mut watchers = Vec::new();
+    let turns = Arc::new(Semaphore::new(OPENED_AT_ONCE));
+    for connection in Connection::all(order).await? {
+        let (turns, counts) = (Arc::clone(&turns), Arc::clone(counts));
+        watchers.push(tokio::spawn(watch(connection, order.streams, turns, counts)));
+    }
+    let all = order.connections * order.streams;
+    let of = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+    while of(&counts.heads) < all {
+        sleep(Duration::from_millis(20)).await;
+        ensure!(of(&counts.failures) == 0, "{} watches were refused", of(&counts.failures));
+        let late = started.elapsed() > Duration::from_secs(60);
+        ensure!(!late, "{} of {all} watches within a minute", of(&counts.heads));
+    }
+    Ok(watchers)
+}
+
+/// Fails if a connection with watches ended.
+pub(super) fn still_open(watchers: &[Watcher]) -> anyhow::Result<()> {
+    let broken = watchers.iter().filter(|watcher| watcher.is_finished()).count();
+    ensure!(broken == 0, "{broken} connections broke off");
+    Ok(())
 }
 
 /// Opens watches one after the other and reads their events.
@@ -151,7 +170,11 @@ pub(super) fn since(sent_nanoseconds: u64) -> Option<f32> {
 }
 
 /// Tells the server how often to send each watch an event; 0 for never.
-async fn tell(order: &Order, server: SocketAddr, milliseconds: u64) -> anyhow::Result<()> {
+pub(super) async fn tell(
+    order: &Order,
+    server: SocketAddr,
+    milliseconds: u64,
+) -> anyhow::Result<()> {
     let mut order = order.clone();
     order.to = server;
     order.path = control_path(milliseconds);

@@ -1,5 +1,6 @@
 //! The charts of a run.
 
+use super::growth;
 use super::svg::{Chart, Group};
 use crate::results::Results;
 use crate::scenarios::{KUBE, LATENCY, MOST, NATIVE, PACED, REQUESTS, WATCHES};
@@ -26,6 +27,7 @@ pub(crate) fn charts(results: &Results) -> Vec<(&'static str, Chart)> {
         ("kubernetes.svg", kubernetes(results)),
     ]
     .into_iter()
+    .chain(growth::charts(results))
     .filter(|(_, chart)| !chart.groups.is_empty())
     .collect()
 }

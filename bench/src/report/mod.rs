@@ -2,6 +2,7 @@
 
 mod charts;
 mod goals;
+mod growth;
 mod quiet;
 mod svg;
 mod tables;
@@ -62,7 +63,7 @@ pub(crate) fn text(results: &Results) -> String {
         let (what, of, target) = (&goal.what, &goal.of, goal.target());
         let _ = writeln!(text, "{what:width$}  {ratio:20}  {target:7}  {verdict:14}  {of}");
     }
-    let _ = writeln!(text, "\n{}", tables::tables(results));
+    let _ = writeln!(text, "\n{}{}", tables::tables(results), growth::section(results));
     let _ = writeln!(text, "{}", circumstances(results));
     text
 }
@@ -99,7 +100,8 @@ fn document(results: &Results, charts: &[&str]) -> String {
     let _ = writeln!(text, "## Circumstances\n\n{}", circumstances(results));
     text.push_str(METHOD);
     let _ = write!(text, "## Figures\n\nMedians of {} rounds.\n\n", results.rounds);
-    text.push_str(tables::tables(results).trim_end());
+    let figures = tables::tables(results) + &growth::section(results);
+    text.push_str(figures.trim_end());
     text.push('\n');
     text
 }

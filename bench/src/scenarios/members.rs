@@ -43,7 +43,8 @@ pub(super) async fn run(
     let pki = pki::create(&folder.join("pki"))?;
     for round in 0..plan.members_rounds {
         for (target, members, changes) in TARGETS {
-            let cluster = Cluster::start(programs, &pki, &folder, members).await?;
+            let size = Size { members, groups: 0 };
+            let cluster = Cluster::start(programs, &pki, &folder, size).await?;
             let outcome = cluster.measure(plan, changes).await;
             run.note(MEMBERS, CASE, target, round, outcome);
         }
@@ -51,11 +52,21 @@ pub(super) async fn run(
     Ok(())
 }
 
+/// The size of a cluster.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Size {
+    pub(super) members: usize,
+    /// The groups that every server has beside those of Kubernetes.
+    pub(super) groups: usize,
+}
+
 /// Members, an API server, and `mvp` beside it.
-struct Cluster<'a> {
+pub(super) struct Cluster<'a> {
     pki: &'a PkiFiles,
     _members: Process,
     mvp: Process,
+    /// The time from the start of `mvp` until it answers for all members.
+    pub(super) ready_seconds: f64,
 }
 
 /// The counts at the members.
@@ -69,15 +80,19 @@ struct Tally {
 }
 
 impl<'a> Cluster<'a> {
-    async fn start(
+    pub(super) async fn start(
         programs: &Programs,
         pki: &'a PkiFiles,
         folder: &Path,
-        count: usize,
+        size: Size,
     ) -> anyhow::Result<Cluster<'a>> {
         let this = std::env::current_exe()?;
-        let arguments =
-            ["members".to_owned(), pki.folder().display().to_string(), count.to_string()];
+        let arguments = [
+            "members".to_owned(),
+            pki.folder().display().to_string(),
+            size.members.to_string(),
+            size.groups.to_string(),
+        ];
         let log = folder.join("members.log");
         let mut members =
             Program::new("the members", &this).on_cpus(LOAD.cpus()).start(&log, arguments)?;
@@ -90,18 +105,27 @@ impl<'a> Cluster<'a> {
             format!("--peer-advertise-ip={}", MVP.ip()),
         ]);
         let log = folder.join("mvp.log");
+        let started = Instant::now();
         let mut mvp = Program::new("mvp", &programs.mvp)
             .on_cpus(Cores::Proxy.cpus())
             .start(&log, arguments)?;
         let all_known = async || {
             let seen = tally(pki).await?.members;
-            ensure!(seen == count, "{seen} of {count} members were asked");
-            let answer = ask(pki, MVP, "GET", &peer_path(100), None).await?;
-            ensure!(answer.status == 200, "{}: {}", answer.status, answer.body);
+            ensure!(seen == size.members, "{seen} of {} members were asked", size.members);
+            // Merged documents are withheld until every member has a view.
+            for path in [peer_path(100), MERGED_PATH.to_owned()] {
+                let answer = ask(pki, MVP, "GET", &path, None).await?;
+                ensure!(answer.status == 200, "{path}: {}: {}", answer.status, answer.body);
+            }
             Ok(())
         };
         mvp.ready(STARTUP, all_known).await?;
-        Ok(Cluster { pki, _members: members, mvp })
+        let ready_seconds = started.elapsed().as_secs_f64();
+        Ok(Cluster { pki, _members: members, mvp, ready_seconds })
+    }
+
+    pub(super) fn mvp(&self) -> u32 {
+        self.mvp.id()
     }
 
     /// The main thread runs the control loop; the others serve requests.
@@ -119,7 +143,7 @@ impl<'a> Cluster<'a> {
         let mean = |name: &str| sum(name) / 2.0;
         let control = mean("main_cpu_share");
         let requests = sum("requests_per_second");
-        let workers = (mean("cpu_share") - control) * 1e6 / requests.max(1.0);
+        let workers = workers_us(mean("cpu_share"), control, requests);
         let (failures, unanswered) = (sum("failures"), sum("unanswered"));
         let [_, peer_p99] = of("p99_us");
         figures.extend([
@@ -136,7 +160,7 @@ impl<'a> Cluster<'a> {
         Ok(figures)
     }
 
-    fn order(&self, plan: &Plan, path: String) -> Order {
+    pub(super) fn order(&self, plan: &Plan, path: String) -> Order {
         Order {
             to: MVP,
             path,
@@ -155,9 +179,18 @@ impl<'a> Cluster<'a> {
     }
 }
 
+/// The CPU of a request in the threads that serve requests.
+pub(super) fn workers_us(share: f64, control_share: f64, requests_per_second: f64) -> f64 {
+    (share - control_share) * 1e6 / requests_per_second.max(1.0)
+}
+
 async fn tally(pki: &PkiFiles) -> anyhow::Result<Tally> {
     let answer = ask(pki, LOCAL, "GET", TALLY_PATH, None).await?;
     Ok(serde_json::from_str(&answer.body)?)
 }
 
-const MVP: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(127, 78, 0, 11)), 6443);
+/// A document that is merged from those of all members.
+const MERGED_PATH: &str = "/apis/batch";
+
+pub(super) const MVP: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(127, 78, 0, 11)), 6443);

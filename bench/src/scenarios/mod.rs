@@ -3,6 +3,7 @@
 
 mod discovery;
 mod embedded;
+mod growth;
 mod handshakes;
 mod kube;
 mod latency;
@@ -20,6 +21,9 @@ use crate::targets::{Bench, Programs, Target};
 
 pub(crate) use discovery::{KNOWN, MERGED, PASSED_ON};
 pub(crate) use embedded::{AT_REST, CASE as EMBEDDED_CASE};
+pub(crate) use growth::{
+    APIS as GROWING_APIS, MEMBERS as GROWING_MEMBERS, WATCHES as GROWING_WATCHES,
+};
 pub(crate) use handshakes::{FULL, RESUMED};
 pub(crate) use kube::{KubePrograms, MOST, NATIVE, PACED};
 pub(crate) use members::{CALM, CASE as MEMBERS_CASE, CHANGING};
@@ -31,10 +35,11 @@ pub(crate) const HANDSHAKES: &str = "handshakes";
 pub(crate) const WATCHES: &str = "watches";
 pub(crate) const DISCOVERY: &str = "discovery";
 pub(crate) const MEMBERS: &str = "members";
+pub(crate) const GROWTH: &str = "growth";
 pub(crate) const EMBEDDED: &str = "embedded";
 pub(crate) const KUBE: &str = "kube";
-pub(crate) const ALL: [&str; 8] =
-    [REQUESTS, LATENCY, HANDSHAKES, WATCHES, DISCOVERY, MEMBERS, EMBEDDED, KUBE];
+pub(crate) const ALL: [&str; 9] =
+    [REQUESTS, LATENCY, HANDSHAKES, WATCHES, DISCOVERY, MEMBERS, GROWTH, EMBEDDED, KUBE];
 
 /// Runs the wanted scenarios. Failures are reported and left out.
 pub(crate) async fn run(
@@ -72,6 +77,10 @@ pub(crate) async fn run(
     if is_wanted(MEMBERS) {
         let outcome = members::run(&mut run, plan, programs, folder).await;
         run.ended(MEMBERS, outcome);
+    }
+    if is_wanted(GROWTH) && (plan.full || !wanted.is_empty()) {
+        let outcome = growth::run(&mut run, plan, programs, folder).await;
+        run.ended(GROWTH, outcome);
     }
     if is_wanted(EMBEDDED) {
         let outcome = embedded::run(&mut run, plan, programs, folder).await;
@@ -144,6 +153,8 @@ impl Run {
 fn shown(figures: &Figures) -> String {
     let names = [
         ("control_cpu_percent", "% of a core for the control loop"),
+        ("idle_control_percent", "% of a core for the control loop at rest"),
+        ("change_cpu_ms", "ms CPU a change"),
         ("requests_per_second", "requests/s"),
         ("connections_per_second", "connections/s"),
         ("events_per_second", "events/s"),

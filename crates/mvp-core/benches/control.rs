@@ -74,6 +74,10 @@ fn times(documents: &[Documents], report: &mut Report) {
             let view = changed.get(2).map(cluster::view);
             one_changed.splice(2..3, view);
         });
+        let parse_changes = timed(|| {
+            let pair = changed.get(2).zip(views.get(2));
+            pair.map(|(documents, known)| cluster::view_after(documents, known))
+        });
         let build = |views: &[View], previous: Option<&Snapshot>| {
             let inputs = cluster::inputs(views);
             timed(|| Snapshot::build(inputs, previous))
@@ -82,20 +86,23 @@ fn times(documents: &[Documents], report: &mut Report) {
             parse_all,
             build(&views, None),
             parse_one,
+            parse_changes,
             build(&one_changed, Some(&previous)),
             build(&views, Some(&previous)),
             build(&reversed, None),
         ]);
     }
 
-    let [parsing, building, parsing_one, one, nothing, contradicting] =
-        [0, 1, 2, 3, 4, 5].map(|column| Column { rounds: &rounds, column });
+    let [parsing, building, parsing_one, parsing_changes, one, nothing, contradicting] =
+        [0, 1, 2, 3, 4, 5, 6].map(|column| Column { rounds: &rounds, column });
     let rate = total_bytes(documents) / parsing.median().as_secs_f64();
     let rate = format!("{} ({}/s)", milliseconds(parsing.median()), mebibytes(rate));
     report.note("parse all documents", rate);
     report.timed("merge and build", &building, &parsing);
     report.timed("the same, orders contradict", &contradicting, &parsing);
     report.note("parse a changed document", milliseconds(parsing_one.median()));
+    let changes = milliseconds(parsing_changes.median());
+    report.note("the same, only what changed", changes);
     report.timed("rebuild, one member changed", &one, &parsing);
     report.timed("rebuild, nothing changed", &nothing, &parsing);
 }
@@ -216,7 +223,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> Duration {
 
 /// One kind of work, over all rounds.
 struct Column<'a> {
-    rounds: &'a [[Duration; 6]],
+    rounds: &'a [[Duration; 7]],
     column: usize,
 }
 

@@ -82,16 +82,17 @@ impl OpenApi {
             return Arc::clone(previous);
         }
 
-        let mut holders: BTreeMap<Arc<str>, Vec<Offer<'_>>> = BTreeMap::new();
+        let mut holders: HashMap<&Arc<str>, Vec<Offer<'_>>> = HashMap::new();
         for member in members {
             let groups = groups(member);
             for (key, hash) in member.view.openapi.iter().flat_map(|index| index.entries()) {
                 let offer = Offer { member, hash, size: served(&groups, key) };
-                holders.entry(Arc::clone(key)).or_default().push(offer);
+                holders.entry(key).or_default().push(offer);
             }
         }
-        let entries: BTreeMap<Arc<str>, Entry> =
-            holders.into_iter().map(|(key, holders)| (key, Entry::new(holders))).collect();
+        let entry =
+            |(key, offers): (&Arc<str>, Vec<Offer<'_>>)| (Arc::clone(key), Entry::new(offers));
+        let entries: BTreeMap<Arc<str>, Entry> = holders.into_iter().map(entry).collect();
         let paths: serde_json::Map<String, serde_json::Value> = entries
             .iter()
             .map(|(key, entry)| (key.to_string(), json!({"serverRelativeURL": entry.url(key)})))

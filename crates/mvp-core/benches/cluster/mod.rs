@@ -101,9 +101,14 @@ pub(super) fn apis_document(member: usize, reversed: bool) -> Bytes {
 
 /// Parses the documents of a member.
 pub(super) fn view(documents: &Documents) -> View {
+    view_after(documents, &View::default())
+}
+
+/// Parses the documents of a member whose earlier ones are known.
+pub(super) fn view_after(documents: &Documents, known: &View) -> View {
     View {
-        api: Some(seen(Part::Api, &documents.api)),
-        apis: Some(seen(Part::Apis, &documents.apis)),
+        api: Some(seen(Part::Api, &documents.api, known)),
+        apis: Some(seen(Part::Apis, &documents.apis, known)),
         release: Some(Release::from(Version { major: 1, minor: 36 })),
         ..View::default()
     }
@@ -133,9 +138,11 @@ pub(super) fn inputs(views: &[View]) -> Inputs {
     }
 }
 
-fn seen(part: Part, document: &Bytes) -> Seen {
+fn seen(part: Part, document: &Bytes, known: &View) -> Seen {
     let source = Source { server: "bench", document: part.path() };
-    let parsed = GroupList::parse(source, part, document.clone(), &Limits::default())
+    let known = known.part(part).map(|seen| &*seen.list);
+    let limits = Limits::default();
+    let parsed = GroupList::parse_changed(source, part, document.clone(), &limits, known)
         .expect("a document that can be read");
     assert!(parsed.complaints.is_empty(), "{:?}", parsed.complaints);
     Seen { list: Arc::new(parsed.value), confirmed: NOW }

@@ -27,7 +27,11 @@ pub fn merge<'a>(lists: impl IntoIterator<Item = &'a GroupList>) -> GroupList {
     let mut unknown: Vec<(String, String)> = Vec::new();
     let mut known: HashSet<&str> = HashSet::new();
     for list in lists {
-        orders.push(list.groups.iter().map(|group| &*group.name).collect());
+        // Servers of one version have equal orders, which count once.
+        let order = list.groups.iter().map(|group| &*group.name).collect();
+        if !orders.contains(&order) {
+            orders.push(order);
+        }
         for group in &list.groups {
             match groups.entry(&group.name) {
                 Entry::Vacant(entry) => {
@@ -44,7 +48,7 @@ pub fn merge<'a>(lists: impl IntoIterator<Item = &'a GroupList>) -> GroupList {
     }
     let order = merge_order(&orders);
     let groups = order.iter().filter_map(|name| groups.remove(name)).map(|group| group.merged);
-    GroupList { groups: groups.collect(), etag: None, unknown }
+    GroupList { groups: groups.collect(), unknown, ..GroupList::default() }
 }
 
 /// A group during the merge. Servers of one version have equal groups, so results are cached.
@@ -80,7 +84,8 @@ impl Merging {
 
 /// Whether the second group adds nothing to the first.
 pub(super) fn adds_nothing(first: &Group, second: &Group) -> bool {
-    first.raw == second.raw && (second.legacy.is_none() || first.legacy == second.legacy)
+    std::ptr::eq(first, second)
+        || first.raw == second.raw && (second.legacy.is_none() || first.legacy == second.legacy)
 }
 
 /// Merges one group of two servers. Most servers agree; then nothing is copied.

@@ -14,6 +14,7 @@ pub mod merge;
 pub mod model;
 pub mod negotiate;
 pub mod order;
+mod places;
 mod shape;
 
 use error::Location;

@@ -6,11 +6,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 use serde::de::Error;
 
 use super::convert::LegacyExtras;
 use super::json::{self, Object};
 use super::merge;
+use super::places::Places;
 use super::shape::{GroupShape, Mapped};
 use super::{DocumentError, Location, Part, Problem};
 use crate::VerbSet;
@@ -28,12 +30,13 @@ const MAX_COMPLAINTS: usize = 100;
 /// The APIs of a server, or of a cluster, in one half of the API surface.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GroupList {
-    /// The groups in order of priority.
+    /// The groups in order of priority. They must not change after [`GroupList::group`].
     pub groups: Vec<Arc<Group>>,
     /// The entity tag from the server, for conditional requests.
     pub etag: Option<Box<str>>,
     /// Fields of the list other than `kind`, `apiVersion`, `metadata` and `items`, as JSON.
     pub(super) unknown: Vec<(String, String)>,
+    pub(super) places: Places,
 }
 
 /// An API group.
@@ -134,6 +137,18 @@ impl GroupList {
         document: Bytes,
         limits: &Limits,
     ) -> Result<Parsed<GroupList>, DocumentError> {
+        GroupList::parse_changed(source, part, document, limits, None)
+    }
+
+    /// As [`GroupList::parse`], with an earlier list of the same half. Groups whose text is in that
+    /// list are shared with it, and only the others are parsed.
+    pub fn parse_changed(
+        source: Source<'_>,
+        part: Part,
+        document: Bytes,
+        limits: &Limits,
+        known: Option<&GroupList>,
+    ) -> Result<Parsed<GroupList>, DocumentError> {
         let whole = |problem| source.error(Location::default(), problem);
         let document = json::prepare(document, limits).map_err(whole)?;
         let text = std::str::from_utf8(&document)
@@ -142,21 +157,53 @@ impl GroupList {
         check_kind(&list).map_err(whole)?;
         let items = list.array("items").map_err(|error| whole(Problem::shape(&error)))?;
 
+        let known = known.into_iter().flat_map(|known| &known.groups);
+        // The facts about a group follow from its text alone, unless it comes from legacy documents.
+        let known = known.filter(|group| group.legacy.is_none());
+        let known: HashMap<&[u8], &Arc<Group>> = known.map(|group| (&*group.raw, group)).collect();
+
         let mut groups = Vec::with_capacity(items.len());
         let mut complaints = Vec::new();
+        let mut shares = false;
         for (index, item) in items.into_iter().enumerate() {
+            if let Some(same) = known.get(item.as_bytes()) {
+                groups.push(Arc::clone(same));
+                shares = true;
+                continue;
+            }
             let at = Location { group: Some(index), ..Location::default() };
             let raw = document.slice_ref(item.as_bytes());
             groups.extend(Group::read(source, part, at, raw, &mut complaints)?.map(Arc::new));
         }
-        let groups = unite_duplicates(source, groups, &mut complaints);
+        let mut groups = unite_duplicates(source, groups, &mut complaints);
+        if shares {
+            groups.iter_mut().for_each(detach);
+        }
 
         let unknown = list
             .fields()
             .filter(|(key, _)| !["kind", "apiVersion", "metadata", "items"].contains(key))
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect();
-        Ok(Parsed { value: GroupList { groups, etag: None, unknown }, complaints })
+        let value = GroupList { groups, unknown, ..GroupList::default() };
+        Ok(Parsed { value, complaints })
+    }
+
+    /// Shares every group that is equal to one of `other` with it: servers of a cluster have most groups
+    /// in common.
+    pub fn share(&mut self, other: &GroupList) {
+        let others: HashMap<&str, &Arc<Group>> =
+            other.groups.iter().map(|group| (&*group.name, group)).collect();
+        let mut shares = false;
+        for group in &mut self.groups {
+            if let Some(same) = others.get(&*group.name).filter(|same| **same == group) {
+                *group = Arc::clone(same);
+                shares = true;
+            }
+        }
+        if shares {
+            self.groups.iter_mut().for_each(detach);
+        }
     }
 
     /// The aggregated document in the given version of its API, `v2` or `v2beta1`. The two differ only
@@ -184,7 +231,7 @@ impl GroupList {
 
     /// The group with this name.
     pub fn group(&self, name: &str) -> Option<&Arc<Group>> {
-        self.groups.iter().find(|group| &*group.name == name)
+        self.places.find(&self.groups, name)
     }
 }
 
@@ -262,13 +309,20 @@ fn check_kind(list: &Object<'_>) -> Result<(), Problem> {
     })
 }
 
+/// Copies the text of a new group out of its document, which would be kept for it as a whole.
+fn detach(group: &mut Arc<Group>) {
+    if let Some(group) = Arc::get_mut(group) {
+        group.raw = Bytes::copy_from_slice(&group.raw);
+    }
+}
+
 /// Merges groups with the same name. Only so many are merged: each merge reads all of the group.
 pub(super) fn unite_duplicates(
     source: Source<'_>,
     groups: Vec<Arc<Group>>,
     complaints: &mut Vec<DocumentError>,
 ) -> Vec<Arc<Group>> {
-    let mut places = hashbrown::HashMap::with_capacity(groups.len());
+    let mut places = HashMap::with_capacity(groups.len());
     let mut united: Vec<Arc<Group>> = Vec::with_capacity(groups.len());
     let mut merges = 0;
     for (index, group) in groups.into_iter().enumerate() {
@@ -300,3 +354,6 @@ fn report(complaints: &mut Vec<DocumentError>, fault: DocumentError) {
         complaints.push(fault);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -49,6 +49,20 @@ impl Index {
         Ok(Index { entries, etag: None })
     }
 
+    /// Shares the keys and hashes that `other` has too with it.
+    pub fn share(&mut self, other: &Index) {
+        let mut theirs = other.entries.iter().peekable();
+        for (key, hash) in &mut self.entries {
+            while theirs.next_if(|(their_key, _)| *their_key < *key).is_some() {}
+            if let Some((same, their_hash)) = theirs.next_if(|(their_key, _)| *their_key == *key) {
+                *key = Arc::clone(same);
+                if *hash == *their_hash {
+                    hash.clone_from(their_hash);
+                }
+            }
+        }
+    }
+
     /// The hash of the document with this key.
     pub fn hash(&self, key: &str) -> Option<&str> {
         let place = self.entries.binary_search_by(|(known, _)| (**known).cmp(key)).ok()?;
@@ -98,6 +112,34 @@ mod tests {
             index.entries().map(|(key, hash)| (&**key, hash.map(|h| &**h))).collect();
         let well_known = (".well-known/openid-configuration", Some("0"));
         assert_eq!(entries, [well_known, ("api/v1", None), ("apis/b/v1", Some("AB12"))]);
+    }
+
+    #[test]
+    fn equal_entries_of_two_members_are_kept_once() {
+        let text = |hashes: &[(&str, u8)]| {
+            let path = |(key, hash): &(&str, u8)| {
+                format!(r#""{key}":{{"serverRelativeURL":"/openapi/v3/{key}?hash={hash}"}}"#)
+            };
+            let paths: Vec<String> = hashes.iter().map(path).collect();
+            format!(r#"{{"paths":{{{}}}}}"#, paths.join(","))
+        };
+        let one = parse(&text(&[("a", 1), ("b", 1), ("d", 1)])).expect("an index");
+        let fresh = parse(&text(&[("b", 2), ("c", 1), ("d", 1)])).expect("an index");
+        let mut sharing = fresh.clone();
+        sharing.share(&one);
+        assert_eq!(sharing, fresh);
+        let entry = |index: &Index, key: &str| {
+            index.entries.iter().find(|(name, _)| &**name == key).cloned().expect("an entry")
+        };
+        let same = |key: &str| {
+            let ((key, hash), (their_key, their_hash)) = (entry(&sharing, key), entry(&one, key));
+            let hashes = hash.zip(their_hash);
+            (
+                Arc::ptr_eq(&key, &their_key),
+                hashes.is_some_and(|(hash, theirs)| Arc::ptr_eq(&hash, &theirs)),
+            )
+        };
+        assert_eq!((same("b"), same("d")), ((true, false), (true, true)));
     }
 
     #[test]

@@ -52,12 +52,13 @@ pub(super) struct MergedPart {
     legacy: OnceLock<Document>,
 }
 
-/// The legacy documents of one group.
+/// The legacy documents of one group. They are boxed: there are thousands of groups, and clients ask
+/// for the documents of few.
 #[derive(Debug)]
 struct GroupDocuments {
     place: usize,
-    group: OnceLock<Document>,
-    versions: Box<[OnceLock<Option<Document>>]>,
+    group: OnceLock<Box<Document>>,
+    versions: Box<[OnceLock<Option<Box<Document>>>]>,
 }
 
 impl MergedPart {
@@ -124,7 +125,7 @@ impl MergedPart {
     pub(super) fn group(&self, name: &str) -> Option<&Document> {
         let documents = self.groups.get(name)?;
         let group = self.list.groups.get(documents.place)?;
-        Some(documents.group.get_or_init(|| Document::of(&convert::group(group))))
+        Some(documents.group.get_or_init(|| Box::new(Document::of(&convert::group(group)))))
     }
 
     /// The document at `/apis/G/V` or `/api/V`.
@@ -132,8 +133,8 @@ impl MergedPart {
         let documents = self.groups.get(group)?;
         let group = self.list.groups.get(documents.place)?;
         let place = group.versions.iter().position(|entry| &*entry.name == version)?;
-        let write = || Some(Document::of(&convert::resource_list(group, version)?));
-        documents.versions.get(place)?.get_or_init(write).as_ref()
+        let write = || Some(Box::new(Document::of(&convert::resource_list(group, version)?)));
+        documents.versions.get(place)?.get_or_init(write).as_deref()
     }
 
     /// The resources of a version.

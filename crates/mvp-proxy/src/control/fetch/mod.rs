@@ -65,16 +65,40 @@ impl Scope {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) etags: [Option<HeaderValue>; 2],
+    /// The documents themselves: only the groups that changed since are parsed.
+    pub(crate) lists: [Option<Arc<GroupList>>; 2],
     pub(crate) openapi: Option<KnownIndex>,
     pub(crate) release: Option<Release>,
 }
 
-/// The OpenAPI index as it was sent last: most servers send the same bytes again, which need no
-/// parsing.
+/// The entity tag of a discovery document, and the document.
+type KnownPart<'a> = (Option<&'a HeaderValue>, Option<&'a GroupList>);
+
+impl Known {
+    fn part(&self, part: Part) -> KnownPart<'_> {
+        let ([api_etag, apis_etag], [api, apis]) = (&self.etags, &self.lists);
+        match part {
+            Part::Api => (api_etag.as_ref(), api.as_deref()),
+            Part::Apis => (apis_etag.as_ref(), apis.as_deref()),
+        }
+    }
+}
+
+/// The OpenAPI index as it was sent last, which needs no parsing if it is sent again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KnownIndex {
-    body: Bytes,
+    /// The index of a server without entity tags.
+    body: Option<Bytes>,
     etag: Option<HeaderValue>,
+}
+
+impl KnownIndex {
+    fn is(&self, body: &Bytes, etag: Option<&HeaderValue>) -> bool {
+        match &self.body {
+            Some(known) => known == body,
+            None => self.etag.as_ref() == etag,
+        }
+    }
 }
 
 /// The result of a fetch.
@@ -202,13 +226,12 @@ async fn fetch_all(
     scope: &Scope,
     with_extensions: bool,
 ) -> Fetched {
-    let [api, apis] = &known.etags;
     let whole = *scope == Scope::Everything;
-    let part = async |part: Part, etag: &Option<HeaderValue>| match scope.has(part.into()) {
-        true => fetch_part(ask, server, part, etag.as_ref()).await,
+    let part = async |part: Part| match scope.has(part.into()) {
+        true => fetch_part(ask, server, part, known.part(part)).await,
         false => Outcome::NotAsked,
     };
-    let parts = join(part(Part::Api, api), part(Part::Apis, apis));
+    let parts = join(part(Part::Api), part(Part::Apis));
     let index = async {
         match scope.has(ViewDocument::OpenApi) {
             true => fetch_index(ask, server, known.openapi.as_ref()).await,
@@ -259,23 +282,19 @@ async fn try_fetch_index(
         _ => {}
     }
     let body = answer.ok()?;
-    if known.is_some_and(|known| known.body == body) {
+    if known.is_some_and(|known| known.is(&body, answer.etag.as_ref())) {
         return Ok(OpenApiOutcome::Unchanged);
     }
     let source = Source { server, document: INDEX };
     let mut index =
         Index::parse(source, body.clone(), &limits).map_err(|error| error.to_string())?;
     index.etag = answer.etag.as_ref().and_then(text);
+    let body = answer.etag.is_none().then_some(body);
     Ok(OpenApiOutcome::Changed(Arc::new(index), KnownIndex { body, etag: answer.etag }))
 }
 
-async fn fetch_part(
-    ask: &impl Ask,
-    server: &str,
-    part: Part,
-    etag: Option<&HeaderValue>,
-) -> Outcome {
-    let fetched = timeout(TIMEOUT, try_fetch_part(ask, server, part, etag)).await;
+async fn fetch_part(ask: &impl Ask, server: &str, part: Part, known: KnownPart<'_>) -> Outcome {
+    let fetched = timeout(TIMEOUT, try_fetch_part(ask, server, part, known)).await;
     match fetched {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(error)) => Outcome::Failed(error),
@@ -287,7 +306,7 @@ async fn try_fetch_part(
     ask: &impl Ask,
     server: &str,
     part: Part,
-    etag: Option<&HeaderValue>,
+    (etag, list): KnownPart<'_>,
 ) -> Result<Outcome, String> {
     let answer = get(ask, part.path(), ACCEPT_DISCOVERY, etag, Limits::default().max_bytes).await?;
     if answer.status == StatusCode::NOT_MODIFIED && etag.is_some() {
@@ -297,7 +316,8 @@ async fn try_fetch_part(
     let source = Source { server, document: part.path() };
     let aggregated = answer.content_type.contains("APIGroupDiscoveryList");
     let parsed = if aggregated {
-        GroupList::parse(source, part, document, &Limits::default()).map_err(|e| e.to_string())?
+        GroupList::parse_changed(source, part, document, &Limits::default(), list)
+            .map_err(|error| error.to_string())?
     } else {
         walk(ask, source, part, document).await?
     };

@@ -114,10 +114,10 @@ impl Tracked {
         outcome: Outcome,
         begun: Timestamp,
     ) -> Result<Vec<Report>, String> {
-        let [api, apis] = &mut self.known.etags;
-        let (seen, known) = match part {
-            Part::Api => (&mut self.member.view.api, api),
-            Part::Apis => (&mut self.member.view.apis, apis),
+        let ([api_etag, apis_etag], [api, apis]) = (&mut self.known.etags, &mut self.known.lists);
+        let (seen, known_etag, known_list) = match part {
+            Part::Api => (&mut self.member.view.api, api_etag, api),
+            Part::Apis => (&mut self.member.view.apis, apis_etag, apis),
         };
         let (list, etag, problems) = match outcome {
             Outcome::Failed(error) => return Err(error),
@@ -130,7 +130,7 @@ impl Tracked {
             }
             Outcome::Changed { list, etag, complaints } => (list, etag, complaints),
         };
-        *known = etag;
+        *known_etag = etag;
         match seen {
             Some(seen) if seen.list == list => {
                 seen.confirmed = begun;
@@ -139,6 +139,7 @@ impl Tracked {
             _ => {
                 let id = Arc::clone(&self.member.id);
                 let (document, groups) = (part.path(), list.groups.len());
+                *known_list = Some(Arc::clone(&list));
                 *seen = Some(Seen { list, confirmed: begun });
                 let mut reports = self.report_problems(document, problems);
                 reports.push(Report::ViewChanged { id, document, groups });

@@ -7,6 +7,7 @@
 mod apply;
 mod effect;
 mod polling;
+mod share;
 #[cfg(test)]
 mod tests;
 mod tracked;
@@ -339,9 +340,10 @@ impl RosterState {
         }
     }
 
-    fn fetched(&mut self, ticket: Ticket, fetched: Fetched, now: Timestamp) -> Vec<Effect> {
+    fn fetched(&mut self, ticket: Ticket, mut fetched: Fetched, now: Timestamp) -> Vec<Effect> {
         let mut effects = Vec::new();
         let id = Arc::clone(&ticket.id);
+        self.share(&id, &mut fetched);
         if let (Some(address), Some(who)) = (&ticket.address, &fetched.who) {
             effects.push(Effect::Answered { address: Arc::clone(address), who: who.clone() });
         }

@@ -1,6 +1,6 @@
 //! What is reported of a member's documents, and what a fetch of some of them changes.
 
-use mvp_core::discovery::{DocumentError, GroupList, Problem};
+use mvp_core::discovery::{DocumentError, GroupList, Limits, Problem, Source};
 
 use super::*;
 
@@ -109,5 +109,37 @@ fn a_part_that_fails_is_no_sign_of_life() {
         let failed = Fetched { parts, openapi, release: None, extensions, who, refused: None };
         fetch(&mut state, "b", failed, second);
         assert_eq!(heard(&state), Some(at(1)));
+    }
+}
+
+#[test]
+fn members_share_equal_groups_and_keep_those_that_did_not_change() {
+    let text = r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[
+        {"metadata":{"name":"batch"},"versions":[{"version":"v1","resources":[]}]}]}"#;
+    let serving = || {
+        let (source, text) = (Source { server: "b", document: "/apis" }, text.as_bytes().into());
+        let list = GroupList::parse(source, Part::Apis, text, &Limits::default()).unwrap().value;
+        let whole = documents(&Who::Server);
+        let Fetched { parts: [api, _], .. } = whole.clone();
+        let apis = Outcome::Changed { list: Arc::new(list), etag: None, complaints: Vec::new() };
+        Fetched { parts: [api, apis], ..whole }
+    };
+    let mut state = state();
+    list(&mut state, &[named("b", "a:1", None), named("c", "a:2", None)], 0);
+    for (id, now) in [("b", 1), ("c", 2)] {
+        fetch(&mut state, id, serving(), now);
+    }
+    let group = |id| {
+        let seen = tracked(&state, id).view.apis.as_ref().unwrap();
+        Arc::clone(seen.list.group("batch").unwrap())
+    };
+    assert!(Arc::ptr_eq(&group("b"), &group("c")));
+
+    // The next fetch knows the document.
+    state.step(Event::RefreshWanted, at(3));
+    for effect in state.step(Event::Tick, at(3)) {
+        let Effect::Fetch(request) = effect else { continue };
+        let [_, apis] = &request.known.lists;
+        assert_eq!(apis.is_some(), &*request.member.id != "own");
     }
 }
