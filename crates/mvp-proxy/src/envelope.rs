@@ -18,8 +18,8 @@ pub(crate) enum Lasting {
     Relayed,
 }
 
-/// Tells whether the client aborted the body of its request. hyper does not always report that: an
-/// HTTP/2 stream that we reset looks as if the server had reset it.
+/// Tells whether the client aborted the body of its request. h2 does not always report that: a
+/// stream that we reset looks as if the server had reset it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Aborted(Arc<AtomicBool>);
 

@@ -161,8 +161,8 @@ pub(crate) fn items<'a>(
 /// Appends the address of the client to `X-Forwarded-For`, and adds an `Audit-ID` if there is none.
 pub(crate) fn add_provenance(headers: &mut HeaderMap, client: Option<&HeaderValue>) {
     if let Some(client) = client {
-        let before: Vec<&[u8]> =
-            headers.get_all(X_FORWARDED_FOR).iter().map(HeaderValue::as_bytes).collect();
+        let before = headers.get_all(X_FORWARDED_FOR).iter().map(HeaderValue::as_bytes);
+        let before: Vec<&[u8]> = before.filter(|value| !value.is_empty()).collect();
         let chain = match &before[..] {
             [] => Ok(client.clone()),
             before => {
@@ -174,11 +174,13 @@ pub(crate) fn add_provenance(headers: &mut HeaderMap, client: Option<&HeaderValu
             headers.insert(X_FORWARDED_FOR, chain);
         }
     }
-    if !headers.contains_key(AUDIT_ID) {
+    // HPACK remembers other values. This one never occurs again, and would evict them.
+    if let Some(id) = headers.get_mut(AUDIT_ID) {
+        id.set_sensitive(true);
+    } else {
         let mut text = uuid::Uuid::encode_buffer();
         let id = uuid::Uuid::new_v4().hyphenated().encode_lower(&mut text);
         if let Ok(mut id) = HeaderValue::from_str(id) {
-            // HPACK remembers other values. This one never occurs again, and would evict them.
             id.set_sensitive(true);
             headers.insert(AUDIT_ID, id);
         }

@@ -1,6 +1,6 @@
 //! A connection to a server whose reads are counted as signs of life. Entry item: [`Counted`].
 //!
-//! It reads ahead. rustls takes 4 KiB at a time, so without this each response of more than that, and
+//! It reads ahead. rustls mostly takes 4 KiB at a time, so without this each response of more than that, and
 //! each burst of small responses on a shared connection, would cost several system calls. The memory
 //! is shared by all connections of a thread; a connection keeps some only while data waits in it.
 
@@ -11,6 +11,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::coop::poll_proceed;
 use tokio_util::io::poll_read_buf;
 
 use super::pulse::Beat;
@@ -59,11 +60,16 @@ impl<T: AsyncRead + Unpin> AsyncRead for Counted<T> {
             let mut spare = SPARE.take();
             spare.reserve(AHEAD);
             let read = poll_read_buf(Pin::new(&mut this.stream), context, &mut spare);
-            this.ahead = spare.split();
-            SPARE.set(spare);
-            if ready!(read)? > 0 {
+            // An empty part would hold the memory, too.
+            if matches!(read, Poll::Ready(Ok(1..))) {
+                this.ahead = spare.split();
                 this.beat.hear();
             }
+            SPARE.set(spare);
+            ready!(read)?;
+        } else {
+            // What was read ahead counts as work of the task, too: other tasks have their turn.
+            ready!(poll_proceed(context)).made_progress();
         }
         this.take(buffer);
         Poll::Ready(Ok(()))
@@ -102,6 +108,8 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
     use super::*;
@@ -153,12 +161,36 @@ mod tests {
         }
     }
 
+    /// Idle connections keep no memory: those of a thread use the same again.
     #[tokio::test]
-    async fn an_idle_connection_keeps_no_memory() {
-        let (mut server, client) = duplex(1 << 16);
-        let mut client = Counted::new(client, Pulses::default().beat(&"one:1".into()));
-        server.write_all(&[1; 5_000]).await.unwrap();
-        client.read_exact(&mut [0; 5_000]).await.unwrap();
-        assert_eq!(client.ahead.capacity(), 0);
+    async fn connections_share_their_memory() {
+        let address = || {
+            let spare = SPARE.take();
+            let address = spare.as_ptr();
+            SPARE.set(spare);
+            address
+        };
+        let pulses = Pulses::default();
+        let connect = || {
+            let (server, client) = duplex(1 << 16);
+            (server, Counted::new(client, pulses.beat(&"one:1".into())))
+        };
+        let mut pairs = [connect(), connect(), connect()];
+        let mut piece = [0; 5_000];
+        let mut used = Vec::new();
+        for _ in 0..3 {
+            for (server, client) in &mut pairs {
+                server.write_all(&piece).await.unwrap();
+                client.read_exact(&mut piece).await.unwrap();
+                let idle = poll_fn(|context| {
+                    let mut buffer = ReadBuf::new(&mut piece);
+                    Poll::Ready(Pin::new(&mut *client).poll_read(context, &mut buffer).is_pending())
+                });
+                assert!(idle.await);
+                used.push(address());
+            }
+        }
+        used.dedup();
+        assert_eq!(used.len(), 1, "{used:?}");
     }
 }

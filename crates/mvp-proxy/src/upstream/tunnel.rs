@@ -29,7 +29,8 @@ pub(crate) fn is_upgrade(parts: &Parts) -> bool {
 
 /// A client's request for a tunnel.
 ///
-/// All attempts share the handle to the client's connection. The attempt that gets a 101 uses it; there is at most one.
+/// All attempts share the handle to the client's connection. The attempt that gets a 101 uses it;
+/// there is at most one.
 pub(crate) struct Upgrade {
     client: OnUpgrade,
     protocols: HeaderValue,

@@ -121,7 +121,7 @@ impl Http2Pool {
                     lock(&self.connections).retain(|other| !Arc::ptr_eq(other, &stream.connection));
                     // Each of the connections from before is closed at most once.
                     resent += usize::from(opened.is_some());
-                    head = unsent;
+                    head = *unsent;
                 }
                 Err(Unsent::Closed(_)) => return Err(PoolError::Unsent(None)),
                 Err(Unsent::Failed(error)) => return Err(PoolError::Unsent(Some(error))),

@@ -50,7 +50,7 @@ pub(super) struct Connection {
 #[derive(Debug)]
 pub(super) enum Unsent {
     /// The connection takes no more requests.
-    Closed(Request<()>),
+    Closed(Box<Request<()>>),
     Failed(h2::Error),
 }
 
@@ -103,11 +103,13 @@ impl Connection {
     ) -> Result<(ResponseFuture, SendStream<Bytes>), Unsent> {
         let mut sender = lock(&self.sender);
         // A clone does not wait for the request before it, if that waits for a stream.
-        let Some(mut clone) = sender.clone() else { return Err(Unsent::Closed(head)) };
+        let Some(mut clone) = sender.clone() else {
+            return Err(Unsent::Closed(Box::new(head)));
+        };
         let ready = clone.poll_ready(&mut Context::from_waker(Waker::noop()));
         if !matches!(ready, Poll::Ready(Ok(()))) {
             *sender = None;
-            return Err(Unsent::Closed(head));
+            return Err(Unsent::Closed(Box::new(head)));
         }
         // A head that h2 refuses says nothing of the connection.
         clone.send_request(head, ends).map_err(Unsent::Failed)
