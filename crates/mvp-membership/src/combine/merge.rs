@@ -76,7 +76,7 @@ pub(super) fn merge(sources: &[Claims], facts: &Facts<'_>) -> Merged {
     let mut by_id: BTreeMap<&Arc<str>, Vec<Site<'_>>> = BTreeMap::new();
     let mut merged = Merged::default();
     for site in one_of_each_process(sites, facts) {
-        match &site.claim().id {
+        match site.id() {
             Some(id) => by_id.entry(id).or_default().push(site),
             None => merged.push(&site, MemberName::Id(Arc::clone(site.address))),
         }
@@ -290,9 +290,16 @@ impl<'a> Site<'a> {
         matches!(self.who, Some(Who::Gateway { id, .. }) if Some(id) == claimed)
     }
 
+    /// The claimed ID or, for a server that answers where its gateway answered before, that of the
+    /// gateway. A gateway that stops takes its claim back; the server stays the same member.
+    fn id(&self) -> Option<&'a Arc<str>> {
+        let of_gateway = self.gateway.filter(|_| self.who == Some(&Who::Server));
+        self.claim().id.as_ref().or(of_gateway)
+    }
+
     /// Whether the server itself answers at the address of its gateway, which does not run now.
     fn is_its_server(&self) -> bool {
-        self.who == Some(&Who::Server) && self.gateway == self.claim().id.as_ref()
+        self.who == Some(&Who::Server) && self.gateway.is_some() && self.gateway == self.id()
     }
 
     /// The server that answers there is alive by this claim, too.

@@ -51,6 +51,21 @@ async fn a_server_whose_gateway_stopped_is_one_member() {
     assert_eq!(back, [format!("b {AT} Mvp 12")]);
 }
 
+/// It takes its Lease back. EndpointSlices still have the address, without an ID.
+#[tokio::test(start_paused = true)]
+async fn a_server_whose_gateway_left_is_one_member() {
+    let left = || {
+        let endpoint = claim("", AT, MemberKind::Bare, None);
+        let server = claim("b", "", MemberKind::Bare, Some(9));
+        [said(vec![endpoint]), said(Vec::new()), said(vec![server])]
+    };
+    let one = [format!("b {AT} Bare 0")];
+    assert_eq!(members_after(&[gateway("b"), Who::Server], left()).await, one);
+    // Where no gateway ever answered, the server with the ID may be anywhere.
+    let apart = [format!("{AT} {AT} Bare 0"), "b - Bare 9".to_owned()];
+    assert_eq!(members_after(&[Who::Server], left()).await, apart);
+}
+
 /// Somebody claims to be a gateway at the address of another server.
 #[tokio::test(start_paused = true)]
 async fn a_server_is_not_taken_for_one_whose_gateway_never_answered_there() {
