@@ -51,8 +51,9 @@ impl GatewayArgs {
                     "run it as the user that runs mvp serve, or as root"
                 }
                 _ => {
-                    "give the --admin-socket of a gateway on this host (its log names it), or its \
-                     --admin-bind-address as --admin-address"
+                    "check that mvp serve runs here and does not hang (where it runs in a pod, use \
+                     kubectl exec or crictl exec); or give the --admin-socket of a gateway on this \
+                     host (its log names it), or its --admin-bind-address as --admin-address"
                 }
             };
             anyhow::anyhow!("no gateway answers at {self}: {error}; {hint}")

@@ -81,8 +81,8 @@ fn ask(gateway: &GatewayArgs, all: bool) -> anyhow::Result<Gateways> {
     let answer = gateway.get(if all { "/debug/status?all" } else { "/debug/status" })?;
     anyhow::ensure!(
         answer.status != 404,
-        "the gateway at {gateway} is of an older release, which has no status; see its \
-         /readyz?verbose and /metrics"
+        "the gateway at {gateway} has no status: it is a load balancer (--pass-through) or of an \
+         older release; see its /readyz?verbose and /metrics"
     );
     anyhow::ensure!(answer.status == 200, "the gateway at {gateway}: {}", answer.body.trim());
     let gateways: Gateways = serde_json::from_str(&answer.body)
