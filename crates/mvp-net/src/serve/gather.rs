@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// The payload of a TLS record.
 const MOST: usize = 16 << 10;
 
-/// A stream that collects what is written to it, and the handle that writes it out. Whoever polls the
+/// A stream that collects what is written to it, and the handle that writes it out. A task that polls the
 /// connection on the stream must call [`Outlet::write_out`] after each poll.
 pub(crate) fn gather<T>(stream: T) -> (Gather<T>, Outlet<T>) {
     let state = State { stream, waiting: Vec::new(), unflushed: false, failed: None };
