@@ -25,6 +25,7 @@ mod pem;
 mod provider;
 mod serve;
 mod server_tls;
+mod socket;
 mod trust;
 mod unverified;
 
@@ -41,6 +42,7 @@ pub use server_tls::{
     CipherSuites, ReloadableTls, ServerTls, SniCertificate, TlsPolicy, TlsVersion, UnknownSuite,
     server_config,
 };
+pub use socket::Socket;
 pub use trust::{BadName, CertificateUser, ClientTrust, Judgement};
 pub use unverified::unverified_config;
 

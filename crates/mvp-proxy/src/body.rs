@@ -53,7 +53,13 @@ impl Body {
         if self.is_end_stream() {
             return self;
         }
-        Body(Kind::Streamed(Guarded { body: self, _guard: guard }.boxed_unsync()))
+        match self.0 {
+            Kind::Http2(body) => Body(Kind::Http2(body.holding(guard))),
+            kind => {
+                let guarded = Guarded { body: Body(kind), _guard: guard };
+                Body(Kind::Streamed(guarded.boxed_unsync()))
+            }
+        }
     }
 
     /// The same body, which ends early when `end` completes. The rest is dropped.

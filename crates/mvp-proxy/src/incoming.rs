@@ -1,5 +1,6 @@
 //! The body of a response over HTTP/2. Entry item: [`Incoming`].
 
+use std::any::Any;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ pub(crate) struct Incoming {
     /// Sends the rest of the request body, if the response began before its end.
     _upload: Option<Upload>,
     _guard: Guard,
+    held: Option<Box<dyn Any + Send>>,
 }
 
 impl Incoming {
@@ -33,7 +35,16 @@ impl Incoming {
     ) -> Incoming {
         let missing = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
         let missing = missing.and_then(|length| length.parse().ok());
-        Incoming { data, missing, data_ended: false, _upload: upload, _guard: guard }
+        Incoming { data, missing, data_ended: false, _upload: upload, _guard: guard, held: None }
+    }
+
+    /// The same body, which keeps `guard` until it is dropped.
+    pub(crate) fn holding<G: Send + 'static>(self, guard: G) -> Incoming {
+        let held: Box<dyn Any + Send> = match self.held {
+            None => Box::new(guard),
+            Some(held) => Box::new((held, guard)),
+        };
+        Incoming { held: Some(held), ..self }
     }
 }
 

@@ -29,9 +29,9 @@ use super::pass_through::PassThrough;
 use super::request::{Activity, Client, RequestService};
 use super::target::TargetGuard;
 use super::tracked::{Streams, Tracked};
-use crate::ReloadableTls;
 use crate::connection_limit::Permit;
 use crate::limits::{Limits, deadline};
+use crate::{ReloadableTls, Socket};
 
 /// Detects a client that vanished where HTTP sends nothing: an idle watch over HTTP/1.1, a quiet
 /// tunnel.
@@ -46,7 +46,7 @@ const FRONT_PROXY_WINDOW: u32 = 256 << 20;
 /// The pending resets that a front proxy or a peer may have.
 const FRONT_PROXY_RESETS: usize = 1000;
 
-type Stream = Tracked<HeadTimeout<TargetGuard<TlsStream<TcpStream>>>>;
+type Stream = Tracked<HeadTimeout<TargetGuard<TlsStream<Socket>>>>;
 
 /// The state that all connections of a listener share.
 pub(crate) struct Shared {
@@ -74,17 +74,20 @@ pub(crate) async fn serve_connection<S, B>(
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let limits = &shared.limits;
-    if let Err(error) = prepare(&stream) {
-        tracing::debug!(client = %remote, %error, "cannot set socket options");
-        return;
-    }
+    let stream = match prepare(stream) {
+        Ok(stream) => stream,
+        Err(error) => {
+            tracing::debug!(client = %remote, %error, "cannot set socket options");
+            return;
+        }
+    };
     if let Some(pass_through) = &shared.pass_through
-        && pass_through.is_for_server(&stream, remote, limits.handshake_timeout).await
+        && pass_through.is_for_server(stream.tcp(), remote, limits.handshake_timeout).await
     {
         return pass_through.join(stream, remote, &activity, &shared.shutdown).await;
     }
     let tls = shared.tls.current();
-    let config = tls.config_at(|| Some(stream.local_addr().ok()?.ip()));
+    let config = tls.config_at(|| Some(stream.tcp().local_addr().ok()?.ip()));
     let handshake = TlsAcceptor::from(Arc::clone(config)).accept(stream);
     let too_late = async {
         shared.shutdown.cancelled().await;
@@ -108,7 +111,7 @@ pub(crate) async fn serve_connection<S, B>(
     };
 
     let (socket, session) = stream.get_ref();
-    let addresses = (remote, socket.local_addr().ok());
+    let addresses = (remote, socket.tcp().local_addr().ok());
     let http2 = session.alpn_protocol() == Some(b"h2");
     let certificates = session.peer_certificates().unwrap_or_default().to_vec();
     // Cancelled when the listener shuts down, or by the service to end this connection only.
@@ -139,9 +142,9 @@ pub(crate) async fn serve_connection<S, B>(
     }
 }
 
-fn prepare(stream: &TcpStream) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
-    SockRef::from(stream).set_tcp_keepalive(&TCP_KEEPALIVE)
+fn prepare(stream: TcpStream) -> std::io::Result<Socket> {
+    SockRef::from(&stream).set_tcp_keepalive(&TCP_KEEPALIVE)?;
+    Socket::new(stream)
 }
 
 fn http1_builder(limits: &Limits) -> http1::Builder {

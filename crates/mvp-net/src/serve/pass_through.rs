@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::request::{Activity, Guard};
-use crate::connect_from;
+use crate::{Socket, connect_from};
 
 /// The largest ClientHello that is looked at.
 const LARGEST_HELLO: usize = 16 << 10;
@@ -72,7 +72,7 @@ impl PassThrough {
     /// `shutdown`: the server opens another one, which reaches it.
     pub(super) async fn join(
         &self,
-        mut stream: TcpStream,
+        mut stream: Socket,
         remote: SocketAddr,
         activity: &Arc<Activity>,
         shutdown: &CancellationToken,

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use http::HeaderValue;
 use mvp_core::Timestamp;
 use mvp_net::ConnectionInfo;
+use tracing::Level;
 
 use super::caller::{self, Caller};
 use super::requests::{Record, ServedBy};
@@ -40,7 +41,7 @@ impl RequestLog {
 
     /// Writes the line of a request, if it is to be logged.
     pub(super) fn write(&self, record: &Record<'_>, is_poll: bool, now: Timestamp) {
-        if !(self.all || (is_notable(record) && !is_poll)) {
+        if !(self.all || (is_notable(record) && !is_poll)) || !tracing::enabled!(Level::INFO) {
             return;
         }
         let (action, reason) = (record.by.as_str(), record.reason.as_str());

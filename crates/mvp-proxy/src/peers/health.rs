@@ -4,12 +4,12 @@
 //! A member that fails is ejected: it is chosen only if no healthy member is left. When the
 //! ejection expires, one request at a time tries it, and a response readmits it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use hashbrown::HashMap;
 use mvp_core::Timestamp;
 
 use crate::clock::Clock;

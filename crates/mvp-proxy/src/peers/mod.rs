@@ -26,7 +26,7 @@ use crate::envelope::Envelope;
 use crate::error::{SendError, Stage};
 use crate::gateway::{self, Refusal};
 use crate::metrics::Metrics;
-use crate::upstream::client::{Client, Resource};
+use crate::upstream::client::Client;
 use crate::upstream::{Delivery, Forwarder, Opened, Outgoing, Target};
 
 /// The peers of one worker.
@@ -82,7 +82,7 @@ impl Peers {
         let kind = Kind::of(info);
         let connection = outgoing.parts.extensions.get::<ConnectionInfo>();
         let sticky = connection.and_then(Client::of).map(|client| &client.sticky);
-        let sticky = sticky.zip(Resource::of(info));
+        let sticky = sticky.and_then(|sticky| Some((sticky, sticky.resource(info)?)));
         let stays = sticky.and_then(|(sticky, resource)| sticky.member(resource));
         let choices = self.order(candidates.iter(), kind, stays.as_deref(), delivery);
         let request = |_: &Member| outgoing.attempt();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
-use mvp_net::{UntrustedServer, connect_from};
+use mvp_net::{Socket, UntrustedServer, connect_from};
 use rustls::{AlertDescription, CertificateError, ClientConfig, OtherError};
 use rustls_pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
@@ -50,7 +50,7 @@ pub(crate) struct Endpoint {
     pub(crate) beat: Beat,
 }
 
-pub(crate) type Connected = TokioIo<TlsStream<Counted<TcpStream>>>;
+pub(crate) type Connected = TokioIo<TlsStream<Counted<Socket>>>;
 
 impl Endpoint {
     /// Opens a connection. Fails if the server is silent for [`SILENCE`], or busy for [`BUSY`].
@@ -60,10 +60,9 @@ impl Endpoint {
                 Some(source) => connect_from(source, &*self.address).await?,
                 None => TcpStream::connect(&*self.address).await?,
             };
-            stream.set_nodelay(true)?;
             // Detects a server that vanished, also where there are no PINGs.
             SockRef::from(&stream).set_tcp_keepalive(&KEEP_ALIVE)?;
-            let stream = self.beat.clone().count(stream);
+            let stream = self.beat.clone().count(Socket::new(stream)?);
             let connector = TlsConnector::from(Arc::clone(&self.tls));
             let stream = connector.connect(self.server_name.clone(), stream).await;
             let stream = stream.map_err(|error| self.explain(error))?;

@@ -105,8 +105,8 @@ impl Decoder {
                 State::Text { part, huffman, left } => {
                     let length = bytes.len().min(left as usize);
                     let text = bytes.get_mut(..length).unwrap_or_default();
-                    self.text(part, huffman, text)?;
                     let left = left - length as u32;
+                    self.text(part, huffman, text, left == 0)?;
                     self.state = State::Text { part, huffman, left };
                     if left == 0 {
                         self.text_ends(part, huffman)?;
@@ -193,8 +193,14 @@ impl Decoder {
         Ok(())
     }
 
-    /// Parses bytes of a string.
-    fn text(&mut self, part: Part, huffman: bool, bytes: &mut [u8]) -> Result<(), ParseError> {
+    /// Parses bytes of a string; `ends` with its last ones.
+    fn text(
+        &mut self,
+        part: Part,
+        huffman: bool,
+        bytes: &mut [u8],
+        ends: bool,
+    ) -> Result<(), ParseError> {
         let field = &mut self.field;
         if part == Part::Name {
             let mut length = bytes.len();
@@ -212,6 +218,8 @@ impl Decoder {
         let length = match (huffman, field.is_path()) {
             // Its bytes and its length do not matter.
             (_, false) if !field.indexing => 0,
+            // Most paths have none, and seeing that costs much less than to look for it.
+            (true, true) if !field.indexing && ends && self.huffman.rest_has_no_hash(bytes) => 0,
             (true, true) => self.huffman.replace(bytes)?,
             (true, false) => self.huffman.count(bytes)?,
             (false, is_path) => {

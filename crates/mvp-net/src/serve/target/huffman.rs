@@ -86,6 +86,24 @@ impl Decoder {
         if seen & INVALID == 0 { Ok(symbols) } else { Err(EOS_IN_STRING) }
     }
 
+    /// Whether the last bytes of a string have no `#` for sure. They are not decoded.
+    ///
+    /// The code of `#` begins with eight ones, which the codes of letters and digits never do.
+    pub(super) fn rest_has_no_hash(self, bytes: &[u8]) -> bool {
+        // Bits of a symbol before these bytes could be its beginning.
+        if self.node != 0 {
+            return false;
+        }
+        let pairs = bytes.iter().zip(bytes.iter().skip(1));
+        let runs = pairs.fold(0, |runs, (byte, next)| {
+            let bits = u16::from_be_bytes([*byte, *next]);
+            let two = bits & bits << 1;
+            let four = two & two << 2;
+            runs | four & four << 4
+        });
+        runs == 0
+    }
+
     /// The same as `count`; calls `place` with the position of each symbol in `:path`, or 0.
     pub(super) fn places(
         &mut self,
@@ -275,6 +293,29 @@ pub(super) mod tests {
             let expected: Vec<u8> =
                 text.iter().map(|byte| if *byte == b'#' { b'>' } else { *byte }).collect();
             assert_eq!(bytes, encode(&expected));
+        }
+    }
+
+    #[test]
+    fn no_hash_is_overlooked() {
+        let all: Vec<u8> = (0..=255).collect();
+        for before in &all {
+            for after in &all {
+                for text in [vec![*before, b'#', *after], vec![b'#', *before], vec![*after, b'#']] {
+                    assert!(!Decoder::default().rest_has_no_hash(&encode(&text)), "{text:?}");
+                }
+            }
+        }
+        // In the middle of a symbol, the first bits could be the end of a `#`.
+        let mut within = Decoder::default();
+        within.count(&[0xff]).unwrap();
+        assert!(!within.rest_has_no_hash(&[0xa0]));
+    }
+
+    #[test]
+    fn an_ordinary_path_is_not_decoded() {
+        for path in ["/api/v1/pods?limit=500", "/apis/apps/v1/namespaces/kube-system/deployments"] {
+            assert!(Decoder::default().rest_has_no_hash(&encode(path.as_bytes())), "{path}");
         }
     }
 

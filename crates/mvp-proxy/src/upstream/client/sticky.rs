@@ -1,9 +1,10 @@
 //! A client connection stays with one member for each resource until that member fails, so that it
 //! reads its own writes. Entry item: [`Sticky`].
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use hashbrown::DefaultHashBuilder;
 use mvp_core::RequestInfo;
 
 /// The number of resources that are remembered. Beyond it, the oldest is dropped.
@@ -11,34 +12,34 @@ const MAX_RESOURCES: usize = 64;
 
 /// The members that served a client connection, by resource.
 #[derive(Debug, Default)]
-pub(crate) struct Sticky(Mutex<Vec<(Resource, Arc<str>)>>);
+pub(crate) struct Sticky {
+    members: Mutex<Vec<(Resource, Arc<str>)>>,
+    hasher: DefaultHashBuilder,
+}
 
 /// The hash of a group, version and resource. Two with the same hash share a member, which is
 /// harmless.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Resource(u64);
 
-impl Resource {
-    /// The resource of a request; `None` for a path that is not a resource.
-    pub(crate) fn of(info: &RequestInfo<'_>) -> Option<Resource> {
-        let RequestInfo::Resource(request) = info else { return None };
-        let mut hasher = DefaultHasher::new();
-        (&*request.group, &*request.version, &*request.resource).hash(&mut hasher);
-        Some(Resource(hasher.finish()))
-    }
-}
-
 impl Sticky {
+    /// The resource of a request; `None` for a path that is not a resource.
+    pub(crate) fn resource(&self, info: &RequestInfo<'_>) -> Option<Resource> {
+        let RequestInfo::Resource(request) = info else { return None };
+        let names = (&*request.group, &*request.version, &*request.resource);
+        Some(Resource(self.hasher.hash_one(names)))
+    }
+
     /// The member that last served a resource.
     pub(crate) fn member(&self, resource: Resource) -> Option<Arc<str>> {
-        let members = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
         let found = members.iter().find(|(known, _)| *known == resource);
         found.map(|(_, member)| Arc::clone(member))
     }
 
     /// Remembers the member that serves a resource.
     pub(crate) fn stay(&self, resource: Resource, member: &Arc<str>) {
-        let mut members = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
         match members.iter_mut().find(|(known, _)| *known == resource) {
             Some((_, known)) if known == member => {}
             Some((_, known)) => *known = Arc::clone(member),
@@ -56,25 +57,28 @@ impl Sticky {
 mod tests {
     use super::*;
 
-    fn resource(path: &str) -> Resource {
-        Resource::of(&RequestInfo::parse("GET", path, None)).unwrap()
+    fn info(path: &str) -> RequestInfo<'_> {
+        RequestInfo::parse("GET", path, None)
     }
 
     #[test]
     fn a_resource_is_its_group_version_and_name() {
+        let sticky = Sticky::default();
+        let resource = |path| sticky.resource(&info(path)).unwrap();
         let one = resource("/apis/a.example/v1/namespaces/x/things/one");
         assert_eq!(one, resource("/apis/a.example/v1/things"));
         for other in ["/apis/a.example/v2/things", "/apis/b.example/v1/things", "/api/v1/things"] {
             assert_ne!(one, resource(other), "{other}");
         }
-        assert!(Resource::of(&RequestInfo::parse("GET", "/healthz", None)).is_none());
+        assert!(sticky.resource(&info("/healthz")).is_none());
     }
 
     #[test]
     fn the_last_member_is_remembered_within_bounds() {
         let sticky = Sticky::default();
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
-        let of = |index| resource(&format!("/apis/a.example/v1/things-{index}"));
+        let of =
+            |index| sticky.resource(&info(&format!("/apis/a.example/v1/things-{index}"))).unwrap();
         assert_eq!(sticky.member(of(0)), None);
         sticky.stay(of(0), &a);
         sticky.stay(of(0), &b);
@@ -84,6 +88,6 @@ mod tests {
             sticky.stay(of(index), &a);
         }
         assert_eq!(sticky.member(of(0)), None);
-        assert_eq!(sticky.0.lock().unwrap().len(), MAX_RESOURCES);
+        assert_eq!(sticky.members.lock().unwrap().len(), MAX_RESOURCES);
     }
 }
