@@ -88,7 +88,8 @@ impl Decoder {
 
     /// Whether the last bytes of a string have no `#` for sure. They are not decoded.
     ///
-    /// The code of `#` begins with eight ones, which the codes of letters and digits never do.
+    /// The code of `#` begins with nine ones, which codes of letters, digits and `?` have only if others
+    /// precede them.
     pub(super) fn rest_has_no_hash(self, bytes: &[u8]) -> bool {
         // Bits of a symbol before these bytes could be its beginning.
         if self.node != 0 {
@@ -99,7 +100,8 @@ impl Decoder {
             let bits = u16::from_be_bytes([*byte, *next]);
             let two = bits & bits << 1;
             let four = two & two << 2;
-            runs | four & four << 4
+            let eight = four & four << 4;
+            runs | eight & eight << 1
         });
         runs == 0
     }
