@@ -16,6 +16,7 @@ mod report;
 mod results;
 mod scenarios;
 mod targets;
+mod train;
 mod usage;
 
 use std::net::SocketAddr;
@@ -42,6 +43,7 @@ Examples:
   cargo run --release -p bench -- --quick                  five minutes, plus what is built once
   cargo run --release -p bench -- --full                   everything; writes docs/performance.md
   cargo run --release -p bench -- --quick --only requests  one scenario
+  cargo run --release -p bench -- --train                  the profile for the compiler, ten minutes
 
 Scenarios: requests, latency, handshakes, watches, discovery, members, growth, embedded, kube. kube needs
 the programs that `cargo run -p e2e -- programs` builds. --quick measures nginx, Envoy, Pingora and the
@@ -70,6 +72,9 @@ struct Arguments {
     /// Report stored results again, without measuring
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
+    /// Write the profile by which the compiler optimizes releases, from a run under load
+    #[arg(long, exclusive = true)]
+    train: bool,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -129,6 +134,9 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
 
 async fn bench(arguments: Arguments) -> anyhow::Result<()> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no workspace")?;
+    if arguments.train {
+        return train::train(workspace).await;
+    }
     let results = match &arguments.from {
         Some(file) => serde_json::from_slice(&std::fs::read(file)?)?,
         None => measure(&arguments, workspace).await?,

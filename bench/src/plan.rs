@@ -80,6 +80,8 @@ impl WatchCase {
     }
 }
 
+/// The rounds in which peers are measured that few goals refer to.
+const FURTHER_ROUNDS: usize = 3;
 const SMALL: usize = 2_000;
 const MIDDLE: usize = 200_000;
 const LARGE: usize = 100_000_000;
@@ -100,10 +102,16 @@ pub(crate) fn large_case(protocol: Protocol) -> RequestCase {
 }
 
 impl Plan {
-    /// The targets that a scenario compares. A quick run measures latency, handshakes and watches only
-    /// with those that goals refer to.
-    pub(crate) fn compared(&self, mut targets: Vec<Target>) -> Vec<Target> {
+    /// The targets that a scenario compares in a round. A quick run measures latency, handshakes and
+    /// watches only with those that goals refer to.
+    pub(crate) fn compared(&self, mut targets: Vec<Target>, round: usize) -> Vec<Target> {
         targets.retain(|target| self.full || !target.is_further_peer());
+        Plan::in_round(targets, round)
+    }
+
+    /// The targets that are measured in a round.
+    pub(crate) fn in_round(mut targets: Vec<Target>, round: usize) -> Vec<Target> {
+        targets.retain(|target| round < FURTHER_ROUNDS || !target.is_further_peer());
         targets
     }
 
@@ -135,6 +143,19 @@ impl Plan {
         }
     }
 
+    /// The load that the compiler learns from.
+    pub(crate) fn training() -> Plan {
+        use Protocol::{Http1, Http2};
+        let mut requests = Vec::new();
+        for protocol in [Http2, Http1] {
+            // Most requests share their connection with few others.
+            requests.extend([32, 32, 1, 1_000].map(|count| small_case(protocol, count)));
+            requests.push(RequestCase::new(MIDDLE, protocol, 32));
+            requests.push(large_case(protocol));
+        }
+        Plan { requests, warm_up_seconds: 0.1, ..Plan::quick() }
+    }
+
     /// The full plan.
     pub(crate) fn full() -> Plan {
         let mut requests = Vec::new();
@@ -148,9 +169,9 @@ impl Plan {
         Plan {
             full: true,
             rounds: 5,
-            warm_up_seconds: 0.5,
-            seconds: 2.0,
-            latency_seconds: 4.0,
+            warm_up_seconds: 0.3,
+            seconds: 1.2,
+            latency_seconds: 3.0,
             requests,
             watches: vec![
                 WatchCase { connections: 1_000, streams: 1 },
@@ -158,7 +179,7 @@ impl Plan {
                 WatchCase { connections: 100, streams: 100 },
             ],
             kube_seconds: 4.0,
-            members_seconds: 60.0,
+            members_seconds: 30.0,
             members_rounds: 3,
             embedded_seconds: 20.0,
             embedded_rounds: 3,
@@ -208,10 +229,12 @@ mod tests {
 
     #[test]
     fn a_quick_run_compares_with_haproxy_alone_beyond_requests() {
-        let quick = Plan::quick().compared(Target::ALL.to_vec());
+        let quick = Plan::quick().compared(Target::ALL.to_vec(), 0);
         assert!(quick.contains(&Target::Haproxy) && quick.contains(&Target::Bare));
         assert!(!quick.contains(&Target::Envoy) && !quick.contains(&Target::Nginx));
-        assert_eq!(Plan::full().compared(Target::ALL.to_vec()), Target::ALL);
+        let compared = |round| Plan::full().compared(Target::ALL.to_vec(), round);
+        assert_eq!(compared(0), Target::ALL);
+        assert!(compared(4).contains(&Target::Haproxy) && !compared(4).contains(&Target::Nginx));
     }
 
     #[test]

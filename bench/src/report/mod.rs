@@ -99,7 +99,11 @@ fn document(results: &Results, charts: &[&str]) -> String {
     }
     let _ = writeln!(text, "## Circumstances\n\n{}", circumstances(results));
     text.push_str(METHOD);
-    let _ = write!(text, "## Figures\n\nMedians of {} rounds.\n\n", results.rounds);
+    let _ = write!(
+        text,
+        "## Figures\n\nMedians of {} rounds (watches, nginx, Envoy, Pingora and the newer haproxy: of 3).\n\n",
+        results.rounds
+    );
     let figures = tables::tables(results) + &growth::section(results);
     text.push_str(figures.trim_end());
     text.push('\n');

@@ -11,7 +11,7 @@ pub(crate) const RESUMED: &str = "resumed";
 pub(super) async fn run(run: &mut Run, plan: &Plan, bench: &Bench) {
     for (case, resumed) in [(FULL, false), (RESUMED, true)] {
         for round in 0..plan.rounds {
-            for target in plan.compared(bench.targets()) {
+            for target in plan.compared(bench.targets(), round) {
                 let mut order = order(plan, bench, target, path(target, 100));
                 (order.protocol, order.connections) = (Protocol::Http1, 16);
                 order.kind = Kind::Handshakes { resumed };

@@ -13,7 +13,7 @@ pub(super) async fn run(run: &mut Run, plan: &Plan, bench: &Bench) -> anyhow::Re
     for protocol in protocols {
         let rate = half_load(plan, bench, *protocol).await?;
         for round in 0..plan.rounds {
-            for target in plan.compared(bench.targets()) {
+            for target in plan.compared(bench.targets(), round) {
                 let mut order = order(plan, bench, target, path(target, 2_000));
                 order.protocol = *protocol;
                 // Upstream connections exist before the measurement: a proxy that must open them

@@ -180,7 +180,7 @@ fn shown(figures: &Figures) -> String {
 }
 
 /// An order for a target, for the caller to adapt.
-fn order(plan: &Plan, bench: &Bench, target: Target, path: String) -> Order {
+pub(crate) fn order(plan: &Plan, bench: &Bench, target: Target, path: String) -> Order {
     Order {
         to: bench.address(target),
         path,
@@ -198,7 +198,7 @@ fn order(plan: &Plan, bench: &Bench, target: Target, path: String) -> Order {
 }
 
 /// The path for a target: a local API for `mvp, local`, else an API of the peer.
-fn path(target: Target, bytes: usize) -> String {
+pub(crate) fn path(target: Target, bytes: usize) -> String {
     match target {
         Target::MvpLocal => crate::backend::local_path(bytes),
         _ => crate::backend::peer_path(bytes),
@@ -206,4 +206,4 @@ fn path(target: Target, bytes: usize) -> String {
 }
 
 /// The cores of the load.
-const LOAD: Cores = Cores::Load;
+pub(crate) const LOAD: Cores = Cores::Load;

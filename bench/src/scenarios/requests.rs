@@ -12,7 +12,7 @@ pub(super) async fn run(run: &mut Run, plan: &Plan, bench: &mut Bench) -> anyhow
             run.without(REQUESTS, bench);
         }
         for round in 0..plan.rounds {
-            for target in bench.targets() {
+            for target in Plan::in_round(bench.targets(), round) {
                 let mut order = order(plan, bench, target, path(target, case.bytes));
                 order.protocol = case.protocol;
                 (order.connections, order.streams) = (case.connections, case.streams);

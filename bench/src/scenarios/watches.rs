@@ -11,12 +11,12 @@ const EVENTS_PER_SECOND: f64 = 4_000.0;
 
 pub(super) async fn run(run: &mut Run, plan: &Plan, bench: &mut Bench) -> anyhow::Result<()> {
     // Memory hardly differs between rounds, and large cases take long.
-    let rounds = if plan.full { plan.rounds } else { 1 };
+    let rounds = if plan.full { plan.rounds.min(3) } else { 1 };
     for case in &plan.watches {
         for round in 0..rounds {
             // The bare forwarder does not spread watches over connections.
             let left_out = [Target::MvpLocal, Target::Bare];
-            let targets = plan.compared(bench.targets());
+            let targets = plan.compared(bench.targets(), round);
             for target in targets.into_iter().filter(|one| !left_out.contains(one)) {
                 bench.restart(target).await?;
                 run.without(WATCHES, bench);

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::ensure;
+use rustix::process::Signal;
 use testkit::kubernetes::gateway_flags;
 use testkit::pki::PkiFiles;
 use testkit::process::{Process, Program};
@@ -213,6 +214,16 @@ impl Bench {
             Ok(process) => self.running.push((shared(target), process)),
             Err(error) if Target::PEERS.contains(&target) => self.failures.push((target, error)),
             Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Asks `mvp` to end, and waits until it has.
+    pub(crate) async fn end_mvp(&mut self, deadline: Duration) -> anyhow::Result<()> {
+        let of_mvp = |(running, _): &&mut (Target, Process)| *running == Target::MvpPeer;
+        if let Some((_, process)) = self.running.iter_mut().find(of_mvp) {
+            process.signal(Signal::TERM)?;
+            process.exited(deadline).await?;
         }
         Ok(())
     }

@@ -11,6 +11,11 @@ use anyhow::{Context, ensure};
 
 use crate::process::Program;
 
+/// The profile by which the compiler optimizes releases, in the workspace. `bench --train` writes it.
+pub const PROFILE: &str = "tools/release/mvp.profdata";
+/// The cargo profile of releases.
+const RELEASES: &str = "dist";
+
 /// The `mvp` under test, in the given cargo profile.
 ///
 /// `MVP_TEST_BINARY` names another binary. Otherwise cargo builds `mvp` from this tree. It never
@@ -124,8 +129,12 @@ fn sources(recorded: &str) -> Vec<PathBuf> {
 
 fn build(workspace: &Path, profile: &str, target: &Path) -> anyhow::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Program::new("cargo", Path::new(&cargo))
-        .command()?
+    let mut command = Program::new("cargo", Path::new(&cargo)).command()?;
+    if profile == RELEASES {
+        let profile = workspace.join(PROFILE);
+        command.env("CARGO_ENCODED_RUSTFLAGS", format!("-Cprofile-use={}", profile.display()));
+    }
+    let output = command
         .current_dir(workspace)
         .args(["build", "--bin", "mvp", "--profile", profile, "--target-dir"])
         .arg(target)

@@ -30,6 +30,9 @@ pub(crate) struct Program {
     pub needs_glibc: Option<String>,
 }
 
+/// What the data path does under load, by which the compiler optimizes it. `bench --train` writes it.
+const PROFILE: &str = "tools/release/mvp.profdata";
+
 /// Builds `mvp` with the profile `dist`, without the paths of this machine and the time of the build.
 pub(crate) fn build() -> anyhow::Result<PathBuf> {
     let root = cargo::workspace()?;
@@ -37,7 +40,11 @@ pub(crate) fn build() -> anyhow::Result<PathBuf> {
     let home = home.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cargo")));
     let home = home.context("neither CARGO_HOME nor HOME is set")?;
     let (root, home) = (root.display(), home.display());
-    let flags = format!("--remap-path-prefix={root}=/src\x1f--remap-path-prefix={home}=/cargo");
+    let flags = [
+        format!("--remap-path-prefix={root}=/src"),
+        format!("--remap-path-prefix={home}=/cargo"),
+        format!("-Cprofile-use={root}/{PROFILE}"),
+    ];
     let output = cargo::cargo()
         .args(["build", "--locked", "--package=mvp", "--bin=mvp", "--profile=dist", "--target"])
         .arg(cargo::target())
@@ -45,7 +52,7 @@ pub(crate) fn build() -> anyhow::Result<PathBuf> {
         .arg("--target-dir")
         .arg(cargo::workspace()?.join("target"))
         .arg("--message-format=json-render-diagnostics")
-        .env("CARGO_ENCODED_RUSTFLAGS", flags)
+        .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"))
         // File names in the assertions of C code.
         .env("CFLAGS", format!("-ffile-prefix-map={root}=/src -ffile-prefix-map={home}=/cargo"))
         // The C compiler's __DATE__ and __TIME__, which mimalloc uses.
