@@ -59,6 +59,7 @@ mod metrics;
 mod peers;
 mod probe;
 mod status;
+pub mod trace;
 mod upstream;
 
 pub use body::{Body, BodyError};

@@ -1,0 +1,402 @@
+//! The spans of one request: that of the request itself, and its steps. Entry item: [`Trace`].
+//!
+//! Steps are queued when they end, the request itself when its response was read to its end, or when
+//! the client is gone ([`Ending`]). The steps of a request follow each other, except that the body of
+//! a response is read while nothing else happens; so the lock is never waited for.
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use http::header::USER_AGENT;
+use http::{HeaderMap, Request, Response, StatusCode, Version};
+use mvp_core::decide::{ActionKind, Summary};
+use mvp_net::ConnectionInfo;
+use uuid::Uuid;
+
+use super::context::{self, Context, SpanId, TraceId};
+use super::span::bounded;
+use super::{Kind, Span, Tracer, Value, header, method};
+use crate::body::Body;
+use crate::error::{SendError, Stage};
+use crate::headers::AUDIT_ID;
+
+type Attributes = Vec<(&'static str, Value)>;
+
+/// The most members that a span names.
+const MAX_MEMBERS: usize = 10;
+
+/// The trace of one request, in its extensions. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct Trace(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    tracer: Tracer,
+    id: TraceId,
+    /// The span of the request itself.
+    own: SpanId,
+    /// The caller's span.
+    parent: Option<SpanId>,
+    state: Option<String>,
+    /// When the request arrived: by the clock that never steps back, and by that of the day.
+    began: Instant,
+    began_at: u64,
+    progress: Mutex<Progress>,
+}
+
+/// What is known so far.
+#[derive(Debug, Default)]
+struct Progress {
+    name: Cow<'static, str>,
+    attributes: Attributes,
+    status: Option<StatusCode>,
+    /// The reason of the last decision.
+    reason: Option<&'static str>,
+    /// How often the request was sent to a server.
+    sends: u32,
+    /// How the last server failed.
+    failed: Option<&'static str>,
+    /// The send whose response is being read.
+    open: Option<Open>,
+}
+
+/// A span that has not ended.
+#[derive(Debug)]
+struct Open {
+    id: SpanId,
+    began: Instant,
+    attributes: Attributes,
+}
+
+/// How a request was served.
+pub(crate) struct Served<'a> {
+    /// What was done with it.
+    pub(crate) action: &'static str,
+    pub(crate) reason: &'static str,
+    pub(crate) member: Option<&'a str>,
+    /// The members because of which it was refused.
+    pub(crate) at_fault: &'a [String],
+    /// The path with placeholders for names, if a member serves it.
+    pub(crate) route: Option<String>,
+}
+
+impl Trace {
+    /// The trace of a request that arrived at `began`.
+    pub(super) fn new<B>(
+        tracer: Tracer,
+        began: Instant,
+        request: &mut Request<B>,
+        context: Option<Context>,
+    ) -> Trace {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let began_at = nanoseconds(now.saturating_sub(began.elapsed()));
+        let method = method(request.method());
+        let mut attributes: Attributes = vec![
+            ("http.request.method", method.into()),
+            ("url.scheme", "https".into()),
+            // Without the query, which can carry secrets.
+            ("url.path", bounded(request.uri().path()).into()),
+        ];
+        let version = match request.version() {
+            Version::HTTP_2 => "2",
+            Version::HTTP_10 => "1.0",
+            _ => "1.1",
+        };
+        attributes.push(("network.protocol.version", version.into()));
+        if let Some(connection) = request.extensions().get::<ConnectionInfo>() {
+            let address = connection.remote().ip().to_canonical();
+            attributes.push(("client.address", address.to_string().into()));
+        }
+        if let Some(agent) = header(request.headers(), &USER_AGENT) {
+            attributes.push(("user_agent.original", agent.into()));
+        }
+        let state = match context {
+            Some(_) => context::state(request.headers()),
+            None => {
+                context::remove_state(request.headers_mut());
+                None
+            }
+        };
+        let name = Cow::Borrowed(if method == "_OTHER" { "HTTP" } else { method });
+        Trace(Arc::new(Inner {
+            tracer,
+            id: context.map_or_else(|| Uuid::new_v4().into_bytes(), |context| context.trace),
+            own: span_id(),
+            parent: context.map(|context| context.span),
+            state,
+            began,
+            began_at,
+            progress: Mutex::new(Progress { name, attributes, ..Progress::default() }),
+        }))
+    }
+
+    /// Makes requests with these headers children of the request itself.
+    pub(super) fn write(&self, headers: &mut HeaderMap) {
+        self.write_as(self.0.own, headers);
+    }
+
+    fn write_as(&self, span: SpanId, headers: &mut HeaderMap) {
+        Context { trace: self.0.id, span, sampled: true }.write(headers);
+    }
+
+    /// Ends the authentication, which began with the request. `refused` tells why it failed.
+    pub(crate) fn authenticated(&self, refused: Option<&'static str>) {
+        let attributes = refused.map(|error| ("error.type", error.into())).into_iter().collect();
+        self.step("authenticate", self.0.began, attributes, refused.is_some());
+    }
+
+    /// Ends a decision that began at `began`.
+    pub(crate) fn decided(&self, began: Instant, decision: &Summary) {
+        let (action, reason) = (action(decision.action), decision.reason.as_str());
+        self.progress().reason = Some(reason);
+        let attributes = vec![("mvp.action", action.into()), ("mvp.reason", reason.into())];
+        self.step("decide", began, attributes, false);
+    }
+
+    /// Ends the wait for fresh views, which began at `began`.
+    pub(crate) fn refreshed(&self, began: Instant) {
+        self.step("refresh", began, Attributes::new(), false);
+    }
+
+    /// Notes how the request was served.
+    pub(crate) fn served(&self, served: Served<'_>) {
+        let Served { action, reason, member, at_fault, route } = served;
+        let mut progress = self.progress();
+        let Progress { name, attributes, .. } = &mut *progress;
+        attributes.extend([("mvp.action", action.into()), ("mvp.reason", reason.into())]);
+        if let Some(member) = member {
+            attributes.push(("mvp.member", bounded(member).into()));
+        } else if !at_fault.is_empty() {
+            let named = at_fault.get(..MAX_MEMBERS).unwrap_or(at_fault).join(",");
+            attributes.push(("mvp.members_at_fault", bounded(&named).into()));
+        }
+        if let Some(route) = route {
+            *name = Cow::Owned(format!("{name} {route}"));
+            attributes.push(("http.route", route.into()));
+        }
+    }
+
+    /// A guard that ends the request.
+    pub(crate) fn ending(&self) -> Ending {
+        Ending(self.clone())
+    }
+
+    /// Queues a step of the request that ends now.
+    fn step(&self, name: &'static str, began: Instant, attributes: Attributes, failed: bool) {
+        let (id, parent) = (span_id(), Some(self.0.own));
+        let shape = Shape { id, parent, name: name.into(), kind: Kind::Internal, began };
+        self.push(shape, attributes, failed);
+    }
+
+    /// Queues the send that was open. Its response was withheld, or read to its end.
+    fn close(&self, progress: &mut Progress) {
+        if let Some(Open { id, began, attributes }) = progress.open.take() {
+            self.push_send(id, began, attributes, false);
+        }
+    }
+
+    fn push_send(&self, id: SpanId, began: Instant, attributes: Attributes, failed: bool) {
+        let (name, kind, parent) = ("forward".into(), Kind::Client, Some(self.0.own));
+        self.push(Shape { id, parent, name, kind, began }, attributes, failed);
+    }
+
+    fn push(&self, shape: Shape, attributes: Attributes, failed: bool) {
+        self.push_until(shape, Instant::now(), attributes, failed);
+    }
+
+    fn push_until(&self, shape: Shape, end: Instant, attributes: Attributes, failed: bool) {
+        let Shape { id, parent, name, kind, began } = shape;
+        self.0.tracer.push(Span {
+            trace_id: self.0.id,
+            span_id: id,
+            parent,
+            parent_is_remote: kind == Kind::Server && parent.is_some(),
+            state: self.0.state.clone(),
+            name,
+            kind,
+            start: self.at(began),
+            end: self.at(end),
+            attributes,
+            failed,
+        });
+    }
+
+    /// A moment in nanoseconds since 1970.
+    fn at(&self, moment: Instant) -> u64 {
+        let since = moment.saturating_duration_since(self.0.began);
+        self.0.began_at.saturating_add(nanoseconds(since))
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.0.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A span without what all spans have.
+struct Shape {
+    id: SpanId,
+    parent: Option<SpanId>,
+    name: Cow<'static, str>,
+    kind: Kind,
+    began: Instant,
+}
+
+/// A send of the request to one server.
+#[derive(Debug)]
+pub(crate) struct Forward<'a> {
+    trace: &'a Trace,
+    open: Box<Open>,
+}
+
+impl<'a> Forward<'a> {
+    /// Begins a send, if the request is traced. The server's spans become children of it. `member`
+    /// is the server's ID and its `HOST:PORT`, unless it is in this process.
+    pub(crate) fn begin(
+        trace: Option<&'a Trace>,
+        request: &mut Request<Body>,
+        member: Option<(&str, &str)>,
+    ) -> Option<Forward<'a>> {
+        let trace = trace?;
+        let began = Instant::now();
+        let mut attributes = vec![("http.request.method", method(request.method()).into())];
+        if let Some((id, address)) = member {
+            attributes.push(("mvp.member", bounded(id).into()));
+            let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
+            attributes.push(("server.address", host.trim_matches(['[', ']']).to_owned().into()));
+            attributes.extend(port.parse().ok().map(|port: u16| ("server.port", port.into())));
+        }
+        let mut progress = trace.progress();
+        trace.close(&mut progress);
+        attributes.extend(progress.reason.map(|reason| ("mvp.reason", reason.into())));
+        if progress.sends > 0 {
+            attributes.push(("http.request.resend_count", progress.sends.into()));
+        }
+        attributes.extend(progress.failed.map(|failed| ("mvp.retry.after", failed.into())));
+        progress.sends += 1;
+        drop(progress);
+        let id = span_id();
+        trace.write_as(id, request.headers_mut());
+        Some(Forward { trace, open: Box::new(Open { id, began, attributes }) })
+    }
+
+    /// Ends the send: it failed, or its response begins. `opened` tells when a connection was opened
+    /// for it.
+    pub(crate) fn end(
+        self,
+        sent: Result<&Response<Body>, &SendError>,
+        opened: Option<(Instant, Instant)>,
+    ) {
+        let Forward { trace, open } = self;
+        let Open { id, began, mut attributes } = *open;
+        match sent {
+            Ok(response) => {
+                if let Some((began, end)) = opened {
+                    trace.push_until(connect(id, began), end, Attributes::new(), false);
+                }
+                let status = response.status();
+                attributes.push(("http.response.status_code", status.as_u16().into()));
+                let mut progress = trace.progress();
+                progress.failed = (status == StatusCode::NOT_FOUND).then_some("not-found");
+                progress.open = Some(Open { id, began, attributes });
+            }
+            Err(error) => {
+                let label = stage(error.stage);
+                trace.progress().failed = Some(label);
+                let error_type = || ("error.type", Value::from(label));
+                // Nothing else takes time before a connection is there.
+                if matches!(error.stage, Stage::Connect | Stage::Busy) {
+                    trace.push(connect(id, began), vec![error_type()], true);
+                }
+                attributes.push(error_type());
+                trace.push_send(id, began, attributes, true);
+            }
+        }
+    }
+}
+
+fn connect(send: SpanId, began: Instant) -> Shape {
+    let (name, kind) = ("connect".into(), Kind::Internal);
+    Shape { id: span_id(), parent: Some(send), name, kind, began }
+}
+
+/// Ends a request when it is dropped: with the body of its response, or without a response when the
+/// client is gone.
+#[derive(Debug)]
+pub(crate) struct Ending(Trace);
+
+impl Ending {
+    /// Ends the request with the body of this response.
+    pub(crate) fn respond(self, response: &mut Response<Body>) {
+        let mut progress = self.0.progress();
+        progress.status = Some(response.status());
+        if let Some(id) = header(response.headers(), &AUDIT_ID) {
+            // As kube-apiserver calls it in its own spans.
+            progress.attributes.push(("audit-id", id.into()));
+        }
+        drop(progress);
+        let body = std::mem::replace(response.body_mut(), Body::empty());
+        *response.body_mut() = body.with_guard(self);
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let Ending(trace) = self;
+        let mut progress = trace.progress();
+        trace.close(&mut progress);
+        let Progress { name, mut attributes, status, .. } = std::mem::take(&mut *progress);
+        drop(progress);
+        let failed = status.is_none_or(|status| status.is_server_error());
+        match status {
+            Some(status) => {
+                attributes.push(("http.response.status_code", status.as_u16().into()));
+                if failed {
+                    attributes.push(("error.type", status.as_str().to_owned().into()));
+                }
+            }
+            None => attributes.push(("error.type", "client-gone".into())),
+        }
+        let Inner { own: id, parent, began, .. } = *trace.0;
+        trace.push(Shape { id, parent, name, kind: Kind::Server, began }, attributes, failed);
+    }
+}
+
+/// A new ID. The variant of the UUID makes sure that it is not zero.
+fn span_id() -> SpanId {
+    let (_, id) = Uuid::new_v4().as_u64_pair();
+    id.to_be_bytes()
+}
+
+/// The label of an action, as in the metric of requests.
+fn action(kind: ActionKind) -> &'static str {
+    match kind {
+        ActionKind::Answer => "answer",
+        ActionKind::Local => "local",
+        ActionKind::AskLocal => "ask-local",
+        ActionKind::AskAny => "ask-any",
+        ActionKind::Peers => "peers",
+        ActionKind::PassNotFound => "pass-404",
+        ActionKind::Refuse => "refuse",
+    }
+}
+
+/// The label of a failure.
+fn stage(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Identity => "identity",
+        Stage::Connect => "connect",
+        Stage::NotSent => "not-sent",
+        Stage::Refused => "refused",
+        Stage::Unready => "unready",
+        Stage::Exchange => "exchange",
+        Stage::Overloaded => "overloaded",
+        Stage::Busy => "busy",
+        Stage::Reset => "reset",
+        Stage::Client => "client",
+    }
+}
+
+fn nanoseconds(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
