@@ -9,13 +9,15 @@ mod messages;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
+use http_body_util::{BodyExt, Full};
 use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -218,7 +220,8 @@ async fn answer(request: Request<Incoming>, state: &Mutex<State>) -> Response<Bo
     let content = request.headers().get("content-type").cloned();
     let Ok(body) = request.into_body().collect().await else { return failed("13") };
     let body = body.to_bytes();
-    let is_grpc = content.is_some_and(|content| content.as_bytes().starts_with(b"application/grpc"));
+    let is_grpc =
+        content.is_some_and(|content| content.as_bytes().starts_with(b"application/grpc"));
     if path != EXPORT || !is_grpc {
         return failed("12");
     }
@@ -267,27 +270,23 @@ fn flood() -> Response<Body> {
     let mut head = BytesMut::new();
     head.put_u8(0);
     head.put_u32(u32::MAX);
-    let first = Some(head.freeze());
-    let frames = futures(first);
-    grpc(StreamBody::new(frames).boxed_unsync())
+    grpc(Flood(Some(head.freeze())).boxed_unsync())
 }
 
 /// The first bytes, then zeros without end.
-fn futures(first: Option<Bytes>) -> Flood {
-    Flood(first)
-}
-
 struct Flood(Option<Bytes>);
 
-impl futures_core::Stream for Flood {
-    type Item = Result<Frame<Bytes>, Infallible>;
+impl hyper::body::Body for Flood {
+    type Data = Bytes;
+    type Error = Infallible;
 
-    fn poll_next(
-        mut self: std::pin::Pin<&mut Self>,
-        _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Self::Item>> {
-        const ZEROS: Bytes = Bytes::from_static(&[0; 16 << 10]);
-        std::task::Poll::Ready(Some(Ok(Frame::data(self.0.take().unwrap_or(ZEROS)))))
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        const ZEROS: &[u8] = &[0; 16 << 10];
+        let next = self.0.take().unwrap_or(Bytes::from_static(ZEROS));
+        Poll::Ready(Some(Ok(Frame::data(next))))
     }
 }
 

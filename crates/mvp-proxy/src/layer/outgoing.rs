@@ -8,7 +8,11 @@ use crate::envelope::Lasting;
 use crate::upstream::Outgoing;
 
 /// The request as it is sent to servers.
-pub(super) fn outgoing<'a>(request: &'a Arrived, info: &RequestInfo<'_>, snapshot: &Snapshot) -> Outgoing<'a> {
+pub(super) fn outgoing<'a>(
+    request: &'a Arrived,
+    info: &RequestInfo<'_>,
+    snapshot: &Snapshot,
+) -> Outgoing<'a> {
     let Arrived { parts, body, trace, .. } = request;
     let lasting = lasting(info, snapshot, body.is_empty());
     Outgoing { parts, body, lasting, trace: trace.as_ref() }

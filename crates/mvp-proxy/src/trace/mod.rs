@@ -74,7 +74,8 @@ impl Tracer {
         Some(trace)
     }
 
-    fn push(&self, span: Span) {
+    /// Queues a finished span, or drops it if the queue is full. Never waits.
+    pub fn record(&self, span: Span) {
         self.0.queue.push(span);
     }
 }

@@ -207,7 +207,7 @@ impl Trace {
 
     fn push_until(&self, shape: Shape, end: Instant, attributes: Attributes, failed: bool) {
         let Shape { id, parent, name, kind, began } = shape;
-        self.0.tracer.push(Span {
+        self.0.tracer.record(Span {
             trace_id: self.0.id,
             span_id: id,
             parent,
