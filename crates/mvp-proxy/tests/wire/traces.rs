@@ -148,15 +148,16 @@ async fn a_retry_is_a_send_of_its_own() {
         let failed = |span: &Span| span.name == "forward" && span.failed;
         until(|| traces.spans().iter().filter(|span| span.kind == Kind::Server).count() == 2).await;
         let spans = traces.spans();
-        let [first] = spans.iter().filter(|span| failed(span)).collect::<Vec<_>>()[..] else {
-            panic!("{}", brief(&spans));
-        };
+        let first = spans.iter().find(|span| failed(span));
+        let first = first.unwrap_or_else(|| panic!("{}", brief(&spans)));
         let is_request = |span: &&Span| Some(span.span_id) == first.parent;
         let request = spans.iter().find(is_request).unwrap();
         assert!(!request.failed, "the client noticed nothing");
         let steps: Vec<Span> =
             spans.iter().filter(|span| span.trace_id == request.trace_id).cloned().collect();
-        let [_, second] = children(&steps, request, "forward")[..] else { panic!("{}", brief(&steps)) };
+        let [_, second] = children(&steps, request, "forward")[..] else {
+            panic!("{}", brief(&steps))
+        };
         assert!(first.end <= second.start);
         assert_eq!(attribute(first, "error.type"), label);
         assert_eq!(attribute(first, "mvp.member"), "b");
