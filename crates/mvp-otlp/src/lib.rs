@@ -54,7 +54,7 @@ const MAX_RESPONSE: usize = 64 << 10;
 pub struct Exporter {
     spans: Mutex<Spans>,
     counts: SpanCounts,
-    client: TraceServiceClient<Channel>,
+    collector: Collector,
     resource: Resource,
     trouble: Trouble,
 }
@@ -62,14 +62,13 @@ pub struct Exporter {
 impl Exporter {
     /// An exporter of these spans. `resource` describes this process, by OpenTelemetry's names, such as
     /// `service.name`. It connects when the first span is there.
-    pub fn new(spans: Spans, collector: &Collector, resource: &[(&str, &str)]) -> Exporter {
-        let client = TraceServiceClient::new(collector.channel());
+    pub fn new(spans: Spans, collector: Collector, resource: &[(&str, &str)]) -> Exporter {
         Exporter {
             counts: spans.counts().clone(),
             spans: Mutex::new(spans),
-            client: client.max_decoding_message_size(MAX_RESPONSE),
             resource: Resource::new(resource),
             trouble: Trouble::of(collector.to_string()),
+            collector,
         }
     }
 
@@ -77,6 +76,8 @@ impl Exporter {
     /// time; it can be called again after a panic.
     pub async fn run(&self, stop: CancellationToken) {
         let mut spans = self.spans.lock().await;
+        let client = TraceServiceClient::new(self.collector.channel());
+        let client = client.max_decoding_message_size(MAX_RESPONSE);
         while let Some(Some(first)) = stop.run_until_cancelled(spans.next()).await {
             let mut batch = vec![first];
             let deadline = tokio::time::Instant::now() + WAIT;
@@ -86,7 +87,7 @@ impl Exporter {
                 }
             };
             stop.run_until_cancelled(gathered).await;
-            self.export(batch, &stop).await;
+            self.export(client.clone(), batch, &stop).await;
         }
         let rest = async {
             loop {
@@ -95,7 +96,7 @@ impl Exporter {
                 if batch.is_empty() {
                     break;
                 }
-                self.export(batch, &stop).await;
+                self.export(client.clone(), batch, &stop).await;
             }
         };
         // Else the next batch fails, too.
@@ -103,10 +104,14 @@ impl Exporter {
     }
 
     /// Sends one batch, and counts what became of it.
-    async fn export(&self, batch: Vec<Span>, stop: &CancellationToken) {
+    async fn export(
+        &self,
+        mut client: TraceServiceClient<Channel>,
+        batch: Vec<Span>,
+        stop: &CancellationToken,
+    ) {
         let count = batch.len() as u64;
         let request = self.resource.request(batch);
-        let mut client = self.client.clone();
         let farewell = async {
             stop.cancelled().await;
             sleep(FAREWELL).await;

@@ -26,7 +26,7 @@ impl Running {
         let (tracer, spans) = Tracer::new(SAMPLING);
         let counts = spans.counts().clone();
         let resource = [("service.name", "mvp"), ("service.instance.id", "a")];
-        let exporter = Exporter::new(spans, collector, &resource);
+        let exporter = Exporter::new(spans, collector.clone(), &resource);
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let task = tokio::spawn(async move { exporter.run(stopped).await });
