@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use http::StatusCode;
+use rustls::ServerConfig;
 use testkit::certificates::Ca;
 use testkit::otlp::{Behaviour, Received, Receiver};
 use testkit::process::Signal;
-use rustls::ServerConfig;
 
 use crate::cluster::{CONFIG_MAPS, Cluster, WIDGETS};
 use crate::signals::ends;
