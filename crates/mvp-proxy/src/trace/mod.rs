@@ -9,10 +9,11 @@
 //! - `context`: `traceparent`, read and written
 //! - `sampler`: which requests are traced, and who may ask for it
 //! - `span`: a finished span
-//! - `request`: the spans of one request
+//! - `request`, `forward`: the spans of one request, and of its sends
 //! - `queue`: the queue between requests and the exporter, and its metric
 
 mod context;
+mod forward;
 mod queue;
 mod request;
 mod sampler;
@@ -24,8 +25,9 @@ use std::time::Instant;
 use http::{HeaderMap, Method, Request};
 
 use self::context::Context;
+pub(crate) use self::forward::Forward;
 pub use self::queue::{SpanCounts, Spans};
-pub(crate) use self::request::{Ending, Forward, Served, Trace};
+pub(crate) use self::request::{Ending, Served, Trace};
 use self::sampler::Sampler;
 pub(crate) use self::sampler::{Sender, TRUSTED_GROUPS};
 pub use self::span::{Kind, Span, Value};

@@ -18,10 +18,9 @@ use super::context::{self, Context, SpanId, TraceId};
 use super::span::bounded;
 use super::{Kind, Span, Tracer, Value, header, method};
 use crate::body::Body;
-use crate::error::{SendError, Stage};
 use crate::headers::AUDIT_ID;
 
-type Attributes = Vec<(&'static str, Value)>;
+pub(super) type Attributes = Vec<(&'static str, Value)>;
 
 /// The most members that a span names.
 const MAX_MEMBERS: usize = 10;
@@ -47,26 +46,26 @@ struct Inner {
 
 /// What is known so far.
 #[derive(Debug, Default)]
-struct Progress {
+pub(super) struct Progress {
     name: Cow<'static, str>,
     attributes: Attributes,
     status: Option<StatusCode>,
     /// The reason of the last decision.
-    reason: Option<&'static str>,
+    pub(super) reason: Option<&'static str>,
     /// How often the request was sent to a server.
-    sends: u32,
+    pub(super) sends: u32,
     /// How the last server failed.
-    failed: Option<&'static str>,
+    pub(super) failed: Option<&'static str>,
     /// The send whose response is being read.
-    open: Option<Open>,
+    pub(super) open: Option<Open>,
 }
 
 /// A span that has not ended.
 #[derive(Debug)]
-struct Open {
-    id: SpanId,
-    began: Instant,
-    attributes: Attributes,
+pub(super) struct Open {
+    pub(super) id: SpanId,
+    pub(super) began: Instant,
+    pub(super) attributes: Attributes,
 }
 
 /// How a request was served.
@@ -136,7 +135,7 @@ impl Trace {
         self.write_as(self.0.own, headers);
     }
 
-    fn write_as(&self, span: SpanId, headers: &mut HeaderMap) {
+    pub(super) fn write_as(&self, span: SpanId, headers: &mut HeaderMap) {
         Context { trace: self.0.id, span, sampled: true }.write(headers);
     }
 
@@ -190,22 +189,34 @@ impl Trace {
     }
 
     /// Queues the send that was open. Its response was withheld, or read to its end.
-    fn close(&self, progress: &mut Progress) {
+    pub(super) fn close(&self, progress: &mut Progress) {
         if let Some(Open { id, began, attributes }) = progress.open.take() {
             self.push_send(id, began, attributes, false);
         }
     }
 
-    fn push_send(&self, id: SpanId, began: Instant, attributes: Attributes, failed: bool) {
+    pub(super) fn push_send(
+        &self,
+        id: SpanId,
+        began: Instant,
+        attributes: Attributes,
+        failed: bool,
+    ) {
         let (name, kind, parent) = ("forward".into(), Kind::Client, Some(self.0.own));
         self.push(Shape { id, parent, name, kind, began }, attributes, failed);
     }
 
-    fn push(&self, shape: Shape, attributes: Attributes, failed: bool) {
+    pub(super) fn push(&self, shape: Shape, attributes: Attributes, failed: bool) {
         self.push_until(shape, Instant::now(), attributes, failed);
     }
 
-    fn push_until(&self, shape: Shape, end: Instant, attributes: Attributes, failed: bool) {
+    pub(super) fn push_until(
+        &self,
+        shape: Shape,
+        end: Instant,
+        attributes: Attributes,
+        failed: bool,
+    ) {
         let Shape { id, parent, name, kind, began } = shape;
         self.0.tracer.record(Span {
             trace_id: self.0.id,
@@ -228,96 +239,18 @@ impl Trace {
         self.0.began_at.saturating_add(nanoseconds(since))
     }
 
-    fn progress(&self) -> MutexGuard<'_, Progress> {
+    pub(super) fn progress(&self) -> MutexGuard<'_, Progress> {
         self.0.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A span without what all spans have.
-struct Shape {
-    id: SpanId,
-    parent: Option<SpanId>,
-    name: Cow<'static, str>,
-    kind: Kind,
-    began: Instant,
-}
-
-/// A send of the request to one server.
-#[derive(Debug)]
-pub(crate) struct Forward<'a> {
-    trace: &'a Trace,
-    open: Box<Open>,
-}
-
-impl<'a> Forward<'a> {
-    /// Begins a send, if the request is traced. The server's spans become children of it. `member`
-    /// is the server's ID and its `HOST:PORT`, unless it is in this process.
-    pub(crate) fn begin(
-        trace: Option<&'a Trace>,
-        request: &mut Request<Body>,
-        member: Option<(&str, &str)>,
-    ) -> Option<Forward<'a>> {
-        let trace = trace?;
-        let began = Instant::now();
-        let mut attributes = vec![("http.request.method", method(request.method()).into())];
-        if let Some((id, address)) = member {
-            attributes.push(("mvp.member", bounded(id).into()));
-            let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
-            attributes.push(("server.address", host.trim_matches(['[', ']']).to_owned().into()));
-            attributes.extend(port.parse().ok().map(|port: u16| ("server.port", port.into())));
-        }
-        let mut progress = trace.progress();
-        trace.close(&mut progress);
-        attributes.extend(progress.reason.map(|reason| ("mvp.reason", reason.into())));
-        if progress.sends > 0 {
-            attributes.push(("http.request.resend_count", progress.sends.into()));
-        }
-        attributes.extend(progress.failed.map(|failed| ("mvp.retry.after", failed.into())));
-        progress.sends += 1;
-        drop(progress);
-        let id = span_id();
-        trace.write_as(id, request.headers_mut());
-        Some(Forward { trace, open: Box::new(Open { id, began, attributes }) })
-    }
-
-    /// Ends the send: it failed, or its response begins. `opened` tells when a connection was opened
-    /// for it.
-    pub(crate) fn end(
-        self,
-        sent: Result<&Response<Body>, &SendError>,
-        opened: Option<(Instant, Instant)>,
-    ) {
-        let Forward { trace, open } = self;
-        let Open { id, began, mut attributes } = *open;
-        match sent {
-            Ok(response) => {
-                if let Some((began, end)) = opened {
-                    trace.push_until(connect(id, began), end, Attributes::new(), false);
-                }
-                let status = response.status();
-                attributes.push(("http.response.status_code", status.as_u16().into()));
-                let mut progress = trace.progress();
-                progress.failed = (status == StatusCode::NOT_FOUND).then_some("not-found");
-                progress.open = Some(Open { id, began, attributes });
-            }
-            Err(error) => {
-                let label = stage(error.stage);
-                trace.progress().failed = Some(label);
-                let error_type = || ("error.type", Value::from(label));
-                // Nothing else takes time before a connection is there.
-                if matches!(error.stage, Stage::Connect | Stage::Busy) {
-                    trace.push(connect(id, began), vec![error_type()], true);
-                }
-                attributes.push(error_type());
-                trace.push_send(id, began, attributes, true);
-            }
-        }
-    }
-}
-
-fn connect(send: SpanId, began: Instant) -> Shape {
-    let (name, kind) = ("connect".into(), Kind::Internal);
-    Shape { id: span_id(), parent: Some(send), name, kind, began }
+pub(super) struct Shape {
+    pub(super) id: SpanId,
+    pub(super) parent: Option<SpanId>,
+    pub(super) name: Cow<'static, str>,
+    pub(super) kind: Kind,
+    pub(super) began: Instant,
 }
 
 /// Ends a request when it is dropped: with the body of its response, or without a response when the
@@ -363,7 +296,7 @@ impl Drop for Ending {
 }
 
 /// A new ID. The variant of the UUID makes sure that it is not zero.
-fn span_id() -> SpanId {
+pub(super) fn span_id() -> SpanId {
     let (_, id) = Uuid::new_v4().as_u64_pair();
     id.to_be_bytes()
 }
@@ -378,22 +311,6 @@ fn action(kind: ActionKind) -> &'static str {
         ActionKind::Peers => "peers",
         ActionKind::PassNotFound => "pass-404",
         ActionKind::Refuse => "refuse",
-    }
-}
-
-/// The label of a failure.
-fn stage(stage: Stage) -> &'static str {
-    match stage {
-        Stage::Identity => "identity",
-        Stage::Connect => "connect",
-        Stage::NotSent => "not-sent",
-        Stage::Refused => "refused",
-        Stage::Unready => "unready",
-        Stage::Exchange => "exchange",
-        Stage::Overloaded => "overloaded",
-        Stage::Busy => "busy",
-        Stage::Reset => "reset",
-        Stage::Client => "client",
     }
 }
 

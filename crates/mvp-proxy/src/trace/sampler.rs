@@ -89,9 +89,11 @@ mod tests {
         for (ratio, is_drawn) in [(0.0, false), (1.0, true)] {
             let sampler = Sampler::new(Sampling { ratio, client_requests_per_second: 1 });
             for sender in SENDERS {
-                let samples = |context| sampler.samples(context, sender, sampler.start);
-                assert!(samples(Some(&context(true))), "{sender:?}");
-                assert!(!samples(Some(&context(false))), "{sender:?}");
+                let samples = |asked: Option<bool>| {
+                    sampler.samples(asked.map(context).as_ref(), sender, sampler.start)
+                };
+                assert!(samples(Some(true)), "{sender:?}");
+                assert!(!samples(Some(false)), "{sender:?}");
                 assert_eq!(samples(None), is_drawn && sender != Sender::Peer, "{sender:?}");
             }
         }

@@ -52,6 +52,7 @@ mod peer_down;
 mod renewal;
 mod request_headers;
 mod rows;
+mod sampling;
 mod spoofs;
 mod streaming;
 mod taken_over;

@@ -4,7 +4,12 @@ use std::sync::Mutex;
 
 use mvp_proxy::trace::{Kind, Sampling, Span, Spans, Tracer, Value};
 
+use crate::gateway::Plan;
 use crate::until;
+use crate::world::World;
+
+/// A sampled context.
+pub const CONTEXT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 pub struct Traces {
     pub tracer: Tracer,
@@ -71,4 +76,10 @@ pub fn brief(spans: &[Span]) -> String {
         format!("{} {:?}", span.name, more.map(|name| attribute(span, name)))
     };
     spans.iter().map(of).collect::<Vec<_>>().join("\n")
+}
+
+/// A cluster with a tracer at the gateway under test, and one at the peer's.
+pub async fn world(own: &Traces, peers: &Traces) -> World {
+    let own = |plan: Plan| plan.traced_by(own.tracer.clone());
+    World::with_each(own, |plan| plan.traced_by(peers.tracer.clone()), None).await
 }

@@ -1,31 +1,32 @@
 //! The spans of requests, and the trace context through both hops.
 
+use std::time::Duration;
+
 use http::{HeaderValue, StatusCode};
 use http_body_util::BodyExt;
+use mvp_proxy::control::StaticMembership;
 use mvp_proxy::trace::{Kind, Span};
-use testkit::certificates::{Pair, cn, o};
+use mvp_proxy::{Body, Member};
+use testkit::certificates::{cn, o};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+use tower_layer::Layer;
 
 use crate::broken::{Front, Mode};
-use crate::client::{Answer, BOTH, Client, Protocol, ask, get, post, streamed, with};
+use crate::client::{Answer, BOTH, Client, Protocol, TestBody, ask, get, post, streamed, with};
 use crate::double::{Double, answer};
-use crate::gateway::{Gateway, Plan};
+use crate::gateway::Gateway;
+use crate::inside::{api_server, seen};
 use crate::pki::pki;
+use crate::record::Requests;
 use crate::rows::{V2, thing};
-use crate::traced::{Traces, attribute, brief, children, traceparent};
+use crate::traced::{CONTEXT, Traces, attribute, brief, children, traceparent, world};
 use crate::until;
-use crate::world::{BARE, LOCAL, MVP, World};
+use crate::world::{BARE, LOCAL, MVP};
 
 const SHARED: &str = "/apis/shared.example/v1/namespaces/default/things";
-const CONTEXT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-const UNSAMPLED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
 /// The span of that context.
 const CALLER: [u8; 8] = [0xb7, 0xad, 0x6b, 0x71, 0x69, 0x20, 0x33, 0x31];
-
-/// A cluster with a tracer at the gateway under test, and one at the peer's.
-async fn world(own: &Traces, peers: &Traces) -> World {
-    let own = |plan: Plan| plan.traced_by(own.tracer.clone());
-    World::with_each(own, |plan| plan.traced_by(peers.tracer.clone()), None).await
-}
 
 async fn read(gateway: &Gateway, path: &str) -> Answer {
     ask(gateway.address, Protocol::Http2, Some(&pki().alice), get(path)).await
@@ -201,119 +202,6 @@ async fn a_refusal_names_its_reason_and_members() {
 }
 
 #[tokio::test]
-async fn a_caller_that_is_not_authenticated_is_traced_as_anybody() {
-    let traces = Traces::of(0.0, 1);
-    let world = world(&traces, &Traces::of(0.0, 0)).await;
-    for status in [StatusCode::UNAUTHORIZED; 3] {
-        let request = with(get(LOCAL), "traceparent", CONTEXT);
-        // Its certificate claims to be of system:masters.
-        let stranger = Some(&pki().stranger);
-        let refused = ask(world.gateway.address, Protocol::Http2, stranger, request).await;
-        assert_eq!(refused.status, status);
-    }
-    until(|| traces.spans().iter().any(|span| span.kind == Kind::Server)).await;
-    let spans = traces.spans();
-    let named = |name: &str| spans.iter().filter(|span| span.name == name).collect::<Vec<_>>();
-    // One in each second; the requests may lie in two or three of them.
-    let (requests, steps) = (named("GET"), named("authenticate"));
-    assert!((1..=3).contains(&requests.len()), "{spans:#?}");
-    assert_eq!(attribute(requests[0], "http.response.status_code"), "401");
-    assert!(!requests[0].failed, "the client is at fault");
-    assert_eq!(attribute(steps[0], "error.type"), "unauthorized");
-    assert_eq!(steps[0].parent, Some(requests[0].span_id));
-    assert!(steps[0].failed);
-}
-
-/// A request with this context by this caller. Returns its `traceparent` at the server, and whether it
-/// was traced.
-async fn passed(
-    world: &World,
-    traces: &Traces,
-    who: Option<&Pair>,
-    context: Option<&'static str>,
-) -> (Option<String>, bool) {
-    let before = traces.spans().len();
-    let path = format!("{LOCAL}?number={}", world.local.requests.of(LOCAL).len());
-    let request = get(&path);
-    let request = match context {
-        Some(context) => with(request, "traceparent", context),
-        None => request,
-    };
-    ask(world.gateway.address, Protocol::Http2, who, with(request, "tracestate", "a=1")).await;
-    let seen = world.local.requests.only(&path);
-    assert_eq!(seen.all("traceparent").len(), usize::from(seen.header("traceparent").is_some()));
-    let valid = context.is_some_and(|context| context.len() == CONTEXT.len());
-    let parent = seen.header("traceparent").map(str::to_owned);
-    let is_traced = parent.as_deref() != context;
-    let keeps_state = !is_traced || valid;
-    assert_eq!(seen.header("tracestate").is_some(), keeps_state, "{context:?}");
-    if is_traced {
-        // Steps were queued before the server got the request.
-        assert!(traces.spans().len() > before, "{context:?}");
-    }
-    (parent, is_traced)
-}
-
-#[tokio::test]
-async fn the_ratio_decides_for_requests_without_a_context() {
-    for (ratio, expected) in [(0.0, false), (1.0, true)] {
-        let traces = Traces::of(ratio, 0);
-        let world = world(&traces, &Traces::of(1.0, 0)).await;
-        let alice = Some(&pki().alice);
-        for context in [None, Some("00-invalid")] {
-            let (parent, is_traced) = passed(&world, &traces, alice, context).await;
-            assert_eq!(is_traced, expected, "{ratio} {context:?}");
-            assert_eq!(parent.is_some(), expected || context.is_some());
-        }
-        // A caller that is not traced stays so, and its context is passed on as it is.
-        let (parent, is_traced) = passed(&world, &traces, alice, Some(UNSAMPLED)).await;
-        assert_eq!((parent.as_deref(), is_traced), (Some(UNSAMPLED), false));
-        if !expected {
-            assert_eq!(traces.spans(), []);
-        }
-    }
-}
-
-#[tokio::test]
-async fn the_context_of_trusted_users_decides_and_that_of_others_is_bounded() {
-    let traces = Traces::of(0.0, 0);
-    let world = world(&traces, &Traces::of(0.0, 0)).await;
-    for group in ["system:masters", "system:monitoring"] {
-        let who = pki().clients.client(&[cn("root"), o(group)]);
-        let (parent, is_traced) = passed(&world, &traces, Some(&who), Some(CONTEXT)).await;
-        assert!(is_traced, "{group}");
-        assert_eq!(parent.unwrap()[..36], CONTEXT[..36], "{group}: the same trace");
-    }
-    for who in [Some(&pki().alice), None] {
-        let (parent, is_traced) = passed(&world, &traces, who, Some(CONTEXT)).await;
-        assert_eq!((parent.as_deref(), is_traced), (Some(CONTEXT), false));
-    }
-}
-
-#[tokio::test]
-async fn without_a_tracer_the_context_passes_through_both_hops() {
-    let world = World::start().await;
-    for path in [LOCAL, BARE, MVP] {
-        let request = with(with(get(path), "traceparent", CONTEXT), "tracestate", "a=1");
-        ask(world.gateway.address, Protocol::Http2, Some(&pki().alice), request).await;
-        let seen = world.server(path).requests.only(path);
-        assert_eq!(seen.all("traceparent"), [CONTEXT]);
-        assert_eq!(seen.all("tracestate"), ["a=1"]);
-    }
-}
-
-/// A peer that does not trace its requests does not make the next gateway trace them.
-#[tokio::test]
-async fn a_request_of_a_peer_without_a_context_is_not_traced() {
-    let peers = Traces::of(1.0, 100);
-    let world = world(&Traces::of(0.0, 0), &peers).await;
-    assert_eq!(read(&world.gateway, MVP).await.status, StatusCode::OK);
-    assert_eq!(world.behind.requests.only(MVP).header("traceparent"), None);
-    // Only the polls of the other gateway came besides.
-    assert_eq!(peers.spans(), []);
-}
-
-#[tokio::test]
 async fn a_request_ends_with_the_body_of_its_response() {
     let traces = Traces::of(1.0, 0);
     let world = world(&traces, &Traces::of(0.0, 0)).await;
@@ -380,6 +268,39 @@ async fn names_that_clients_invent_do_not_become_names_of_spans() {
     assert_eq!(request.name, "GET");
     assert_eq!(attribute(&request, "http.route"), "");
     assert_eq!(attribute(&request, "url.path"), path);
+}
+
+/// The layer inside an API server: the server gets the context, too.
+#[tokio::test]
+async fn a_server_in_this_process_is_a_step_of_its_request() {
+    let traces = Traces::of(1.0, 0);
+    let member = Member::builder("a", pki().outbound()).traced_by(Some(traces.tracer.clone()));
+    let member = member.refresh_interval(Duration::from_secs(3600)).build();
+    let stop = CancellationToken::new();
+    let _stop = stop.clone().drop_guard();
+    let worker = member.start(StaticMembership::new(Vec::new()), stop);
+    let requests = Requests::default();
+    let server = api_server("a", "a.example");
+    let server = tower::service_fn(move |request: http::Request<TestBody>| {
+        let server = server.clone();
+        async move {
+            let Ok(response) = server.oneshot(request).await;
+            let body = |body| BodyExt::map_err(body, |never| match never {}).boxed_unsync();
+            Ok::<http::Response<TestBody>, std::convert::Infallible>(response.map(body))
+        }
+    });
+    let server = requests.record(server);
+    let service = worker.authenticate().layer(worker.layer().layer(server));
+    seen(member.reader(), &["a"]).await;
+    let path = "/apis/a.example/v1/namespaces/default/things";
+    let request = http::Request::get(path).body(Body::empty()).unwrap();
+    let Ok(response) = service.oneshot(request).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    drop(response);
+    let (request, steps) = traces.only().await;
+    assert_eq!(attribute(&request, "mvp.member"), "a");
+    let [forward] = children(&steps, &request, "forward")[..] else { panic!("{}", brief(&steps)) };
+    assert_eq!(requests.only(path).all("traceparent"), [traceparent(forward)]);
 }
 
 #[tokio::test]

@@ -1,0 +1,106 @@
+//! The sends of a request, each to one server. Entry item: [`Forward`].
+
+use std::time::Instant;
+
+use http::{Request, Response, StatusCode};
+
+use super::context::SpanId;
+use super::request::{Attributes, Open, Shape, Trace, span_id};
+use super::span::bounded;
+use super::{Kind, Value, method};
+use crate::body::Body;
+use crate::error::{SendError, Stage};
+
+/// A send of the request to one server.
+#[derive(Debug)]
+pub(crate) struct Forward<'a> {
+    trace: &'a Trace,
+    open: Box<Open>,
+}
+
+impl<'a> Forward<'a> {
+    /// Begins a send, if the request is traced. The server's spans become children of it. `member`
+    /// is the server's ID and its `HOST:PORT`, unless it is in this process.
+    pub(crate) fn begin(
+        trace: Option<&'a Trace>,
+        request: &mut Request<Body>,
+        member: Option<(&str, &str)>,
+    ) -> Option<Forward<'a>> {
+        let trace = trace?;
+        let began = Instant::now();
+        let mut attributes = vec![("http.request.method", method(request.method()).into())];
+        if let Some((id, address)) = member {
+            attributes.push(("mvp.member", bounded(id).into()));
+            let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
+            attributes.push(("server.address", host.trim_matches(['[', ']']).to_owned().into()));
+            attributes.extend(port.parse().ok().map(|port: u16| ("server.port", port.into())));
+        }
+        let mut progress = trace.progress();
+        trace.close(&mut progress);
+        attributes.extend(progress.reason.map(|reason| ("mvp.reason", reason.into())));
+        if progress.sends > 0 {
+            attributes.push(("http.request.resend_count", progress.sends.into()));
+        }
+        attributes.extend(progress.failed.map(|failed| ("mvp.retry.after", failed.into())));
+        progress.sends += 1;
+        drop(progress);
+        let id = span_id();
+        trace.write_as(id, request.headers_mut());
+        Some(Forward { trace, open: Box::new(Open { id, began, attributes }) })
+    }
+
+    /// Ends the send: it failed, or its response begins. `opened` tells when a connection was opened
+    /// for it.
+    pub(crate) fn end(
+        self,
+        sent: Result<&Response<Body>, &SendError>,
+        opened: Option<(Instant, Instant)>,
+    ) {
+        let Forward { trace, open } = self;
+        let Open { id, began, mut attributes } = *open;
+        match sent {
+            Ok(response) => {
+                if let Some((began, end)) = opened {
+                    trace.push_until(connect(id, began), end, Attributes::new(), false);
+                }
+                let status = response.status();
+                attributes.push(("http.response.status_code", status.as_u16().into()));
+                let mut progress = trace.progress();
+                progress.failed = (status == StatusCode::NOT_FOUND).then_some("not-found");
+                progress.open = Some(Open { id, began, attributes });
+            }
+            Err(error) => {
+                let label = stage(error.stage);
+                trace.progress().failed = Some(label);
+                let error_type = || ("error.type", Value::from(label));
+                // Nothing else takes time before a connection is there.
+                if matches!(error.stage, Stage::Connect | Stage::Busy) {
+                    trace.push(connect(id, began), vec![error_type()], true);
+                }
+                attributes.push(error_type());
+                trace.push_send(id, began, attributes, true);
+            }
+        }
+    }
+}
+
+fn connect(send: SpanId, began: Instant) -> Shape {
+    let (name, kind) = ("connect".into(), Kind::Internal);
+    Shape { id: span_id(), parent: Some(send), name, kind, began }
+}
+
+/// The label of a failure.
+fn stage(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Identity => "identity",
+        Stage::Connect => "connect",
+        Stage::NotSent => "not-sent",
+        Stage::Refused => "refused",
+        Stage::Unready => "unready",
+        Stage::Exchange => "exchange",
+        Stage::Overloaded => "overloaded",
+        Stage::Busy => "busy",
+        Stage::Reset => "reset",
+        Stage::Client => "client",
+    }
+}
