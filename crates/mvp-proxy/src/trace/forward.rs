@@ -5,17 +5,18 @@ use std::time::Instant;
 use http::{Request, Response, StatusCode};
 
 use super::context::SpanId;
-use super::request::{Attributes, Open, Shape, Trace, span_id};
+use super::request::{Attributes, CLIENT_GONE, Open, Shape, Trace, span_id};
 use super::span::bounded;
-use super::{Kind, Value, method};
+use super::{Kind, method};
 use crate::body::Body;
 use crate::error::{SendError, Stage};
 
-/// A send of the request to one server.
+/// A send of the request to one server. It ends when it is dropped, too: the client is gone.
 #[derive(Debug)]
 pub(crate) struct Forward<'a> {
     trace: &'a Trace,
-    open: Box<Open>,
+    /// Taken when it ends.
+    open: Option<Box<Open>>,
 }
 
 impl<'a> Forward<'a> {
@@ -46,41 +47,62 @@ impl<'a> Forward<'a> {
         drop(progress);
         let id = span_id();
         trace.write_as(id, request.headers_mut());
-        Some(Forward { trace, open: Box::new(Open { id, began, attributes }) })
+        let open = Box::new(Open { id, began, attributes, failed: false });
+        Some(Forward { trace, open: Some(open) })
     }
 
     /// Ends the send: it failed, or its response begins. `opened` tells when a connection was opened
     /// for it.
     pub(crate) fn end(
-        self,
+        mut self,
         sent: Result<&Response<Body>, &SendError>,
         opened: Option<(Instant, Instant)>,
     ) {
-        let Forward { trace, open } = self;
-        let Open { id, began, mut attributes } = *open;
+        let (trace, Some(mut open)) = (self.trace, self.open.take()) else { return };
+        let Open { id, began, .. } = *open;
         match sent {
             Ok(response) => {
                 if let Some((began, end)) = opened {
                     trace.push_until(connect(id, began), end, Attributes::new(), false);
                 }
                 let status = response.status();
-                attributes.push(("http.response.status_code", status.as_u16().into()));
+                open.attributes.push(("http.response.status_code", status.as_u16().into()));
+                // OpenTelemetry's rule for clients.
+                open.failed = status.is_client_error() || status.is_server_error();
+                if open.failed {
+                    open.attributes.push(("error.type", status.as_str().to_owned().into()));
+                }
                 let mut progress = trace.progress();
                 progress.failed = (status == StatusCode::NOT_FOUND).then_some("not-found");
-                progress.open = Some(Open { id, began, attributes });
+                progress.open = Some(*open);
             }
             Err(error) => {
                 let label = stage(error.stage);
                 trace.progress().failed = Some(label);
-                let error_type = || ("error.type", Value::from(label));
                 // Nothing else takes time before a connection is there.
                 if matches!(error.stage, Stage::Connect | Stage::Busy) {
-                    trace.push(connect(id, began), vec![error_type()], true);
+                    let attributes = vec![("error.type", label.into())];
+                    trace.push(connect(id, began), attributes, true);
                 }
-                attributes.push(error_type());
-                trace.push_send(id, began, attributes, true);
+                trace.push_send(open.without_response(label));
             }
         }
+    }
+}
+
+impl Drop for Forward<'_> {
+    fn drop(&mut self) {
+        if let Some(open) = self.open.take() {
+            self.trace.push_send(open.without_response(CLIENT_GONE));
+        }
+    }
+}
+
+impl Open {
+    /// The same send, which failed.
+    fn without_response(mut self, error: &'static str) -> Open {
+        self.attributes.push(("error.type", error.into()));
+        Open { failed: true, ..self }
     }
 }
 

@@ -22,6 +22,8 @@ use crate::headers::AUDIT_ID;
 
 pub(super) type Attributes = Vec<(&'static str, Value)>;
 
+/// The error of a request whose client left before the response.
+pub(super) const CLIENT_GONE: &str = "client-gone";
 /// The most members that a span names.
 const MAX_MEMBERS: usize = 10;
 
@@ -66,6 +68,7 @@ pub(super) struct Open {
     pub(super) id: SpanId,
     pub(super) began: Instant,
     pub(super) attributes: Attributes,
+    pub(super) failed: bool,
 }
 
 /// How a request was served.
@@ -190,18 +193,14 @@ impl Trace {
 
     /// Queues the send that was open. Its response was withheld, or read to its end.
     pub(super) fn close(&self, progress: &mut Progress) {
-        if let Some(Open { id, began, attributes }) = progress.open.take() {
-            self.push_send(id, began, attributes, false);
+        if let Some(open) = progress.open.take() {
+            self.push_send(open);
         }
     }
 
-    pub(super) fn push_send(
-        &self,
-        id: SpanId,
-        began: Instant,
-        attributes: Attributes,
-        failed: bool,
-    ) {
+    /// Queues a send that ends now.
+    pub(super) fn push_send(&self, open: Open) {
+        let Open { id, began, attributes, failed } = open;
         let (name, kind, parent) = ("forward".into(), Kind::Client, Some(self.0.own));
         self.push(Shape { id, parent, name, kind, began }, attributes, failed);
     }
@@ -288,7 +287,7 @@ impl Drop for Ending {
                     attributes.push(("error.type", status.as_str().to_owned().into()));
                 }
             }
-            None => attributes.push(("error.type", "client-gone".into())),
+            None => attributes.push(("error.type", CLIENT_GONE.into())),
         }
         let Inner { own: id, parent, began, .. } = *trace.0;
         trace.push(Shape { id, parent, name, kind: Kind::Server, began }, attributes, failed);

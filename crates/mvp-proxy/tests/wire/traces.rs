@@ -184,12 +184,8 @@ async fn a_retry_is_a_send_of_its_own() {
 async fn a_refusal_names_its_reason_and_members() {
     let traces = Traces::of(1.0, 0);
     let world = world(&traces, &Traces::of(0.0, 0)).await;
-    let front = Front::before(&world.bare).await;
-    front.becomes(Mode::Refuse);
-    let plan = Gateway::beside("a", &world.local).await.traced_by(traces.tracer.clone());
-    let gateway = plan.bare("b", world.bare.address).start().await;
     world.bare.denies(BARE);
-    let refused = read(&gateway, BARE).await;
+    let refused = read(&world.gateway, BARE).await;
     assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE, "{}", refused.text());
     let (request, steps) = traces.only().await;
     assert!(request.failed);
@@ -199,6 +195,9 @@ async fn a_refusal_names_its_reason_and_members() {
     assert_eq!(attribute(&request, "mvp.reason"), "view-suspect");
     assert!(attribute(&request, "mvp.members_at_fault").contains('b'), "{request:#?}");
     assert!(children(&steps, &request, "decide").len() > 1, "it was decided again");
+    let [forward] = children(&steps, &request, "forward")[..] else { panic!("{}", brief(&steps)) };
+    assert!(forward.failed);
+    assert_eq!(attribute(forward, "error.type"), "404");
 }
 
 #[tokio::test]
@@ -237,9 +236,12 @@ async fn a_client_that_leaves_ends_its_trace() {
         }
     }
     drop(client);
-    let (request, _) = traces.only().await;
-    assert!(request.failed);
-    assert_eq!(attribute(&request, "error.type"), "client-gone");
+    let (request, steps) = traces.only().await;
+    let [forward] = children(&steps, &request, "forward")[..] else { panic!("{}", brief(&steps)) };
+    for span in [&request, forward] {
+        assert!(span.failed);
+        assert_eq!(attribute(span, "error.type"), "client-gone");
+    }
 }
 
 #[tokio::test]
