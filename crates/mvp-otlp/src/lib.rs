@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use mvp_proxy::trace::{Span, SpanCounts, Spans};
 use tokio::sync::Mutex;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::transport::Channel;
@@ -75,53 +75,49 @@ impl Exporter {
     /// Exports spans until `stop`, then those that still wait, for a bounded time. One call runs at a
     /// time; it can be called again after a panic.
     pub async fn run(&self, stop: CancellationToken) {
+        let farewell = async {
+            stop.cancelled().await;
+            sleep(FAREWELL).await;
+        };
+        tokio::select! {
+            () = self.export_all(&stop) => {}
+            () = farewell => {}
+        }
+    }
+
+    async fn export_all(&self, stop: &CancellationToken) {
         let mut spans = self.spans.lock().await;
         let client = TraceServiceClient::new(self.collector.channel());
         let client = client.max_decoding_message_size(MAX_RESPONSE);
         while let Some(Some(first)) = stop.run_until_cancelled(spans.next()).await {
             let mut batch = vec![first];
-            let deadline = tokio::time::Instant::now() + WAIT;
+            let deadline = Instant::now() + WAIT;
             let gathered = async {
-                while !fill(&mut batch, &mut spans) && tokio::time::Instant::now() < deadline {
+                while !fill(&mut batch, &mut spans) && Instant::now() < deadline {
                     sleep(TICK).await;
                 }
             };
             stop.run_until_cancelled(gathered).await;
-            self.export(client.clone(), batch, &stop).await;
+            self.export(client.clone(), batch).await;
         }
-        let rest = async {
-            loop {
-                let mut batch = Vec::new();
-                fill(&mut batch, &mut spans);
-                if batch.is_empty() {
-                    break;
-                }
-                self.export(client.clone(), batch, &stop).await;
+        loop {
+            let mut batch = Vec::new();
+            fill(&mut batch, &mut spans);
+            if batch.is_empty() {
+                return;
             }
-        };
-        // Else the next batch fails, too.
-        let _ = timeout(FAREWELL, rest).await;
+            self.export(client.clone(), batch).await;
+        }
     }
 
     /// Sends one batch, and counts what became of it.
-    async fn export(
-        &self,
-        mut client: TraceServiceClient<Channel>,
-        batch: Vec<Span>,
-        stop: &CancellationToken,
-    ) {
+    async fn export(&self, mut client: TraceServiceClient<Channel>, batch: Vec<Span>) {
         let count = batch.len() as u64;
         let request = self.resource.request(batch);
-        let farewell = async {
-            stop.cancelled().await;
-            sleep(FAREWELL).await;
-        };
-        let sent = tokio::select! {
-            sent = timeout(LIMIT, client.export(request)) => {
-                sent.unwrap_or_else(|_| Err(late(LIMIT)))
-            }
-            () = farewell => Err(late(FAREWELL)),
-        };
+        let sent = timeout(LIMIT, client.export(request)).await.unwrap_or_else(|_| {
+            let late = format!("no response within {} s", LIMIT.as_secs());
+            Err(Status::deadline_exceeded(late))
+        });
         match sent {
             Ok(response) => {
                 let rejected = self.rejected(response.into_inner(), count);
@@ -156,8 +152,4 @@ fn fill(batch: &mut Vec<Span>, spans: &mut Spans) -> bool {
         }
     }
     true
-}
-
-fn late(limit: Duration) -> Status {
-    Status::deadline_exceeded(format!("no response within {} s", limit.as_secs()))
 }

@@ -165,25 +165,41 @@ async fn a_response_without_end_is_not_read() {
     running.counts([1, 1, 0, 0]).await;
 }
 
-/// The queue fills while a batch waits for its response; requests notice nothing.
+/// The queue fills while a batch waits for its response; requests notice nothing. When the wait is
+/// over, the others are sent.
 #[tokio::test]
 async fn a_collector_that_hangs_fills_the_queue_and_not_more() {
     let receiver = Receiver::start().await;
     receiver.becomes(Behaviour::Hangs);
     let running = Running::towards(&plain(&receiver));
     running.push(1);
+    is_called(&receiver).await;
+    running.push(5_000);
+    assert_eq!(running.counts.queue_full.get(), 5_000 - 4_096);
+    receiver.becomes(Behaviour::Takes);
+    running.counts([4_096, 1, 0, 5_000 - 4_096]).await;
+}
+
+#[tokio::test]
+async fn the_end_does_not_wait_for_a_collector_that_hangs() {
+    let receiver = Receiver::start().await;
+    receiver.becomes(Behaviour::Hangs);
+    let running = Running::towards(&plain(&receiver));
+    running.push(1);
+    is_called(&receiver).await;
+    running.push(1);
+    let began = Instant::now();
+    running.ends().await;
+    assert!(began.elapsed() < LIMIT, "{:?}", began.elapsed());
+}
+
+async fn is_called(receiver: &Receiver) {
     let called = async {
         while receiver.calls() == 0 {
             sleep(Duration::from_millis(10)).await;
         }
     };
     timeout(Duration::from_secs(30), called).await.unwrap();
-    running.push(5_000);
-    assert_eq!(running.counts.queue_full.get(), 5_000 - 4_096);
-    // The end of the process does not wait for it either.
-    let counts = running.counts.clone();
-    running.ends().await;
-    assert_eq!((counts.exported.get(), receiver.spans().len()), (0, 0));
 }
 
 #[tokio::test]
