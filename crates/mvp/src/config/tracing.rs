@@ -1,8 +1,10 @@
 //! The configuration of traces. Entry: [`TracingConfig`].
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use http::Uri;
 use mvp_net::ClientTls;
 use mvp_otlp::{Collector, Tls};
 use mvp_proxy::trace::Sampling;
@@ -52,6 +54,12 @@ impl TracingConfig {
                 return Err(mistake(sentence));
             }
         };
+        if url.scheme_str() == Some("http") && !is_this_host(url) {
+            files.warn(format!(
+                "--tracing-endpoint {url} sends paths, client addresses and user agents unencrypted; use \
+                 https, or a collector on this host"
+            ));
+        }
         let sentence = "not the URL of a collector; write it as http://HOST:4317";
         let collector = Collector::new(url, tls).map_err(|_| mistake(sentence))?;
         let sampling = Sampling {
@@ -60,6 +68,12 @@ impl TracingConfig {
         };
         Ok(Some(TracingConfig { collector, sampling }))
     }
+}
+
+/// Whether nothing leaves this host on the way there.
+fn is_this_host(url: &Uri) -> bool {
+    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
 /// TLS with the CAs that the file has when a connection is opened.

@@ -29,6 +29,21 @@ fn a_collector_has_the_documented_defaults() {
 }
 
 #[test]
+fn plain_http_to_another_host_is_warned_of() {
+    let files = Files::new("unencrypted");
+    let warned = |flag| {
+        let warnings = files.check(&with(&[flag])).unwrap().warnings;
+        warnings.iter().any(|warning| warning.contains("unencrypted; use https"))
+    };
+    assert!(warned("--tracing-endpoint=http://otel.example:4317"));
+    assert!(warned("--tracing-endpoint=http://[fd00::1]:4317"));
+    for local in ["http://localhost", "http://127.0.0.2:1", "http://[::1]:4317"] {
+        let flag = format!("--tracing-endpoint={local}");
+        assert!(!warned(flag.leak()), "{local}");
+    }
+}
+
+#[test]
 fn mistakes_name_the_flag_and_the_fix() {
     let files = Files::new("mistraced");
     let wrong = |more: &[&'static str]| files.check(&with(more)).unwrap_err().to_string();
