@@ -105,6 +105,16 @@ impl Refusal {
         matches!(self, Refusal::Malformed(_) | Refusal::Expectation)
     }
 
+    /// The label of the refusal.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Refusal::Malformed(_) => "malformed",
+            Refusal::Expectation => "expectation",
+            Refusal::HeadTooLarge { .. } => "head-too-large",
+            Refusal::Unauthorized(_) => "unauthorized",
+        }
+    }
+
     /// The response to the request, which `client` sent.
     pub(crate) fn response(self, client: Option<SocketAddr>) -> Response<Body> {
         let client = client.map(tracing::field::display);
@@ -217,7 +227,7 @@ impl Chance {
     }
 
     /// Draws at random, with this probability of `true`.
-    fn hits(self) -> bool {
+    pub(crate) fn hits(self) -> bool {
         self.0 != 0 && random() <= self.0
     }
 }

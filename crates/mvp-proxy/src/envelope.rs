@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use http::{Extensions, Request};
 
 use crate::body::Body;
+use crate::trace::Trace;
 
 /// Why a request is not short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,13 +46,16 @@ pub(crate) struct Envelope<'a> {
     pub(crate) insists: bool,
     /// None if there is no body.
     pub(crate) aborted: Option<Aborted>,
+    /// The trace that the request belongs to, if it is traced.
+    pub(crate) trace: Option<&'a Trace>,
 }
 
 /// A request of our own.
 impl From<Request<Body>> for Envelope<'_> {
     fn from(mut request: Request<Body>) -> Self {
         let extensions = Cow::Owned(std::mem::take(request.extensions_mut()));
-        Envelope { request, extensions, lasting: None, insists: false, aborted: None }
+        let (lasting, insists, aborted, trace) = (None, false, None, None);
+        Envelope { request, extensions, lasting, insists, aborted, trace }
     }
 }
 

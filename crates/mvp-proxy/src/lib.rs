@@ -3,6 +3,7 @@
 //! - [`Member`] assembles everything: start here
 //! - [`MixedVersionLayer`]: the data path (`layer::exchange`)
 //! - [`control`]: the control loop, and where members come from
+//! - [`trace`]: spans of requests, with [`MemberBuilder::traced_by`]
 //! - [`AuthenticateLayer`], by [`Member::authenticate`]: who the caller is
 //!
 //! To make an API server a member, build a [`Member`], start it with a source of members, and put its
@@ -59,6 +60,7 @@ mod metrics;
 mod peers;
 mod probe;
 mod status;
+pub mod trace;
 mod upstream;
 
 pub use body::{Body, BodyError};

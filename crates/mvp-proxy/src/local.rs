@@ -18,6 +18,7 @@ use crate::body::{Body, BodyError};
 use crate::envelope::Envelope;
 use crate::error::SendError;
 use crate::gateway;
+use crate::trace::Forward;
 
 /// The response of a local server, or why there is none.
 pub(crate) type Sending<'a> =
@@ -84,11 +85,16 @@ where
     R: HttpBody<Data = Bytes> + Send + 'static,
     R::Error: Into<BodyError>,
 {
-    fn send<'a>(&'a mut self, envelope: Envelope<'a>) -> Sending<'a> {
+    fn send<'a>(&'a mut self, mut envelope: Envelope<'a>) -> Sending<'a> {
         Box::pin(async move {
+            let forward = Forward::begin(envelope.trace, &mut envelope.request, None);
             let Ok(()) = poll_fn(|cx| self.0.poll_ready(cx)).await;
             let Ok(response) = self.0.call(envelope.into_request()).await;
-            Ok(response.map(Body::new))
+            let response = response.map(Body::new);
+            if let Some(forward) = forward {
+                forward.end(Ok(&response), None);
+            }
+            Ok(response)
         })
     }
 

@@ -19,6 +19,7 @@ use crate::local::LocalSlot;
 use crate::metrics::Metrics;
 use crate::peers::{Health, Peers};
 use crate::probe::{self, LocalState, OwnRequests};
+use crate::trace::Tracer;
 use crate::upstream::{Forwarder, ReloadableOutbound, Target, Upstream};
 pub use builder::MemberBuilder;
 
@@ -55,6 +56,7 @@ struct Shared {
     upstream: Upstream,
     health: Health,
     metrics: Arc<Metrics>,
+    tracer: Option<Tracer>,
     reader: SnapshotReader,
     /// Taken by the control loop.
     writer: Mutex<Option<SnapshotWriter>>,
@@ -125,7 +127,8 @@ impl Member {
     /// The layer that identifies callers, to put in front of the member. It removes all headers in
     /// which servers of the cluster read users.
     pub fn authenticate(&self) -> AuthenticateLayer {
-        AuthenticateLayer::with_screen(self.0.screen.clone())
+        let Shared { screen, tracer, .. } = &*self.0;
+        AuthenticateLayer::with_screen(screen.clone()).traced_by(tracer.clone())
     }
 
     /// What is known of the headers in which the cluster's servers read users.
@@ -167,12 +170,13 @@ impl Worker {
 
     /// The layer to put in front of an API server in this process.
     pub fn layer(&self) -> MixedVersionLayer {
-        let Shared { reader, metrics, peer_tls, settings, .. } = &*self.member.0;
+        let Shared { reader, metrics, peer_tls, settings, tracer, .. } = &*self.member.0;
         let peers = peer_tls.as_ref().map(|_| self.peers());
         let (slot, metrics) = (self.slot.clone(), Arc::clone(metrics));
         let state = self.member.local_state().cloned();
         let instance = settings.instance.as_ref();
-        MixedVersionLayer::new(reader.clone(), peers, slot, metrics, state, instance)
+        let layer = MixedVersionLayer::new(reader.clone(), peers, slot, metrics, state, instance);
+        layer.traced(tracer.is_some())
     }
 
     /// The service in front of the server at [`MemberBuilder::server_at`] or, for a member

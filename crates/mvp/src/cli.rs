@@ -15,6 +15,7 @@ mod operator_args;
 mod sentence;
 mod serve_args;
 mod tls_values;
+mod trace_values;
 mod url;
 mod values;
 

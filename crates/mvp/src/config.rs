@@ -15,6 +15,7 @@ pub(crate) mod pem;
 mod server_id;
 mod service;
 mod steer;
+mod tracing;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ use std::time::Duration;
 use http::HeaderName;
 use mvp_net::TlsPolicy;
 
+pub(crate) use self::tracing::TracingConfig;
 pub(crate) use crate::cli::{MembershipSource, Peer, ServerUrl};
 pub(crate) use etcd::EtcdConfig;
 pub(crate) use limits::ClientLimits;
@@ -86,6 +88,8 @@ pub(crate) struct ServeConfig {
     pub log_local_requests: bool,
     /// Whether the callers of the last hour are recorded.
     pub record_callers: bool,
+    /// Where traces of requests go; none without a collector.
+    pub tracing: Option<TracingConfig>,
     /// The limits for clients.
     pub client_limits: ClientLimits,
     /// Warnings for the log, one sentence each.

@@ -5,6 +5,7 @@
 //! use, the health of servers, accepted tokens, metrics and the limit of client connections.
 
 mod control;
+mod traces;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -42,6 +43,7 @@ use crate::signals::Signals;
 use crate::steering::{Prepared, Steered, SteeringMetrics, fault};
 use crate::supervise::Supervisor;
 use crate::tls;
+use traces::Traces;
 
 /// The longest time that clients wait for a process that takes over from another.
 const SETTLES_WITHIN: Duration = Duration::from_secs(3);
@@ -180,6 +182,8 @@ struct Gateway {
     /// The way to the local server around the steering.
     way: Option<fault::Way>,
     flags: Arc<Flags>,
+    /// With `--tracing-endpoint`.
+    traces: Option<Traces>,
 }
 
 impl Gateway {
@@ -195,6 +199,8 @@ impl Gateway {
         let id = config.local.as_ref().map_or("", |local| local.id.as_str());
         let per_address = config.client_limits.connections_per_address;
         let connections = ConnectionLimit::new(max_connections, per_address);
+        let mut registry = Registry::default();
+        let traces = Traces::new(config, &mut registry);
         let member = Member::builder(id, in_force.outbound_local.clone())
             .peer_tls(in_force.outbound_peers.clone())
             .remote_headers(remote_headers(config))
@@ -202,7 +208,8 @@ impl Gateway {
             .forget_after(config.peers.forget_after)
             .client_connections(connections.clone())
             .log_local_requests(config.log_local_requests)
-            .record_callers(config.record_callers && config.serves_peers());
+            .record_callers(config.record_callers && config.serves_peers())
+            .traced_by(traces.as_ref().map(|traces| traces.tracer.clone()));
         let member = match &config.local {
             Some(local) => {
                 let source = config.around().map(|around| around.source);
@@ -211,7 +218,7 @@ impl Gateway {
             None => member.without_server(),
         };
         let member = member.build();
-        let (mut registry, reload_metrics) = (Registry::default(), ReloadMetrics::default());
+        let reload_metrics = ReloadMetrics::default();
         reload_metrics.register(&mut registry);
         process_metrics::register(&mut registry);
         log.register(&mut registry);
@@ -252,6 +259,7 @@ impl Gateway {
                 Some(local) => flags.with("server-id", local.id.clone()),
                 None => flags,
             }),
+            traces,
         })
     }
 

@@ -4,6 +4,7 @@
 //! - [`certificates`]: CAs and the certificates they issue, as PEM.
 //! - [`pki`]: the certificate files of a cluster, laid out like kubeadm's.
 //! - [`kubernetes`]: the flags of kube-apiserver, etcd and `mvp` in a cluster under test.
+//! - `otlp` (feature `otlp`): a receiver of spans.
 //! - `cached` (feature `process`): what is installed into the cache of programs, once.
 //! - `process` (feature `process`): programs that run beside a test and end with it.
 //! - `programs` (feature `process`): the `mvp` under test, and the cache of Kubernetes programs.
@@ -12,6 +13,8 @@
 pub mod cached;
 pub mod certificates;
 pub mod kubernetes;
+#[cfg(feature = "otlp")]
+pub mod otlp;
 pub mod pki;
 #[cfg(feature = "process")]
 pub mod process;

@@ -6,6 +6,7 @@ mod canary;
 mod doctor;
 mod skew;
 mod status;
+mod traces;
 
 use crate::suite::Case;
 
@@ -23,6 +24,12 @@ pub(super) fn cases() -> Vec<Case> {
             "ask/status",
             status::one_gateway_and_all,
             "mvp status shows members, decisions and refusals with advice, of one gateway and of all"
+        ),
+        case!(
+            Mixed,
+            "ask/traces",
+            traces::into_the_servers,
+            "traces go through both gateways into kube-apiserver's own spans, if it trusts the user"
         ),
         case!(
             Mixed,

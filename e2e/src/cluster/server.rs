@@ -25,6 +25,8 @@ pub(crate) struct ServerSpec {
     pub(crate) minor: Minor,
     /// Further flags of kube-apiserver.
     pub(crate) flags: Vec<String>,
+    /// Further flags of its gateway.
+    pub(crate) gateway_flags: Vec<String>,
     /// Whether it has no gateway.
     pub(crate) bare: bool,
     /// Whether the gateway has the address and port that the server advertises, as on a real node;
@@ -36,7 +38,8 @@ impl ServerSpec {
     /// A server with these APIs on or off, in the format of `--runtime-config`.
     pub(crate) fn new(name: &'static str, minor: Minor, apis: &str) -> ServerSpec {
         let flags = vec![format!("--runtime-config={apis}")];
-        ServerSpec { name, minor, flags, bare: false, advertises_gateway: false }
+        let gateway_flags = Vec::new();
+        ServerSpec { name, minor, flags, gateway_flags, bare: false, advertises_gateway: false }
     }
 
     /// Adds a flag of kube-apiserver.
@@ -201,6 +204,7 @@ impl Server {
             format!("--local-server=https://{}", self.direct()),
         ];
         arguments.extend(gateway_flags(pki));
+        arguments.extend_from_slice(&self.spec.gateway_flags);
         match members {
             Some(members) => {
                 let peers = members.iter().filter(|(id, _)| *id != self.id());

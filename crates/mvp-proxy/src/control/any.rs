@@ -45,7 +45,7 @@ impl Ask for AnyMember {
             return Err(AskError::new("only reads can go to any member"));
         }
         let again = |_: &_| Request::from_parts(parts.clone(), Body::empty());
-        let asked = self.peers.ask_any(&self.reader.load(), again).await;
+        let asked = self.peers.ask_any(&self.reader.load(), None, again).await;
         match asked {
             // A server that shuts down waits for open watches.
             Ok((member, response)) if lasts => {

@@ -4,9 +4,11 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use arc_swap::{ArcSwap, Cache};
-use http::{Request, Response};
+use http::{Extensions, Request, Response};
+use mvp_core::decide::Origin;
 use mvp_net::ConnectionInfo;
 use pin_project_lite::pin_project;
 use tower_layer::Layer;
@@ -17,6 +19,7 @@ use super::untrusted::Untrusted;
 use super::{Identity, Names, RemoteHeaders, Screen, Screened};
 use crate::body::Body;
 use crate::door::{self, Door, Head, Refusal};
+use crate::trace::{Ending, Sender, TRUSTED_GROUPS, Trace, Tracer};
 
 /// A layer that identifies the caller, and refuses requests that are malformed or too large.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +27,7 @@ pub struct AuthenticateLayer {
     screen: Screen,
     door: Door,
     untrusted: Untrusted,
+    tracer: Option<Tracer>,
 }
 
 impl AuthenticateLayer {
@@ -36,7 +40,12 @@ impl AuthenticateLayer {
 
     pub(crate) fn with_screen(screen: Screen) -> AuthenticateLayer {
         let untrusted = screen.untrusted.clone();
-        AuthenticateLayer { screen, door: Door::default(), untrusted }
+        AuthenticateLayer { screen, door: Door::default(), untrusted, tracer: None }
+    }
+
+    /// Traces requests.
+    pub(crate) fn traced_by(self, tracer: Option<Tracer>) -> AuthenticateLayer {
+        AuthenticateLayer { tracer, ..self }
     }
 
     /// Sets the largest request head; larger ones get a 431. The size is that of an HTTP/2 header
@@ -60,8 +69,8 @@ impl<S> Layer<S> for AuthenticateLayer {
     type Service = Authenticate<S>;
 
     fn layer(&self, inner: S) -> Authenticate<S> {
-        let AuthenticateLayer { screen, door, untrusted } = self.clone();
-        Authenticate { names: Cache::new(screen.current), door, untrusted, inner }
+        let AuthenticateLayer { screen, door, untrusted, tracer } = self.clone();
+        Authenticate { names: Cache::new(screen.current), door, untrusted, tracer, inner }
     }
 }
 
@@ -71,6 +80,7 @@ pub struct Authenticate<S> {
     names: Cache<Arc<ArcSwap<Names>>, Arc<Names>>,
     door: Door,
     untrusted: Untrusted,
+    tracer: Option<Tracer>,
     inner: S,
 }
 
@@ -89,11 +99,18 @@ where
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let connection = request.extensions().get::<ConnectionInfo>().cloned();
         let mut end = self.door.end(connection.as_ref());
-        match self.admit(connection.as_ref(), &mut request) {
+        let began = self.tracer.as_ref().map(|_| Instant::now());
+        let admitted = self.admit(connection.as_ref(), &mut request);
+        let trace = began.and_then(|began| {
+            let trace = self.begin_trace(began, &mut request)?;
+            trace.authenticated(admitted.as_ref().err().map(|refusal| refusal.label()));
+            Some(trace.ending())
+        });
+        match admitted {
             Ok(anonymous) => {
                 end.always |= anonymous;
                 let answer = self.inner.call(request);
-                ResponseFuture { answer: Answer::Inner { answer }, end }
+                ResponseFuture { answer: Answer::Inner { answer }, end, trace }
             }
             Err(refusal) => {
                 if let Some(connection) = &connection
@@ -104,7 +121,7 @@ where
                 }
                 let client = connection.as_ref().map(ConnectionInfo::remote);
                 let response = Some(refusal.response(client));
-                ResponseFuture { answer: Answer::Refused { response }, end }
+                ResponseFuture { answer: Answer::Refused { response }, end, trace }
             }
         }
     }
@@ -135,6 +152,23 @@ impl<S> Authenticate<S> {
         }
         Ok(anonymous)
     }
+
+    /// Begins the trace of a request, if it is sampled, and sets it as an extension.
+    fn begin_trace<B>(&self, began: Instant, request: &mut Request<B>) -> Option<Trace> {
+        let sender = sender(request.extensions());
+        let trace = self.tracer.as_ref()?.begin(began, request, sender)?;
+        request.extensions_mut().insert(trace.clone());
+        Some(trace)
+    }
+}
+
+/// Whose trace context it is. That of a refused request is anybody's.
+fn sender(extensions: &Extensions) -> Sender {
+    match extensions.get::<Identity>() {
+        Some(_) if extensions.get() == Some(&Origin::Peer) => Sender::Peer,
+        Some(identity) if identity.is_of(&TRUSTED_GROUPS) => Sender::Trusted,
+        _ => Sender::Client,
+    }
 }
 
 pin_project! {
@@ -144,6 +178,7 @@ pin_project! {
         #[pin]
         answer: Answer<F>,
         end: door::End,
+        trace: Option<Ending>,
     }
 }
 
@@ -164,7 +199,7 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let response = match this.answer.project() {
+        let mut response = match this.answer.project() {
             AnswerProjection::Inner { answer } => {
                 let Ok(response) = ready!(answer.poll(cx));
                 response
@@ -176,6 +211,9 @@ where
             },
         };
         this.end.after(response.status());
+        if let Some(trace) = this.trace.take() {
+            trace.respond(&mut response);
+        }
         Poll::Ready(Ok(response))
     }
 }

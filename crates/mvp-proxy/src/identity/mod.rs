@@ -62,6 +62,12 @@ impl Identity {
         }
     }
 
+    /// Whether the caller is known to be in one of these groups.
+    pub(crate) fn is_of(&self, groups: &[&str]) -> bool {
+        let Identity::User(user) = self else { return false };
+        user.groups.iter().any(|group| groups.iter().any(|name| group == name))
+    }
+
     /// Whether servers believe the caller's headers only on this proxy's own certificate.
     pub(crate) fn needs_certificate(&self) -> bool {
         matches!(self, Identity::User(_) | Identity::System)

@@ -8,10 +8,11 @@ use mvp_core::Snapshot;
 use mvp_core::decide::{LocalHealth, Origin, Reason};
 use mvp_core::member::Member;
 
-use super::exchange::{Exchange, no_response, send_local};
+use super::exchange::{Arrived, Exchange, no_response, send_local};
 use super::progress::body_gone;
 use super::refuse::refuse;
 use crate::body::Body;
+use crate::envelope::Envelope;
 use crate::error::SendError;
 use crate::local::Local;
 use crate::upstream::Outgoing;
@@ -77,7 +78,7 @@ impl Exchange<'_> {
         probe: impl Fn(&Member) -> Request<Body>,
         tried: &mut Vec<String>,
     ) -> Option<(Arc<str>, Response<Body>)> {
-        match self.peers.ask_any(snapshot, probe).await {
+        match self.peers.ask_any(snapshot, self.request.trace.as_ref(), probe).await {
             Ok(answered) => Some(answered),
             Err(failed) => {
                 *tried = failed.tried();
@@ -95,14 +96,15 @@ impl Exchange<'_> {
         if self.local_health() == LocalHealth::Unreachable {
             return None;
         }
+        let request = Envelope { trace: self.request.trace.as_ref(), ..request.into() };
         let sent = local.send(request).await.or_else(SendError::into_response);
         sent.inspect_err(|error| self.local_failed(error)).ok()
     }
 
     /// The local server's response to the request as it is, or an error if it sends none.
     pub(super) async fn try_local(&self, local: &mut Local) -> Result<Response<Body>, SendError> {
-        let outgoing =
-            Outgoing { parts: &self.request.parts, body: &self.request.body, lasting: None };
+        let Arrived { parts, body, trace, .. } = self.request;
+        let outgoing = Outgoing { parts, body, lasting: None, trace: trace.as_ref() };
         let sent = send_local(local, &outgoing, false).await;
         let sent = sent.unwrap_or_else(|| Ok(body_gone())).or_else(SendError::into_response);
         sent.inspect_err(|error| self.local_failed(error))

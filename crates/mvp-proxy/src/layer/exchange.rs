@@ -9,13 +9,14 @@ use mvp_core::decide::{Action, Asked, Decision, Denial, LocalHealth, OnNotFound,
 use mvp_core::discovery::negotiate::{Form, asks_nopeer};
 use mvp_core::member::Member;
 use mvp_core::not_found::NotFound;
-use mvp_core::request::DiscoveryPath;
-use mvp_core::{RequestInfo, Snapshot, Timestamp, Verb, decide};
+use mvp_core::{RequestInfo, Snapshot, Timestamp, decide};
 
 use super::answer;
 use super::denied::Denied;
+use super::outgoing::outgoing;
 use super::progress::{Attempt, MAX_ROUNDS, Mark, Next, Outcome, Progress, Served, body_gone};
 use super::refuse::refuse;
+use super::traced;
 use crate::body::Body;
 use crate::control::SnapshotReader;
 use crate::envelope::Lasting;
@@ -27,6 +28,7 @@ use crate::metrics::{Metrics, Record, ServedBy};
 use crate::peers::{Peers, Unanswered};
 use crate::probe::LocalState;
 use crate::status;
+use crate::trace::Trace;
 use crate::upstream::{Delivery, Outgoing, Replay, inspect_not_found};
 
 /// What all requests of a layer share.
@@ -41,6 +43,8 @@ pub(super) struct Shared {
     /// Tells peers which process responds.
     pub(super) instance: Option<HeaderValue>,
     pub(super) metrics: Arc<Metrics>,
+    /// Whether requests can have a trace.
+    pub(super) traced: bool,
 }
 
 /// A request as it arrived.
@@ -50,6 +54,8 @@ pub(super) struct Arrived {
     pub(super) identity: Identity,
     pub(super) origin: Origin,
     pub(super) at: Timestamp,
+    /// The trace that it belongs to, if it is traced.
+    pub(super) trace: Option<Trace>,
 }
 
 /// One request on its way.
@@ -89,8 +95,10 @@ impl Exchange<'_> {
         for _ in 0..MAX_ROUNDS {
             let denials = progress.denied.as_denials();
             let health = progress.local_health(self.local_health());
+            let began = self.step_begins();
             let decision = decide(info, &snapshot, self.asked(health, &denials));
             let summary = decision.summary();
+            self.step_ends(began, |trace, began| trace.decided(began, &summary));
             let is_answer = matches!(decision.action, Action::Answer);
             let round = Round { decision, snapshot: &snapshot, outgoing: &outgoing };
             let lost = progress.local_lost;
@@ -104,7 +112,9 @@ impl Exchange<'_> {
                 Next::Again => {}
                 Next::Refresh => {
                     let health = progress.local_health(self.local_health());
+                    let began = self.step_begins();
                     snapshot = Box::pin(self.refresh(&progress.denied, health)).await;
+                    self.step_ends(began, Trace::refreshed);
                 }
             }
         }
@@ -265,7 +275,7 @@ impl Exchange<'_> {
     /// Records how the request ended, and makes its response.
     fn finish(&self, served: Served, snapshot: &Snapshot, denied: &Denied) -> Response<Body> {
         let Served { by, reason, member, outcome, mark } = served;
-        let Arrived { parts, body, identity, origin, at } = self.request;
+        let Arrived { parts, body, identity, origin, at, .. } = self.request;
         body.release();
         let (mut response, at_fault) = match outcome {
             Outcome::Response(response) => (response, Vec::new()),
@@ -285,6 +295,9 @@ impl Exchange<'_> {
             parts,
             response: response.headers(),
         };
+        if let Some(trace) = &self.request.trace {
+            trace.served(traced::served(&record));
+        }
         self.shared.metrics.record(&record, self.shared.reader.now());
         if *origin == Origin::Peer {
             match mark {
@@ -358,29 +371,6 @@ fn accepts_only_local(parts: &Parts, info: &RequestInfo<'_>) -> bool {
         RequestInfo::OpenApi(_) => asks_nopeer(answer::accept(&parts.headers)),
         _ => false,
     }
-}
-
-/// The request as it is sent to servers.
-fn outgoing<'a>(request: &'a Arrived, info: &RequestInfo<'_>, snapshot: &Snapshot) -> Outgoing<'a> {
-    let Arrived { parts, body, .. } = request;
-    Outgoing { parts, body, lasting: lasting(info, snapshot, body.is_empty()) }
-}
-
-/// Whether the response lasts, or does not come from the server itself.
-fn lasting(info: &RequestInfo<'_>, snapshot: &Snapshot, no_body: bool) -> Option<Lasting> {
-    let request = match info {
-        RequestInfo::Resource(request) => request,
-        RequestInfo::Discovery(DiscoveryPath::GroupVersion(group, version)) => {
-            return snapshot.is_extension(group, version).then_some(Lasting::Relayed);
-        }
-        _ => return None,
-    };
-    // Servers do not read the body of a read: its unread frames could end a shared connection.
-    let unread = request.verb.is_read() && !no_body;
-    if unread || request.is_relayed() || snapshot.is_extension(&request.group, &request.version) {
-        return Some(Lasting::Relayed);
-    }
-    (request.verb == Verb::Watch).then_some(Lasting::Watch)
 }
 
 fn local_id(snapshot: &Snapshot) -> Option<Arc<str>> {

@@ -5,6 +5,7 @@
 //! - `consent`, `renew`, `discovery`, `hashes`, `openapi`: documents that are answered for the whole
 //!   cluster
 //! - `answer`, `refuse`: responses of our own
+//! - `outgoing`, `traced`: a request as it is sent, and what its trace tells
 
 mod answer;
 mod consent;
@@ -13,10 +14,12 @@ mod discovery;
 mod exchange;
 mod hashes;
 mod openapi;
+mod outgoing;
 mod progress;
 mod refresh;
 mod refuse;
 mod renew;
+mod traced;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -40,6 +43,7 @@ use crate::metrics::Metrics;
 use crate::peers::Peers;
 use crate::probe::LocalState;
 use crate::status;
+use crate::trace::Trace;
 use crate::upstream::{Forwarder, Remote, Replay, Target};
 use exchange::{Arrived, Shared};
 
@@ -77,8 +81,15 @@ impl MixedVersionLayer {
         instance: Option<&Instance>,
     ) -> MixedVersionLayer {
         let instance = instance.map(Instance::header);
-        let shared = Shared { reader, peers, slot, local_state, instance, metrics };
+        let traced = false;
+        let shared = Shared { reader, peers, slot, local_state, instance, metrics, traced };
         MixedVersionLayer { shared: Arc::new(shared) }
+    }
+
+    /// Continues the traces that the authentication has begun.
+    pub(crate) fn traced(mut self, traced: bool) -> MixedVersionLayer {
+        Arc::make_mut(&mut self.shared).traced = traced;
+        self
     }
 
     /// The layer in front of a server behind a connection, as a gateway has it.
@@ -143,7 +154,8 @@ where
             let origin = parts.extensions.get::<Origin>().copied().unwrap_or(Origin::Client);
             let body = Replay::new(Body::new(body), names);
             let at = shared.reader.now();
-            let arrived = Arrived { parts, body, identity, origin, at };
+            let trace = shared.traced.then(|| parts.extensions.get::<Trace>().cloned()).flatten();
+            let arrived = Arrived { parts, body, identity, origin, at, trace };
             let mut response = exchange::serve(&shared, &arrived, local).await;
             if let (Origin::Peer, Some(instance)) = (origin, &shared.instance) {
                 response.headers_mut().insert(INSTANCE, instance.clone());

@@ -14,6 +14,7 @@ use crate::identity::RemoteHeaders;
 use crate::metrics::Metrics;
 use crate::peers::Health;
 use crate::probe::LocalState;
+use crate::trace::Tracer;
 use crate::upstream::{ReloadableOutbound, Target, Upstream, server_name};
 
 /// Builds a [`Member`].
@@ -30,6 +31,7 @@ pub struct MemberBuilder {
     record_callers: bool,
     probed: bool,
     clients: ConnectionLimit,
+    tracer: Option<Tracer>,
 }
 
 #[derive(Debug)]
@@ -52,6 +54,7 @@ impl MemberBuilder {
             record_callers: false,
             probed: true,
             clients: ConnectionLimit::default(),
+            tracer: None,
         }
     }
 
@@ -117,6 +120,11 @@ impl MemberBuilder {
         MemberBuilder { clients, ..self }
     }
 
+    /// Traces requests. The default is none, which costs a request nothing.
+    pub fn traced_by(self, tracer: Option<Tracer>) -> MemberBuilder {
+        MemberBuilder { tracer, ..self }
+    }
+
     /// The member.
     pub fn build(self) -> Member {
         let MemberBuilder {
@@ -130,6 +138,7 @@ impl MemberBuilder {
             record_callers,
             probed,
             clients,
+            tracer,
         } = self;
         let id = settings.local.clone();
         settings.instance = Some(Instance::new(id.as_deref().unwrap_or_default()));
@@ -158,6 +167,7 @@ impl MemberBuilder {
             upstream: Upstream::beside(clients),
             health: Health::new(clock, Arc::clone(&metrics)),
             metrics,
+            tracer,
             reader,
             writer: Mutex::new(Some(writer)),
         }))

@@ -75,7 +75,7 @@ pub(crate) enum ServedBy {
 
 impl ServedBy {
     /// The value of the label `action`.
-    pub(super) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             ServedBy::Snapshot => "answer",
             ServedBy::Local => "local",

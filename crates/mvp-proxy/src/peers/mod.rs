@@ -26,6 +26,7 @@ use crate::envelope::Envelope;
 use crate::error::{SendError, Stage};
 use crate::gateway::{self, Refusal};
 use crate::metrics::Metrics;
+use crate::trace::{Forward, Trace};
 use crate::upstream::client::Client;
 use crate::upstream::{Delivery, Forwarder, Opened, Outgoing, Target};
 
@@ -109,10 +110,12 @@ impl Peers {
     pub(crate) async fn ask_any(
         &self,
         snapshot: &Snapshot,
+        trace: Option<&Trace>,
         request: impl Fn(&Member) -> Request<Body>,
     ) -> Sent {
         let local = snapshot.local().map(|local| &local.id);
-        self.ask(present(snapshot).filter(|member| Some(&member.id) != local), request).await
+        let others = present(snapshot).filter(|member| Some(&member.id) != local);
+        self.ask(others, trace, request).await
     }
 
     /// Asks one peer.
@@ -121,18 +124,19 @@ impl Peers {
         member: &Member,
         request: impl Fn(&Member) -> Request<Body>,
     ) -> Sent {
-        self.ask(std::iter::once(member), request).await
+        self.ask(std::iter::once(member), None, request).await
     }
 
     async fn ask<'a>(
         &self,
         members: impl Iterator<Item = &'a Member>,
+        trace: Option<&Trace>,
         request: impl Fn(&Member) -> Request<Body>,
     ) -> Sent {
         let mut delivery = Delivery::of_read();
         let choices = self.order(members, Kind::Read, None, &delivery);
-        self.send_to(&choices, Kind::Read, &mut delivery, |member| Some(request(member).into()))
-            .await
+        let request = |member: &Member| Some(Envelope { trace, ..request(member).into() });
+        self.send_to(&choices, Kind::Read, &mut delivery, request).await
     }
 
     /// Whether a member is neither ejected nor unready.
@@ -243,12 +247,17 @@ impl Peers {
         target: &Target,
         health: &Arc<MemberHealth>,
         kind: Kind,
-        request: Envelope<'_>,
+        mut request: Envelope<'_>,
     ) -> Result<Response<Body>, SendError> {
         let in_flight = (self.metrics.forwarded(), health.begin(kind == Kind::Watch));
         let began = self.health.now();
+        let member = Some((&*target.id, &*target.address));
+        let traced = Forward::begin(request.trace, &mut request.request, member);
         let sent = self.forwarder.forward(target, request).await;
         let sent = sent.and_then(|response| self.unless_refused(target, health, response));
+        if let Some(traced) = traced {
+            traced.end(sent.as_ref(), Opened::of(&sent));
+        }
         match sent {
             Ok(mut response) => {
                 gateway::unmark(&mut response);

@@ -122,7 +122,7 @@ impl Forwarder {
         target: &Target,
         envelope: Envelope<'_>,
     ) -> Result<Response<Body>, SendError> {
-        let Envelope { mut request, extensions, lasting, insists, aborted } = envelope;
+        let Envelope { mut request, extensions, lasting, insists, aborted, .. } = envelope;
         let extensions = &*extensions;
         let Some(identity) = extensions.get::<Identity>().cloned() else {
             return Err(SendError::new(&target.id, Stage::Identity, "the request has no identity"));

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::forward::Forwarder;
+use super::pool::Opened;
 use super::target::Target;
 use crate::envelope::Envelope;
 use crate::error::Stage;
 use crate::local::{Sending, Serve};
+use crate::trace::Forward;
 
 /// A local server behind a connection.
 #[derive(Debug, Clone)]
@@ -25,10 +27,15 @@ impl Remote {
 }
 
 impl Serve for Remote {
-    fn send<'a>(&'a mut self, envelope: Envelope<'a>) -> Sending<'a> {
+    fn send<'a>(&'a mut self, mut envelope: Envelope<'a>) -> Sending<'a> {
         let Remote { forwarder, target, down } = self;
         Box::pin(async move {
+            let member = Some((&*target.id, &*target.address));
+            let traced = Forward::begin(envelope.trace, &mut envelope.request, member);
             let sent = forwarder.forward(target, envelope).await;
+            if let Some(traced) = traced {
+                traced.end(sent.as_ref(), Opened::of(&sent));
+            }
             // A server that closes a connection, as kube-apiserver does after a 401, still responds on
             // the next one.
             if let Err(error) = &sent

@@ -16,6 +16,7 @@ use crate::body::{Body, BodyError};
 use crate::envelope::{Aborted, Envelope, Lasting};
 use crate::headers::remove_forbidden_trailers;
 use crate::identity::Names;
+use crate::trace::Trace;
 
 /// The largest body that is kept.
 const MAX_KEPT: usize = 128 << 10;
@@ -98,6 +99,7 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) parts: &'a Parts,
     pub(crate) body: &'a Replay,
     pub(crate) lasting: Option<Lasting>,
+    pub(crate) trace: Option<&'a Trace>,
 }
 
 impl<'a> Outgoing<'a> {
@@ -110,8 +112,9 @@ impl<'a> Outgoing<'a> {
         request.uri_mut().clone_from(uri);
         *request.version_mut() = *version;
         request.headers_mut().clone_from(headers);
-        let (extensions, lasting) = (Cow::Borrowed(extensions), self.lasting);
-        Some(Envelope { request, extensions, lasting, insists: false, aborted })
+        let extensions = Cow::Borrowed(extensions);
+        let (lasting, trace) = (self.lasting, self.trace);
+        Some(Envelope { request, extensions, lasting, insists: false, aborted, trace })
     }
 }
 

@@ -4,6 +4,8 @@
 //! The request uses its own HTTP/1.1 connection, which is never reused. It is sent once: the server
 //! may have started what it asks for.
 
+use std::time::Instant;
+
 use http::header::UPGRADE;
 use http::request::Parts;
 use http::{Extensions, HeaderMap, HeaderValue, Request, Response};
@@ -15,7 +17,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use super::connect::Endpoint;
 use super::connect_error::ConnectError;
 use super::copy::copy_both_ways;
-use super::pool::{PoolError, exchange_error, outcome};
+use super::pool::{Opened, PoolError, exchange_error, outcome};
 use crate::body::Body;
 use crate::headers;
 
@@ -64,7 +66,9 @@ pub(crate) struct SingleUse(pub(crate) Endpoint);
 
 impl SingleUse {
     pub(crate) async fn send(&self, request: Request<Body>) -> Result<Response<Body>, PoolError> {
+        let began = Instant::now();
         let stream = self.0.connect().await?;
+        let opened = Opened::since(began);
         let (mut sender, connection) = http1::Builder::new()
             .max_headers(MAX_HEADERS)
             .handshake(stream)
@@ -79,7 +83,9 @@ impl SingleUse {
         let sent = sender.try_send_request(request);
         tokio::select! {
             (_, response) = outcome(sender, sent, task) => {
-                Ok(response.map_err(exchange_error)?.map(Body::new))
+                let mut response = response.map_err(exchange_error)?.map(Body::new);
+                response.extensions_mut().insert(opened);
+                Ok(response)
             }
             error = self.0.hangs() => Err(PoolError::Hang(error)),
         }

@@ -12,6 +12,7 @@ use mvp_core::discovery::Part;
 use mvp_core::member::MemberKind;
 use mvp_net::Limits;
 use mvp_proxy::control::{MemberRecord, SnapshotReader, StaticMembership};
+use mvp_proxy::trace::Tracer;
 use mvp_proxy::{LocalState, Member, Metrics, RemoteHeaders};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -47,6 +48,7 @@ pub struct Plan {
     watches: bool,
     alone: bool,
     callers: bool,
+    tracer: Option<Tracer>,
 }
 
 impl Gateway {
@@ -66,6 +68,7 @@ impl Gateway {
             watches: true,
             alone: false,
             callers: true,
+            tracer: None,
         }
     }
 
@@ -153,6 +156,12 @@ impl Plan {
         self
     }
 
+    /// Traces requests.
+    pub fn traced_by(mut self, tracer: Tracer) -> Plan {
+        self.tracer = Some(tracer);
+        self
+    }
+
     /// Does not record callers.
     pub fn without_callers(mut self) -> Plan {
         self.callers = false;
@@ -178,6 +187,7 @@ impl Plan {
             .server_at(&local.to_string())
             .remote_headers(self.headers)
             .record_callers(self.callers)
+            .traced_by(self.tracer)
             .refresh_interval(Duration::from_secs(3600));
         let member = if self.watches { member } else { member.without_probes() };
         let member = if self.alone { member.peer_tls(None) } else { member };

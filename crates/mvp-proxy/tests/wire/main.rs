@@ -3,7 +3,8 @@
 //!
 //! The harness: `pki` has certificates, `double` is an API server that records its requests
 //! (`record`), `broken` is a proxy with faults below HTTP, `gateway` is assembled as `mvp serve`
-//! does, `client` speaks HTTP/1.1 and HTTP/2, and `switched` has both ends of a tunnel.
+//! does, `client` speaks HTTP/1.1 and HTTP/2, `switched` has both ends of a tunnel, and `traced`
+//! collects spans.
 #![allow(
     missing_docs,
     unreachable_pub,
@@ -20,6 +21,7 @@ mod gateway;
 mod pki;
 mod record;
 mod switched;
+mod traced;
 mod world;
 
 mod blame;
@@ -50,9 +52,11 @@ mod peer_down;
 mod renewal;
 mod request_headers;
 mod rows;
+mod sampling;
 mod spoofs;
 mod streaming;
 mod taken_over;
+mod traces;
 mod trailers;
 mod tunnels;
 mod unclear;

@@ -51,7 +51,7 @@ impl World {
         World::with_each(change, |plan| plan, None).await
     }
 
-    async fn with_each(
+    pub async fn with_each(
         change: impl FnOnce(Plan) -> Plan,
         change_peer: impl FnOnce(Plan) -> Plan,
         config_map: Option<&serde_json::Value>,

@@ -14,6 +14,7 @@ use http::{HeaderName, Uri};
 use super::duration;
 use super::like::LikeSource;
 use super::tls_values::{self, MinVersion, SniFiles};
+use super::trace_values;
 use super::url::{self, Peer, ServerUrl};
 use super::values::{self, FeatureGate, MembershipSource};
 use crate::logging::{LogFilter, LogFormat};
@@ -283,6 +284,23 @@ pub(crate) struct ServeArgs {
     #[arg(default_value = "true", hide_possible_values = true)]
     pub record_callers: bool,
 
+    /// OpenTelemetry collector that gets traces of requests, over OTLP with gRPC, as http://HOST:4317 or
+    /// https://HOST:4317 [default: none].
+    #[arg(long, value_name = "URL", value_parser = trace_values::collector, help_heading = TRACES)]
+    pub tracing_endpoint: Option<Uri>,
+    /// PEM file with the CAs that signed the certificate of an https collector.
+    #[arg(long, value_name = "FILE", help_heading = TRACES)]
+    pub tracing_ca_file: Option<PathBuf>,
+    /// Fraction of requests to trace, 0 to 1, if the client has not decided it (traceparent).
+    #[arg(long, value_name = "FLOAT", default_value = "0.01", help_heading = TRACES)]
+    #[arg(value_parser = trace_values::ratio)]
+    pub tracing_sampling_ratio: f64,
+    /// Requests to trace in a second because clients ask for it. Peers, and users of system:masters
+    /// and system:monitoring, have no limit.
+    #[arg(long, value_name = "NUMBER", default_value = "10", help_heading = TRACES)]
+    #[arg(value_parser = trace_values::requests_per_second)]
+    pub tracing_client_requests_per_second: u32,
+
     /// YAML file with these flags as keys, without the leading dashes; repeatable flags are lists. A
     /// flag on the command line overrides its key.
     #[arg(long, value_name = "FILE", help_heading = CONFIG)]
@@ -309,6 +327,7 @@ const CLIENTS: &str = "Client authentication";
 const IDENTITY: &str = "Proxy identity";
 const DECISIONS: &str = "Discovery and decisions";
 const ADMIN: &str = "Admin and logs";
+const TRACES: &str = "Traces";
 const CONFIG: &str = "Flags from files";
 
 const EXAMPLES: &str = "\

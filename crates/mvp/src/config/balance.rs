@@ -118,6 +118,7 @@ fn refuse_others(args: &ServeArgs, origins: &Origins) -> Result<(), Mistake> {
         ("etcd-cafile", given(&args.etcd_cafile)),
         ("etcd-certfile", given(&args.etcd_certfile)),
         ("etcd-keyfile", given(&args.etcd_keyfile)),
+        ("tracing-ca-file", given(&args.tracing_ca_file)),
     ];
     let socket = args.admin_socket.as_ref().is_some_and(|path| !path.as_os_str().is_empty());
     let gateway = [
@@ -137,6 +138,7 @@ fn refuse_others(args: &ServeArgs, origins: &Origins) -> Result<(), Mistake> {
         ("goaway-chance", args.goaway_chance > 0.0),
         ("max-client-connections-per-address", args.max_client_connections_per_address > 0),
         ("admin-socket", socket),
+        ("tracing-endpoint", args.tracing_endpoint.is_some()),
     ];
     let keys = keys.into_iter().map(|(flag, given)| (flag, given, KEYS));
     let gateway = gateway.into_iter().map(|(flag, given)| (flag, given, GATEWAY));

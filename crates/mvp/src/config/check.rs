@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use super::{
     AdminSocketPath, CertificateFile, ClientLimits, EtcdConfig, KeyPair, LocalServer,
     MembershipSource, Peer, Peers, PeersFile, RequestHeader, ServeConfig, ServerUrl, SniPair,
-    SteerConfig, address, listener, not_everyone, pem, server_id, service,
+    SteerConfig, TracingConfig, address, listener, not_everyone, pem, server_id, service,
 };
 use crate::cli::{self, FeatureGate, Origins, ServeArgs};
 use crate::files;
@@ -57,6 +57,7 @@ impl ServeConfig {
             false => Vec::new(),
         };
         let advertise = check.advertised(&membership, local.is_some())?;
+        let tracing = TracingConfig::check(&mut check.files, &args, origins)?;
         let mut config = Self {
             listen: check.listen,
             share_port: args.permit_port_sharing,
@@ -81,6 +82,7 @@ impl ServeConfig {
             log_filter: args.log_level.clone(),
             log_local_requests: args.log_local_requests,
             record_callers: args.record_callers,
+            tracing,
             client_limits,
             warnings: check.files.into_warnings(),
             origins: origins.clone(),

@@ -1,6 +1,7 @@
 //! Tests of whole configurations, from the command line to [`ServeConfig`].
 
 mod steer;
+mod tracing;
 
 use std::ffi::OsString;
 use std::fs;

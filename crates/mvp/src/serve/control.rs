@@ -62,6 +62,7 @@ impl Gateway {
         let _gateway = worker.gateway();
         self.spawn_prune(&worker);
         tokio::spawn(self.probes.heartbeats().add("control").run());
+        let exporting = self.traces.as_ref().and_then(|traces| traces.start(&self.supervisor));
         let probed = worker.clone();
         let watch = move || probed.clone().watch_local();
         tokio::spawn(self.supervisor.clone().run("local-health", watch));
@@ -111,6 +112,9 @@ impl Gateway {
         let join = move || workers.into_iter().all(|worker| worker.join().unwrap_or(false));
         let joined = tokio::task::spawn_blocking(join).await?;
         members.withdrawn().await;
+        if let Some(exporting) = exporting {
+            exporting.end().await;
+        }
         // Not before: a CA that was revoked must not be trusted during the drain either.
         drop(reload);
         outcome?;

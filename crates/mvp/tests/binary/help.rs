@@ -5,7 +5,7 @@ use std::process::Stdio;
 use crate::folder::Folder;
 
 /// All flags of `mvp serve`.
-const FLAGS: [&str; 57] = [
+const FLAGS: [&str; 61] = [
     "--help",
     "--bind-address",
     "--secure-port",
@@ -61,6 +61,10 @@ const FLAGS: [&str; 57] = [
     "--log-level",
     "--log-local-requests",
     "--record-callers",
+    "--tracing-endpoint",
+    "--tracing-ca-file",
+    "--tracing-sampling-ratio",
+    "--tracing-client-requests-per-second",
     "--config",
     "--like",
 ];
@@ -89,6 +93,7 @@ fn serve_help_lists_each_flag_once_under_its_heading() {
         "Proxy identity:",
         "Discovery and decisions:",
         "Admin and logs:",
+        "Traces:",
         "Flags from files:",
     ] {
         rest = rest.split_once(&format!("\n{heading}\n")).expect(heading).1;

@@ -117,7 +117,11 @@ const STEERING: [&str; 5] = [
 /// The metrics of a gateway for which everything happened that it counts.
 async fn exposed() -> Metrics {
     let mut folder = Folder::new(&[("peers.yaml", "peers: []")]);
-    let mut cluster = Cluster::with(&[folder.flag("peers-file", "peers.yaml")]).await;
+    // Nobody listens there, and no request is traced.
+    let traces = ["--tracing-endpoint=http://127.0.0.1:1", "--tracing-sampling-ratio=0"];
+    let mut flags = vec![folder.flag("peers-file", "peers.yaml")];
+    flags.extend(traces.map(str::to_owned));
+    let mut cluster = Cluster::with(&flags).await;
     let client = Client::user(cluster.b.gateway.address).await;
     for path in [CONFIG_MAPS, WIDGETS, "/apis"] {
         assert_eq!(client.get(path).await.0, StatusCode::OK);

@@ -10,7 +10,7 @@ use crate::documented::{read, root};
 #[test]
 fn every_event_is_explained() {
     let mut logged = BTreeSet::new();
-    for source in ["mvp", "mvp-proxy", "mvp-net", "mvp-membership", "mvp-core"] {
+    for source in ["mvp", "mvp-proxy", "mvp-net", "mvp-membership", "mvp-otlp", "mvp-core"] {
         for file in sources(&root().join("crates").join(source).join("src")) {
             logged.extend(events(&fs::read_to_string(file).unwrap()));
         }

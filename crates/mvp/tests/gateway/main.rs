@@ -36,5 +36,6 @@ mod startup;
 mod status;
 mod takeover;
 mod tokens;
+mod traces;
 mod tunnels;
 mod watches;

@@ -104,9 +104,11 @@ impl Http1Pool {
     }
 
     async fn send_on_new(&self, request: Request<Body>) -> Result<Sent, PoolError> {
+        let began = std::time::Instant::now();
         let connection = self.connect().await?;
+        let opened = Opened::since(began);
         let (connection, mut response) = self.send_on(connection, request).await?;
-        response.extensions_mut().insert(Opened);
+        response.extensions_mut().insert(opened);
         Ok((connection, response))
     }
 

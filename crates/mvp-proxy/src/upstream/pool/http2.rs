@@ -21,7 +21,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use h2::client::ResponseFuture;
@@ -147,9 +147,10 @@ impl Http2Pool {
         if let Some(stream) = self.free(self.spread, self.bare_for) {
             return Ok((stream, None));
         }
+        let began = Instant::now();
         // Boxed: it is rare, and would make the future of every request larger.
         match Box::pin(self.connecting.run(|| self.open())).await {
-            Ok(stream) => Ok((stream, Some(Opened))),
+            Ok(stream) => Ok((stream, Some(Opened::since(began)))),
             // A connection above its usual load or age is better than none.
             Err(error) => {
                 let free = self.free(MAX_STREAMS, None);

@@ -6,7 +6,7 @@ mod http2;
 
 use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{Request, Response};
 use hyper::client::conn::TrySendError;
@@ -64,7 +64,23 @@ impl From<ConnectError> for PoolError {
 /// An extension of responses whose request waited for a new connection. Their latency says little
 /// about the server.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Opened;
+pub(crate) struct Opened {
+    began: Instant,
+    ended: Instant,
+}
+
+impl Opened {
+    /// A connection that was waited for since `began`, until now.
+    pub(in crate::upstream) fn since(began: Instant) -> Opened {
+        Opened { began, ended: Instant::now() }
+    }
+
+    /// From when to when a request waited for a new connection, if it did.
+    pub(crate) fn of<E>(sent: &Result<Response<Body>, E>) -> Option<(Instant, Instant)> {
+        let Opened { began, ended } = sent.as_ref().ok()?.extensions().get()?;
+        Some((*began, *ended))
+    }
+}
 
 /// A pool of connections to one server with the same credentials.
 #[derive(Debug)]
