@@ -25,8 +25,10 @@ use crate::admin::host::AllowedHosts;
 use crate::admin::socket::{self, AdminSocket};
 use crate::callers::DeprecatedCallers;
 use crate::cli::Flags;
-use crate::config::{AdminSocketPath, Around, ClientLimits, ServeConfig};
+use crate::config::{AdminSocketPath, Around, ClientLimits, DashboardConfig, ServeConfig};
 use crate::connections::ConnectionMetrics;
+use crate::dashboard::secure::Secure;
+use crate::dashboard;
 use crate::descriptors;
 use crate::follow::Follower;
 use crate::health::{HealthLayer, Probes};
@@ -69,6 +71,11 @@ pub(crate) fn run(
         .map_err(|error| cannot_listen(config.admin, "--admin-bind-address", &error))?;
     let admin = admin_listener.local_addr()?;
     let admin_socket = admin_socket(&config)?;
+    let secure = secure_dashboard(&config)?;
+    let page = match &secure {
+        Some(secure) => dashboard::url("https", secure.listener.local_addr()?),
+        None => dashboard::url("http", admin),
+    };
     let standing = Standing::new(&config, listen, gateway.in_force.etcd.subscribe());
 
     let workers: Vec<JoinHandle<bool>> = listeners
@@ -80,6 +87,7 @@ pub(crate) fn run(
         listen = %listen,
         admin = %admin,
         admin_socket = admin_socket.as_ref().map(AdminSocket::name),
+        dashboard = page,
         local = config.local.as_ref().map(|local| local.url.to_string()),
         id = %gateway.member.id().map_or("", |id| id),
         advertise = standing.advertise().map(|address| address.to_string()),
@@ -104,7 +112,7 @@ pub(crate) fn run(
         "limits"
     );
     let hosts = AllowedHosts::new(&config.admin_hosts);
-    let admin = AdminEndpoint { listener: admin_listener, socket: admin_socket, hosts };
+    let admin = AdminEndpoint { listener: admin_listener, socket: admin_socket, hosts, secure };
     let reload = gateway.spawn_reloader(config)?;
     runtime.block_on(gateway.control(standing, admin, signals, reload, workers))
 }
@@ -131,6 +139,17 @@ struct AdminEndpoint {
     listener: TcpListener,
     socket: Option<AdminSocket>,
     hosts: AllowedHosts,
+    /// The dashboard for other hosts.
+    secure: Option<Secure>,
+}
+
+/// The listener of the dashboard for other hosts.
+fn secure_dashboard(config: &ServeConfig) -> anyhow::Result<Option<Secure>> {
+    let Some(DashboardConfig { address, groups }) = &config.dashboard else { return Ok(None) };
+    let listener = bind(*address, config.share_port)
+        .map_err(|error| cannot_listen(*address, "--dashboard-bind-address", &error))?;
+    let hosts = AllowedHosts::new(&config.admin_hosts);
+    Ok(Some(Secure { listener, groups: groups.clone(), hosts }))
 }
 
 /// The Unix socket of the admin endpoint. Without a flag it is not worth failing over.
@@ -202,7 +221,8 @@ impl Gateway {
             .forget_after(config.peers.forget_after)
             .client_connections(connections.clone())
             .log_local_requests(config.log_local_requests)
-            .record_callers(config.record_callers && config.serves_peers());
+            .record_callers(config.record_callers && config.serves_peers())
+            .record_flow(config.dashboard_flow && config.serves_peers());
         let member = match &config.local {
             Some(local) => {
                 let source = config.around().map(|around| around.source);
