@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// The interval while no page is open.
 const IDLE: Duration = Duration::from_secs(10);
 /// The interval at which the other members are asked for their state.
-const OTHERS: Duration = Duration::from_secs(5);
+const OTHERS: Duration = Duration::from_secs(3);
 /// The interval at which callers are listed.
 const CALLERS: Duration = Duration::from_secs(5);
 /// The most open pages.
@@ -281,7 +281,6 @@ impl State {
         self.put("findings", sections::findings(&status));
         self.put("members", sections::members(&status, time));
         self.put("others", sections::others(&others, time));
-        self.put("requests", Content::of(sections::requests(&status)));
         self.put("averted", Content::of(sections::averted(&status, self.history.averted(now))));
         let (refused, recent) = self.history.refused(now);
         self.put("refusals", Content::of(sections::refusals(&status, &refused, &recent)));

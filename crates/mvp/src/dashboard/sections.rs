@@ -145,11 +145,6 @@ fn one_other(other: &Answered<Status>, now: Duration, trusted: bool) -> Value {
     })
 }
 
-/// Requests by action since the start.
-pub(super) fn requests(status: &Status) -> Value {
-    json!(status.requests)
-}
-
 /// False 404s that were averted. `bars` has those of the last hour, minute by minute.
 pub(super) fn averted(status: &Status, bars: Value) -> Value {
     json!({ "total": status.averted.total, "apis": status.averted.apis, "bars": bars })

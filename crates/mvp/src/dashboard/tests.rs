@@ -1,6 +1,7 @@
 //! Tests of the routes, without a socket.
 
 use axum::body::Body;
+use axum::http::request::Builder;
 use axum::http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH};
 use http_body_util::BodyExt;
 use mvp_net::{CertificateUser, ConnectionInfo, Judgement};
@@ -13,11 +14,11 @@ fn page() -> Router {
     protected(routes(board(), Audience::Anybody), Arc::default())
 }
 
-fn request(path: &str) -> axum::http::request::Builder {
+fn request(path: &str) -> Builder {
     Request::get(path).header("host", "127.0.0.1:6480")
 }
 
-async fn ask(router: Router, request: axum::http::request::Builder) -> (StatusCode, Response, String) {
+async fn ask(router: Router, request: Builder) -> (StatusCode, Response, String) {
     let response = router.oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
     let (parts, body) = response.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
