@@ -1,6 +1,7 @@
 //! The programs under test, built once per version from Go modules into a cache outside the tree.
 //! Entry item: [`Programs::get`].
 
+mod browser;
 mod clients;
 mod debian;
 mod nodes;
@@ -18,6 +19,7 @@ use sha2::{Digest, Sha256};
 use testkit::process::Program;
 use testkit::programs::{cache, mvp};
 
+pub(crate) use browser::{Browser, browser_folder};
 pub(crate) use clients::{Clients, node_folder, python_folder};
 pub(crate) use nodes::NodePrograms;
 
@@ -104,6 +106,8 @@ pub(crate) struct Needs {
     /// The e2e suite of Kubernetes.
     pub(crate) upstream: bool,
     pub(crate) prometheus: bool,
+    /// Chromium and what drives it.
+    pub(crate) browser: bool,
     /// The programs of kubeadm nodes.
     pub(crate) nodes: bool,
 }
@@ -119,6 +123,8 @@ pub(crate) struct Programs {
     pub(crate) clients: Clients,
     /// The folder of Prometheus and promtool, if a case needs them, or why they are missing.
     prometheus: Option<Result<PathBuf, String>>,
+    /// The browser, if a case needs it, or why it is missing.
+    browser: Option<Result<Browser, String>>,
     /// The programs of kubeadm nodes, if a case needs them, or why they are missing.
     nodes: Option<Result<NodePrograms, String>>,
 }
@@ -145,7 +151,8 @@ impl Programs {
         let clients = if needs.clients { Clients::get(&cache)? } else { Clients::default() };
         let prometheus = needs.prometheus.then(|| prometheus(&cache).map_err(|e| format!("{e:#}")));
         let nodes = needs.nodes.then(|| NodePrograms::get(&cache).map_err(|e| format!("{e:#}")));
-        Ok(Programs { built, clients, prometheus, nodes, mvp: mvp("release")? })
+        let browser = needs.browser.then(|| Browser::get(&cache).map_err(|e| format!("{e:#}")));
+        Ok(Programs { built, clients, prometheus, browser, nodes, mvp: mvp("release")? })
     }
 
     pub(crate) fn etcd(&self) -> PathBuf {
@@ -178,6 +185,12 @@ impl Programs {
         let found =
             self.prometheus.as_ref().context("Prometheus was not requested for this run")?;
         found.as_deref().map_err(|why| anyhow!("Prometheus is not available: {why}"))
+    }
+
+    /// The browser and what drives it.
+    pub(crate) fn browser(&self) -> anyhow::Result<&Browser> {
+        let found = self.browser.as_ref().context("the browser was not requested for this run")?;
+        found.as_ref().map_err(|why| anyhow!("the browser is not available: {why}"))
     }
 
     /// The programs of kubeadm nodes.

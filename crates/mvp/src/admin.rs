@@ -18,9 +18,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{RawQuery, Request, State};
-use axum::http::header::{
-    ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ORIGIN, X_CONTENT_TYPE_OPTIONS,
-};
+use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ORIGIN, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -32,8 +30,8 @@ use self::apart::Apart;
 use self::host::AllowedHosts;
 use self::socket::AdminSocket;
 use crate::cli::Flags;
-use crate::dashboard::board::{Audience, Board};
 use crate::dashboard;
+use crate::dashboard::board::{Audience, Board};
 use crate::descriptors::AdminListener;
 use crate::mistake::Problem;
 use crate::report::Gateways;

@@ -82,7 +82,10 @@ async fn stream(board: Arc<Board>, audience: Audience, headers: HeaderMap) -> Re
     // Browsers say where a request comes from. Pages of others must not take the places of ours.
     let site = headers.get("sec-fetch-site").map(|site| site.as_bytes());
     if site.is_some_and(|site| site != b"same-origin" && site != b"none") {
-        return text(StatusCode::FORBIDDEN, "forbidden: only the dashboard itself reads its data\n");
+        return text(
+            StatusCode::FORBIDDEN,
+            "forbidden: only the dashboard itself reads its data\n",
+        );
     }
     match board.open(audience) {
         Some(viewer) => events::response(viewer),

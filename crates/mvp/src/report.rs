@@ -88,7 +88,10 @@ pub(crate) struct Status {
     /// Whether the gateway counts which member answers which requests.
     pub(crate) flow_recorded: bool,
     /// Those counts, the largest first.
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounds::list::<_, _, MAX_EDGES>")]
+    #[serde(
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "bounds::list::<_, _, MAX_EDGES>"
+    )]
     pub(crate) flow: Vec<FlowEdge>,
 }
 

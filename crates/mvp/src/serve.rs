@@ -25,10 +25,9 @@ use crate::admin::host::AllowedHosts;
 use crate::admin::socket::{self, AdminSocket};
 use crate::callers::DeprecatedCallers;
 use crate::cli::Flags;
-use crate::config::{AdminSocketPath, Around, ClientLimits, DashboardConfig, ServeConfig};
+use crate::config::{AdminSocketPath, Around, ClientLimits, ServeConfig};
 use crate::connections::ConnectionMetrics;
 use crate::dashboard::secure::Secure;
-use crate::dashboard;
 use crate::descriptors;
 use crate::follow::Follower;
 use crate::health::{HealthLayer, Probes};
@@ -71,11 +70,7 @@ pub(crate) fn run(
         .map_err(|error| cannot_listen(config.admin, "--admin-bind-address", &error))?;
     let admin = admin_listener.local_addr()?;
     let admin_socket = admin_socket(&config)?;
-    let secure = secure_dashboard(&config)?;
-    let page = match &secure {
-        Some(secure) => dashboard::url("https", secure.listener.local_addr()?),
-        None => dashboard::url("http", admin),
-    };
+    let secure = Secure::listen(&config)?;
     let standing = Standing::new(&config, listen, gateway.in_force.etcd.subscribe());
 
     let workers: Vec<JoinHandle<bool>> = listeners
@@ -87,7 +82,7 @@ pub(crate) fn run(
         listen = %listen,
         admin = %admin,
         admin_socket = admin_socket.as_ref().map(AdminSocket::name),
-        dashboard = page,
+        dashboard = Secure::url(secure.as_ref(), admin),
         local = config.local.as_ref().map(|local| local.url.to_string()),
         id = %gateway.member.id().map_or("", |id| id),
         advertise = standing.advertise().map(|address| address.to_string()),
@@ -141,15 +136,6 @@ struct AdminEndpoint {
     hosts: AllowedHosts,
     /// The dashboard for other hosts.
     secure: Option<Secure>,
-}
-
-/// The listener of the dashboard for other hosts.
-fn secure_dashboard(config: &ServeConfig) -> anyhow::Result<Option<Secure>> {
-    let Some(DashboardConfig { address, groups }) = &config.dashboard else { return Ok(None) };
-    let listener = bind(*address, config.share_port)
-        .map_err(|error| cannot_listen(*address, "--dashboard-bind-address", &error))?;
-    let hosts = AllowedHosts::new(&config.admin_hosts);
-    Ok(Some(Secure { listener, groups: groups.clone(), hosts }))
 }
 
 /// The Unix socket of the admin endpoint. Without a flag it is not worth failing over.

@@ -3,6 +3,7 @@
 mod alerts;
 mod callers;
 mod canary;
+mod dashboard;
 mod doctor;
 mod skew;
 mod status;
@@ -23,6 +24,12 @@ pub(super) fn cases() -> Vec<Case> {
             "ask/status",
             status::one_gateway_and_all,
             "mvp status shows members, decisions and refusals with advice, of one gateway and of all"
+        ),
+        case!(
+            Mixed,
+            "ask/dashboard",
+            dashboard::in_a_browser,
+            "the dashboard in Chromium: a killed peer within 2 s, the matrix of mvp skew, no violation of axe-core, its cost"
         ),
         case!(
             Mixed,

@@ -71,7 +71,10 @@ impl Flow {
             return;
         }
         let (group, version, resource) = listed_labels(record);
-        self.count((answered_by(record), group, version, resource), record.status.is_server_error());
+        self.count(
+            (answered_by(record), group, version, resource),
+            record.status.is_server_error(),
+        );
     }
 
     fn count(&self, key: Key<'_>, is_error: bool) {
@@ -160,6 +163,9 @@ mod tests {
         assert_eq!(counts.len(), MAX_EDGES + 1);
         let rest = counts.iter().find(|count| count.resource.is_empty()).map(|rest| rest.requests);
         assert_eq!(rest, Some(100));
-        assert_eq!(counts.iter().map(|count| count.requests).sum::<u64>(), (MAX_EDGES + 100) as u64);
+        assert_eq!(
+            counts.iter().map(|count| count.requests).sum::<u64>(),
+            (MAX_EDGES + 100) as u64
+        );
     }
 }

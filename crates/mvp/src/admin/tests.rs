@@ -98,7 +98,6 @@ async fn every_path_over_tcp_checks_the_host() {
         "/",
         "/dashboard",
         "/dashboard/page.js",
-        "/dashboard/events",
         "/dashboard/apis",
         "/livez",
         "/readyz",

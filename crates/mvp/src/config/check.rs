@@ -4,10 +4,10 @@
 use std::net::SocketAddr;
 use std::time::SystemTime;
 
-use super::{DashboardConfig, 
-    AdminSocketPath, CertificateFile, ClientLimits, EtcdConfig, KeyPair, LocalServer,
-    MembershipSource, Peer, Peers, PeersFile, RequestHeader, ServeConfig, ServerUrl, SniPair,
-    SteerConfig, address, listener, not_everyone, pem, server_id, service,
+use super::{
+    AdminSocketPath, CertificateFile, ClientLimits, DashboardConfig, EtcdConfig, KeyPair,
+    LocalServer, MembershipSource, Peer, Peers, PeersFile, RequestHeader, ServeConfig, ServerUrl,
+    SniPair, SteerConfig, address, listener, not_everyone, pem, server_id, service,
 };
 use crate::cli::{self, FeatureGate, Origins, ServeArgs};
 use crate::files;
@@ -201,7 +201,8 @@ impl Check<'_> {
             return Err(Mistake::usage(flag(), sentence));
         }
         if self.args.client_ca_file.is_none() {
-            let sentence = "the dashboard is served to client certificates only; add --client-ca-file";
+            let sentence =
+                "the dashboard is served to client certificates only; add --client-ca-file";
             return Err(Mistake::usage(flag(), sentence));
         }
         Ok(Some(DashboardConfig { address, groups: groups.clone() }))

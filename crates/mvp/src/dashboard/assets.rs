@@ -73,7 +73,10 @@ const GUARDS: [(&str, &str); 6] = [
 /// The routes of the files.
 pub(super) fn routes() -> Router {
     ASSETS.iter().fold(Router::new(), |router, asset| {
-        router.route(asset.path, get(move |headers: HeaderMap| async move { served(asset, &headers) }))
+        router.route(
+            asset.path,
+            get(move |headers: HeaderMap| async move { served(asset, &headers) }),
+        )
     })
 }
 

@@ -160,7 +160,8 @@ impl Board {
     }
 
     fn publish(&self, state: &State) {
-        let current = self.frames.borrow().sections.iter().map(|(_, section)| section.version).max();
+        let current =
+            self.frames.borrow().sections.iter().map(|(_, section)| section.version).max();
         if current != Some(state.version) && state.version > 0 {
             self.frames.send_replace(Arc::new(Frame { sections: state.sections.clone() }));
         }
@@ -172,7 +173,12 @@ impl Board {
         self.pages.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count).ok()?;
         let place = Place(Arc::clone(self));
         self.opened.notify_one();
-        Some(Viewer { frames: self.frames.subscribe(), audience, end: self.end.clone(), _place: place })
+        Some(Viewer {
+            frames: self.frames.subscribe(),
+            audience,
+            end: self.end.clone(),
+            _place: place,
+        })
     }
 
     /// All APIs of all members, written once for each change; `None` if that failed.
@@ -298,7 +304,8 @@ impl State {
             return;
         }
         self.others_at = Some(told);
-        let reports = others.iter().filter_map(|other| Some((other.id.clone()?, other.status.as_ref()?)));
+        let reports =
+            others.iter().filter_map(|other| Some((other.id.clone()?, other.status.as_ref()?)));
         let mut known = std::mem::take(&mut self.others);
         for (id, report) in reports {
             // Those that are gone are left behind.

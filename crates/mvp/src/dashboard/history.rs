@@ -46,8 +46,10 @@ impl History {
     /// Notes the counters of a report. `now` is Unix time in seconds.
     pub(super) fn observe(&mut self, now: u64, status: &Status) {
         let counts = status.refusals.iter().map(|count| (count.name.clone(), count.count));
-        let totals =
-            Totals { averted: status.averted.total.unwrap_or_default(), refusals: counts.collect() };
+        let totals = Totals {
+            averted: status.averted.total.unwrap_or_default(),
+            refusals: counts.collect(),
+        };
         let Some(last) = self.last.replace(totals) else { return };
         let Some(totals) = &self.last else { return };
         // A counter that began again, as in a demo whose server restarts, is no event.
@@ -58,13 +60,18 @@ impl History {
                 continue;
             }
             self.refused.add(now, more);
-            let known = self.recent.iter_mut().find(|one| {
-                one.reason == *reason && now.saturating_sub(one.at) < TOGETHER
-            });
+            let known = self
+                .recent
+                .iter_mut()
+                .find(|one| one.reason == *reason && now.saturating_sub(one.at) < TOGETHER);
             match known {
                 Some(known) => known.count = known.count.saturating_add(more),
                 None => {
-                    self.recent.push_front(Refusals { at: now, reason: reason.clone(), count: more });
+                    self.recent.push_front(Refusals {
+                        at: now,
+                        reason: reason.clone(),
+                        count: more,
+                    });
                     self.recent.truncate(RECENT);
                 }
             }

@@ -2,6 +2,7 @@
 //!
 //! Times are absolute, so that a section changes only with what it tells: the page counts the seconds.
 
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use mvp_proxy::CallersReport;
@@ -67,7 +68,8 @@ pub(super) fn findings(status: &Status) -> Content<Value> {
     let found = found::findings(status);
     let list = |trusted: bool| -> Value {
         let all = found.iter().map(|finding| {
-            let what = if trusted { finding.what.clone() } else { without_addresses(&finding.what) };
+            let what =
+                if trusted { finding.what.clone() } else { without_addresses(&finding.what) };
             json!({ "urgent": finding.urgent, "what": what, "advice": finding.advice })
         });
         all.collect()
@@ -78,17 +80,21 @@ pub(super) fn findings(status: &Status) -> Content<Value> {
 /// The text with every address of a host replaced.
 fn without_addresses(text: &str) -> String {
     let word = |word: &str| {
-        let bare = word.trim_matches(|end: char| "()[],;\"'".contains(end)).trim_end_matches(':');
+        let bare = word.trim_matches(|end: char| "(),;\"'".contains(end));
         let bare = bare.rsplit_once("://").map_or(bare, |(_, rest)| rest);
-        let bare = bare.split('/').next().unwrap_or(bare);
-        let is_address = bare.parse::<std::net::SocketAddr>().is_ok()
-            || bare.parse::<std::net::IpAddr>().is_ok()
-            || bare.rsplit_once(':').is_some_and(|(host, port)| {
-                host.contains('.') && port.parse::<u16>().is_ok()
-            });
-        if is_address && !bare.is_empty() { word.replace(bare, "…") } else { word.to_owned() }
+        let bare = bare.split('/').next().unwrap_or(bare).trim_end_matches([':', '.']);
+        if is_address(bare) { word.replace(bare, "…") } else { word.to_owned() }
     };
     text.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// Whether a word is an IP address, or a host name with a port.
+fn is_address(word: &str) -> bool {
+    let host = word.trim_start_matches('[').trim_end_matches(']');
+    let named = |(host, port): (&str, &str)| host.contains('.') && port.parse::<u16>().is_ok();
+    word.parse::<SocketAddr>().is_ok()
+        || host.parse::<IpAddr>().is_ok()
+        || word.rsplit_once(':').is_some_and(named)
 }
 
 /// The members as this gateway sees them.
@@ -160,7 +166,8 @@ pub(super) fn refusals(status: &Status, bars: &Value, recent: &Value) -> Value {
 
 /// The certificates, the first to expire first.
 pub(super) fn certificates(status: &Status) -> Value {
-    let one = |one: &crate::report::Certificate| json!({ "flag": one.flag, "expires": one.expires });
+    let one =
+        |one: &crate::report::Certificate| json!({ "flag": one.flag, "expires": one.expires });
     let list: Value = status.certificates.iter().map(one).collect();
     json!({ "list": list, "failing": status.reloads_failing })
 }
@@ -172,16 +179,19 @@ pub(super) fn flow(id: &str, recorded: bool, edges: Vec<Value>) -> Value {
 
 /// The document of `mvp skew`. Why a server does not answer is told by its member, with the time.
 pub(super) fn skew(mut document: Value) -> Value {
-    for server in document["servers"].as_array_mut().into_iter().flatten() {
-        let silent = server["problem"].is_string();
-        server["problem"] = json!(silent);
+    let servers = document.get_mut("servers").and_then(Value::as_array_mut);
+    for server in servers.into_iter().flatten().filter_map(Value::as_object_mut) {
+        let silent = server.get("problem").is_some_and(Value::is_string);
+        server.insert("problem".to_owned(), json!(silent));
     }
     let mut left_out = 0;
-    if let Some(rows) = document["apis"].as_array_mut() {
+    if let Some(rows) = document.get_mut("apis").and_then(Value::as_array_mut) {
         left_out = rows.len().saturating_sub(MAX_ROWS);
         rows.truncate(MAX_ROWS);
     }
-    document["leftOut"] = json!(left_out);
+    if let Some(fields) = document.as_object_mut() {
+        fields.insert("leftOut".to_owned(), json!(left_out));
+    }
     document
 }
 
@@ -190,7 +200,9 @@ pub(super) fn callers(report: Option<&CallersReport>, now: u64) -> Content<Value
     let Some(report) = report else { return Content::of(json!({ "recorded": false })) };
     let mut resources: Vec<_> = report.resources.iter().collect();
     let sum = |one: &mvp_proxy::ResourceCallers| {
-        one.callers.iter().fold(one.more_requests, |sum, caller| sum.saturating_add(caller.requests))
+        one.callers
+            .iter()
+            .fold(one.more_requests, |sum, caller| sum.saturating_add(caller.requests))
     };
     resources.sort_by_key(|one| std::cmp::Reverse(sum(one)));
     let left_out = resources.len().saturating_sub(MAX_CALLERS);
@@ -227,7 +239,10 @@ mod tests {
     fn addresses_are_left_out_of_texts() {
         for (text, shown) in [
             ("connect: 10.0.0.1:6443: refused", "connect: …: refused"),
-            ("the server at https://10.0.0.1:6443/apis (10.0.0.1) is down", "the server at https://…/apis (…) is down"),
+            (
+                "the server at https://10.0.0.1:6443/apis (10.0.0.1) is down",
+                "the server at https://…/apis (…) is down",
+            ),
             ("no answer from [fd00::1]:443, or fd00::1", "no answer from …, or …"),
             ("api.example.com:6443 is unknown", "… is unknown"),
             ("status 503 after 3 s, release 1.36.4", "status 503 after 3 s, release 1.36.4"),

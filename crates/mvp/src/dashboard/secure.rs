@@ -3,7 +3,7 @@
 //!
 //! A front proxy's headers do not count here: who looks must show a certificate of its own.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -14,13 +14,15 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
-use mvp_net::{ConnectionInfo, ConnectionLimit, Limits, ReloadableTls};
+
+use mvp_net::{ConnectionInfo, ConnectionLimit, Limits, ReloadableTls, bind};
 use tokio_util::sync::CancellationToken;
 
 use super::board::{Audience, Board};
 use crate::admin::host::AllowedHosts;
 use crate::admin::text;
-use crate::serve::runtime;
+use crate::config::{DashboardConfig, ServeConfig};
+use crate::serve::{cannot_listen, runtime};
 
 /// The most connections, of one address and of all.
 const CONNECTIONS: usize = 128;
@@ -30,12 +32,29 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// The listener for other hosts.
 pub(crate) struct Secure {
-    pub(crate) listener: TcpListener,
-    pub(crate) groups: Vec<String>,
-    pub(crate) hosts: AllowedHosts,
+    listener: TcpListener,
+    groups: Vec<String>,
+    hosts: AllowedHosts,
 }
 
 impl Secure {
+    /// Listens at `--dashboard-bind-address`; none without it.
+    pub(crate) fn listen(config: &ServeConfig) -> anyhow::Result<Option<Secure>> {
+        let Some(DashboardConfig { address, groups }) = &config.dashboard else { return Ok(None) };
+        let listener = bind(*address, config.share_port)
+            .map_err(|error| cannot_listen(*address, "--dashboard-bind-address", &error))?;
+        let hosts = AllowedHosts::new(&config.admin_hosts);
+        Ok(Some(Secure { listener, groups: groups.clone(), hosts }))
+    }
+
+    /// The URL of the page: here or, without this listener, at the admin endpoint.
+    pub(crate) fn url(secure: Option<&Secure>, admin: SocketAddr) -> String {
+        match secure.map(|secure| secure.listener.local_addr()) {
+            Some(Ok(address)) => super::url("https", address),
+            Some(Err(_)) | None => super::url("http", admin),
+        }
+    }
+
     /// Serves on a thread of its own, so that handshakes do not delay the control loop, until `stop`.
     pub(crate) fn serve(
         self,

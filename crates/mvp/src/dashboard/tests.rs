@@ -1,8 +1,8 @@
 //! Tests of the routes, without a socket.
 
 use axum::body::Body;
-use axum::http::request::Builder;
 use axum::http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH};
+use axum::http::request::Builder;
 use http_body_util::BodyExt;
 use mvp_net::{CertificateUser, ConnectionInfo, Judgement};
 use tower::ServiceExt;
@@ -32,7 +32,10 @@ async fn every_file_is_guarded_and_kept_by_its_tag() {
         let (status, response, body) = ask(page(), request(asset.path)).await;
         assert_eq!((status, &*body), (StatusCode::OK, asset.body));
         let policy = response.headers()["content-security-policy"].to_str().unwrap();
-        assert!(policy.starts_with("default-src 'none'; ") && !policy.contains("unsafe"), "{policy}");
+        assert!(
+            policy.starts_with("default-src 'none'; ") && !policy.contains("unsafe"),
+            "{policy}"
+        );
         assert_eq!(response.headers()[CACHE_CONTROL], "no-cache");
         let tag = response.headers()[ETAG].to_str().unwrap();
         let known = request(asset.path).header(IF_NONE_MATCH, format!("\"x\", {tag}"));
@@ -50,7 +53,15 @@ fn the_page_is_small_and_loads_nothing_from_elsewhere() {
     assert!(size < 100_000, "{size} bytes");
     for asset in &assets::ASSETS {
         let body = asset.body.replace("http://www.w3.org/", "");
-        for word in ["http://", "https://", "innerHTML", "insertAdjacentHTML", "eval(", " style=\"", "@import"] {
+        for word in [
+            "http://",
+            "https://",
+            "innerHTML",
+            "insertAdjacentHTML",
+            "eval(",
+            " style=\"",
+            "@import",
+        ] {
             assert!(!body.contains(word), "{} has {word}", asset.path);
         }
     }
@@ -113,7 +124,8 @@ async fn other_hosts_need_a_certificate_of_an_allowed_group() {
         }
     }
     let router = secure::router(board(), vec!["a".to_owned()], AllowedHosts::default());
-    let evil = Request::get(PATH).header("host", "evil.example").extension(connection(Some(&["a"])));
+    let evil =
+        Request::get(PATH).header("host", "evil.example").extension(connection(Some(&["a"])));
     assert_eq!(ask(router, evil).await.0, StatusCode::FORBIDDEN);
 }
 

@@ -12,8 +12,8 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::dashboard::board::{Audience, Board, Marks, Sources};
 use crate::dashboard;
+use crate::dashboard::board::{Audience, Board, Marks, Sources};
 use crate::health::Probes;
 use crate::inside;
 use crate::report::Answered;

@@ -12,8 +12,8 @@ use mvp_proxy::control::SnapshotReader;
 
 use super::samples::{Sample, samples};
 use super::{
-    ApiCount, Averted, Certificate, CheckState, Connections, Count, FlowEdge, Kind, MAX_APIS, MAX_EDGES,
-    MAX_MEMBERS, MAX_TEXTS, MemberState, Status, SteeringState, ViewOf, clipped,
+    ApiCount, Averted, Certificate, CheckState, Connections, Count, FlowEdge, Kind, MAX_APIS,
+    MAX_EDGES, MAX_MEMBERS, MAX_TEXTS, MemberState, Status, SteeringState, ViewOf, clipped,
 };
 use crate::admin::Check;
 use crate::build_info;

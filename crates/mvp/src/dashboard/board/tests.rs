@@ -77,7 +77,8 @@ async fn nothing_is_sent_while_nothing_changes() {
 async fn the_number_of_pages_is_bounded_and_the_end_reaches_each() {
     let end = CancellationToken::new();
     let board = Board::new(sources(Arc::default()), end.clone());
-    let mut pages: Vec<Viewer> = (0..MAX_PAGES).map(|_| board.open(Audience::Anybody).unwrap()).collect();
+    let mut pages: Vec<Viewer> =
+        (0..MAX_PAGES).map(|_| board.open(Audience::Anybody).unwrap()).collect();
     assert!(board.open(Audience::Anybody).is_none());
     pages.pop();
     assert!(board.open(Audience::Anybody).is_some());

@@ -177,8 +177,7 @@ fn members(gateway: &GatewayArgs) -> anyhow::Result<Found> {
         anyhow::bail!("the gateway at {gateway} is older than mvp skew: it has no /debug/apis");
     }
     let servers = serde_json::from_str(&answer.body).and_then(|document| of_document(&document));
-    let servers =
-        servers.map_err(|error| anyhow::anyhow!("/debug/apis of {gateway}: {error}"))?;
+    let servers = servers.map_err(|error| anyhow::anyhow!("/debug/apis of {gateway}: {error}"))?;
     Ok(Found { servers, remarks: Vec::new() })
 }
 
