@@ -160,8 +160,7 @@ impl Board {
     }
 
     fn publish(&self, state: &State) {
-        let current =
-            self.frames.borrow().sections.iter().map(|(_, section)| section.version).max();
+        let current = self.frames.borrow().sections.values().map(|section| section.version).max();
         if current != Some(state.version) && state.version > 0 {
             self.frames.send_replace(Arc::new(Frame { sections: state.sections.clone() }));
         }

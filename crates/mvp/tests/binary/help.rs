@@ -5,7 +5,7 @@ use std::process::Stdio;
 use crate::folder::Folder;
 
 /// All flags of `mvp serve`.
-const FLAGS: [&str; 57] = [
+const FLAGS: [&str; 60] = [
     "--help",
     "--bind-address",
     "--secure-port",

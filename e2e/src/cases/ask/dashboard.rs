@@ -89,8 +89,7 @@ async fn allowed(cluster: &Cluster, secure: SocketAddr) -> anyhow::Result<()> {
     let path = "/dashboard";
     let page = cluster.admin.get(secure, path).await?;
     ensure!(page.status == 200 && page.body.starts_with(b"<!doctype html>"), "{}", page.status);
-    for (client, code) in
-        [(cluster.user("alice", &["developers"])?, 403), (cluster.nobody()?, 401)]
+    for (client, code) in [(cluster.user("alice", &["developers"])?, 403), (cluster.nobody()?, 401)]
     {
         for path in [path, "/dashboard/apis", "/dashboard/events"] {
             let answer = client.get(secure, path).await?;
@@ -147,7 +146,11 @@ fn cells(api: &Value, servers: &[&str]) -> Vec<String> {
         Some(verbs) => {
             let has = |verb: &&&str| !items(verbs, "").any(|one| one == **verb);
             let missing: Vec<&str> = union.iter().filter(has).copied().collect();
-            if missing.is_empty() { "yes".to_owned() } else { format!("without {}", missing.join(",")) }
+            if missing.is_empty() {
+                "yes".to_owned()
+            } else {
+                format!("without {}", missing.join(","))
+            }
         }
     };
     servers.iter().map(cell).collect()
@@ -257,7 +260,8 @@ async fn hour(tab: &mut Tab, url: &str) -> anyhow::Result<String> {
     let found = tab.ask("hour", json!({ "url": url, "seconds": 3600 })).await?;
     let value = |path: &str| found.pointer(path).and_then(Value::as_f64).context("no figure");
     for what in ["nodes", "listeners"] {
-        let (before, after) = (value(&format!("/before/{what}"))?, value(&format!("/after/{what}"))?);
+        let (before, after) =
+            (value(&format!("/before/{what}"))?, value(&format!("/after/{what}"))?);
         ensure!(after <= before * 1.05, "{what} grow from {before} to {after}");
     }
     let (before, after) = (value("/before/heap")?, value("/after/heap")?);
