@@ -56,10 +56,14 @@ export function flow(edges, members) {
     const t = 0.52 + (0.28 * (from.indexOf(line.from) + 0.5)) / from.length;
     const s = 1 - t;
     const curve = (a, b, c, d) => s ** 3 * a + 3 * s * s * t * b + 3 * s * t * t * c + t ** 3 * d;
-    const [x, y] = [curve(x1, middle, middle, x2), curve(y1, y1, y2, y2)];
-    labels.push(svg("text", { x, y: y + 4, class: "rate" }, rate(line.rate)));
+    const x = curve(x1, middle, middle, x2);
+    let y = curve(y1, y1, y2, y2) + 4;
+    while (labels.some((one) => Math.abs(one.x - x) < 46 && Math.abs(one.y - y) < 13)) {
+      y += 3;
+    }
+    labels.push({ x, y, text: rate(line.rate) });
   }
-  drawing.append(...labels);
+  drawing.append(...labels.map(({ x, y, text }) => svg("text", { x, y, class: "rate" }, text)));
   for (const [names, x] of [[from, LEFT], [to, RIGHT]]) {
     for (const name of names) {
       drawing.append(...node(name, x, place(names, name), members));
