@@ -4,8 +4,7 @@
 // Usage: node dashboard.js CHROMIUM
 
 import { createRequire } from "node:module";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 
@@ -15,8 +14,8 @@ const { chromium } = require("playwright-core");
 const AXE = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
 const WITHIN = 20_000;
-const profile = mkdtempSync(join(tmpdir(), "mvp-chromium-"));
-const browser = await chromium.launchPersistentContext(profile, {
+// With a fresh profile, which Playwright removes at the end.
+const browser = await chromium.launch({
   executablePath: process.argv[2],
   args: [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -31,11 +30,11 @@ const more = [];
 const problems = [];
 
 async function open({ url, theme = "light", width = 1440, height = 900 }) {
-  const opened = await browser.newPage();
+  // A context of its own: the pages of one have few connections to one server.
+  const context = await browser.newContext({ colorScheme: theme, reducedMotion: "reduce", viewport: { width, height } });
+  const opened = await context.newPage();
   opened.on("pageerror", (error) => problems.push(String(error)));
   opened.on("console", (message) => message.type() === "error" && problems.push(message.text()));
-  await opened.emulateMedia({ colorScheme: theme, reducedMotion: "reduce" });
-  await opened.setViewportSize({ width, height });
   await opened.goto(url);
   await opened.waitForSelector("#members-rows tr th[scope=row]", { timeout: WITHIN });
   await opened.waitForFunction(() => document.getElementById("figure-skew").textContent !== "–", null, { timeout: WITHIN });
@@ -137,7 +136,7 @@ const commands = {
   /** Opens more pages, or closes them with 0. */
   async many({ url, count }) {
     for (const one of more.splice(0)) {
-      await one.close();
+      await one.context().close();
     }
     for (let number = 0; number < count; number += 1) {
       more.push(await open({ url }));
@@ -147,11 +146,11 @@ const commands = {
 
   /** Closes the page. */
   async close() {
-    await page.close();
+    await page.context().close();
     return true;
   },
 
-  /** An hour of events in fast motion: nodes, listeners and heap after its first minutes and at its end. */
+  /** An hour of events in fast motion, and hostile names at its end: nodes, listeners and heap after its first minutes and at its end. */
   async hour({ url, seconds = 3600 }) {
     const sections = await first(url);
     const fast = await browser.newPage();
@@ -169,7 +168,7 @@ const commands = {
       };
     });
     await fast.goto(url);
-    const session = await browser.newCDPSession(fast);
+    const session = await fast.context().newCDPSession(fast);
     await session.send("Performance.enable");
     const play = async (from, to) => {
       await fast.evaluate(PLAY, { sections, from, to });
@@ -180,8 +179,9 @@ const commands = {
     };
     const before = await play(0, Math.round(seconds / 10));
     const after = await play(Math.round(seconds / 10), seconds);
-    await fast.close();
-    return { before, after };
+    const hostile = await fast.evaluate(HOSTILE, sections);
+    await fast.context().close();
+    return { before, after, hostile };
   },
 
   async problems() {
@@ -233,6 +233,31 @@ const PLAY = async ({ sections, from, to }) => {
   }
 };
 
+/** Sends names that are markup. Returns what became of them. */
+const HOSTILE = async (sections) => {
+  const name = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>';
+  const send = (section, data) =>
+    window.source.dispatchEvent(new MessageEvent(section, { data: JSON.stringify(data) }));
+  const api = { group: name, version: name, resource: name, subresource: name };
+  const member = { ...sections.members[0], id: name, release: name, error: name, address: name };
+  send("gateway", { ...sections.gateway, id: name, release: name });
+  send("members", [member]);
+  send("others", [{ id: name, kind: "mvp", left: false, noAnswer: name, state: null }]);
+  send("findings", [{ urgent: true, what: name, advice: name }]);
+  send("skew", { servers: [{ name, release: name }], apis: [{ ...api, servers: { [name]: [name] } }], leftOut: 0 });
+  send("flow", { recorded: true, edges: [{ ...api, from: name, to: name, rate: 1, errors: 1 }] });
+  send("averted", { total: 1, apis: [{ ...api, count: 1 }], bars: [1] });
+  send("refusals", { total: [], bars: [1], recent: [{ at: 1, reason: name, count: 1, advice: name }] });
+  send("callers", { recorded: true, named: true, resources: [{ ...api, count: 1, requests: 1, callers: [{ user: name, agent: name, requests: 1 }] }] });
+  send("certificates", { list: [{ flag: name, expires: 4e9 }], failing: [name] });
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  return {
+    shown: document.body.textContent.split(name).length - 1,
+    markup: document.querySelectorAll("main img, main script, header h1 img").length,
+    ran: window.hacked ?? 0,
+  };
+};
+
 for await (const line of createInterface({ input: process.stdin })) {
   const { do: name, ...options } = JSON.parse(line);
   let answer;
@@ -244,4 +269,3 @@ for await (const line of createInterface({ input: process.stdin })) {
   process.stdout.write(`${JSON.stringify(answer)}\n`);
 }
 await browser.close();
-rmSync(profile, { recursive: true, force: true });

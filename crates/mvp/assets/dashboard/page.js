@@ -7,6 +7,8 @@ import { bars, flow as draw, rate } from "./drawing.js";
 const ROWS = 400;
 /** The gateway sends something every 10 s. */
 const SILENCE = 25_000;
+/** Every stream ends after a while, and the browser connects again within a second. */
+const PATIENCE = 3_000;
 
 const data = {};
 let all = null;
@@ -234,13 +236,14 @@ function certificates({ list, failing }) {
 // The stream.
 let stream = null;
 let heard = Date.now();
+let broken = null;
 let lost = null;
 
 function connect() {
   stream?.close();
   stream = new EventSource("/dashboard/events");
   stream.onopen = heardOf;
-  stream.onerror = () => offline();
+  stream.onerror = () => { broken ??= Date.now(); };
   stream.addEventListener("alive", heardOf);
   for (const name of Object.keys(show)) {
     stream.addEventListener(name, (event) => {
@@ -253,6 +256,7 @@ function connect() {
 
 function heardOf() {
   heard = Date.now();
+  broken = null;
   if (lost) {
     lost = null;
     at("offline").hidden = true;
@@ -267,14 +271,29 @@ function offline() {
   say("state", "no connection", "pill bad");
 }
 
+// Browsers have few connections to one server: pages that nobody sees give theirs back.
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) {
+    stream.close();
+  } else {
+    heard = Date.now();
+    connect();
+  }
+});
+
 setInterval(() => {
   tick();
-  if (Date.now() - heard > SILENCE) offline();
+  if (document.hidden) return;
+  const silent = Date.now() - heard > SILENCE;
+  if (silent || (broken && Date.now() - broken > PATIENCE)) offline();
   // After an answer that is no stream, or a silence, the browser does not connect again by itself.
-  if (stream.readyState === EventSource.CLOSED || Date.now() - heard > SILENCE) {
-    if (!document.hidden || !lost) connect();
+  if (silent || stream.readyState === EventSource.CLOSED) {
+    connect();
+    heard = Date.now();
   }
 }, 1000);
+
+setInterval(() => data.certificates && certificates(data.certificates), 60_000);
 
 // Themes and keys.
 const THEMES = { auto: ["Auto", "as the system"], light: ["Light", "light"], dark: ["Dark", "dark"] };

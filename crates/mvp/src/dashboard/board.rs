@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use mvp_proxy::CallersReport;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::history::History;
@@ -120,17 +121,16 @@ impl Board {
 
     /// Computes what pages show, for ever.
     pub(crate) async fn run(self: Arc<Board>) {
-        let (mut state, mut asked) = (State::default(), None::<Instant>);
+        let mut state = State::default();
+        let mut asked: Option<(Instant, JoinHandle<()>)> = None;
         loop {
             let pages = self.pages.load(Ordering::Relaxed);
-            if pages > 0 && asked.is_none_or(|asked| asked.elapsed() >= OTHERS) {
-                asked = Some(Instant::now());
-                let board = Arc::clone(&self);
-                tokio::spawn(async move {
-                    let others = (board.sources.others)().await;
-                    *board.others.lock().unwrap_or_else(PoisonError::into_inner) =
-                        (Instant::now(), others);
-                });
+            // A slow member must not let questions pile up.
+            let due = asked
+                .as_ref()
+                .is_none_or(|(begun, asking)| asking.is_finished() && begun.elapsed() >= OTHERS);
+            if pages > 0 && due {
+                asked = Some((Instant::now(), tokio::spawn(Arc::clone(&self).ask_others())));
             }
             let board = Arc::clone(&self);
             let round = move || {
@@ -146,6 +146,12 @@ impl Board {
                 self.next_round(state.marks).await;
             }
         }
+    }
+
+    async fn ask_others(self: Arc<Board>) {
+        let others = (self.sources.others)().await;
+        let told = (Instant::now(), others);
+        *self.others.lock().unwrap_or_else(PoisonError::into_inner) = told;
     }
 
     /// Waits for the next round: until a member changes, at most a second.

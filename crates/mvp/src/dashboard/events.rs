@@ -15,6 +15,8 @@ use super::board::Viewer;
 
 /// The longest silence. The page notices when nothing comes for a multiple of it.
 pub(super) const ALIVE: Duration = Duration::from_secs(10);
+/// The time after which the page connects again.
+const RETRY: Duration = Duration::from_secs(1);
 /// The life of a stream. The page connects again, and its client certificate is judged again.
 const LIFE: Duration = Duration::from_secs(600);
 
@@ -41,6 +43,7 @@ impl Page {
     async fn next(&mut self) -> Option<String> {
         if self.seen.is_empty() {
             self.viewer.first().await?;
+            return Some(format!("retry: {}\n\n{}", RETRY.as_millis(), self.changed()));
         }
         loop {
             let chunk = self.changed();
