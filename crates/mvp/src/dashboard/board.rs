@@ -166,10 +166,16 @@ impl Board {
     }
 
     fn publish(&self, state: &State) {
-        let current = self.frames.borrow().sections.values().map(|section| section.version).max();
-        if current != Some(state.version) && state.version > 0 {
-            self.frames.send_replace(Arc::new(Frame { sections: state.sections.clone() }));
-        }
+        let versions = |sections: &BTreeMap<&'static str, Section>| -> Vec<(&'static str, u64)> {
+            sections.iter().map(|(name, section)| (*name, section.version)).collect()
+        };
+        self.frames.send_if_modified(|frame| {
+            let changed = versions(&frame.sections) != versions(&state.sections);
+            if changed {
+                *frame = Arc::new(Frame { sections: state.sections.clone() });
+            }
+            changed
+        });
     }
 
     /// Opens a page; `None` if too many are open.
@@ -280,7 +286,7 @@ impl State {
         let now = time.as_secs();
         self.history.observe(now, &status);
         if !watched {
-            return;
+            return self.forget(board);
         }
         let (told, others) = board.others.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.observe_flow(&status, told, &others);
@@ -301,6 +307,14 @@ impl State {
         if let Some(skew) = skew {
             self.put("skew", Content::of(skew));
         }
+    }
+
+    /// Forgets all but the history: the next page must not show what was long ago.
+    fn forget(&mut self, board: &Board) {
+        let (history, marks) = (std::mem::take(&mut self.history), self.marks);
+        *self = State { history, marks, version: self.version, ..State::default() };
+        let nothing = (Instant::now(), Vec::new());
+        *board.others.lock().unwrap_or_else(PoisonError::into_inner) = nothing;
     }
 
     fn observe_flow(&mut self, status: &Status, told: Instant, others: &Others) {

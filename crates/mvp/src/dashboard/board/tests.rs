@@ -74,6 +74,25 @@ async fn nothing_is_sent_while_nothing_changes() {
 }
 
 #[tokio::test]
+async fn the_next_page_shows_nothing_of_long_ago() {
+    let state = Arc::new(AtomicU64::new(7));
+    let board = Board::new(sources(Arc::clone(&state)), CancellationToken::new());
+    let running = tokio::spawn(Arc::clone(&board).run());
+    let mut first = board.open(Audience::Anybody).unwrap();
+    first.first().await.unwrap();
+    drop(first);
+    // A round without a page ends the frame.
+    let mut frames = board.frames.subscribe();
+    let cleared = frames.wait_for(|frame| frame.sections.is_empty());
+    tokio::time::timeout(Duration::from_secs(10), cleared).await.unwrap().unwrap();
+    state.store(0, Ordering::Relaxed);
+    let mut second = board.open(Audience::Anybody).unwrap();
+    second.first().await.unwrap();
+    assert_eq!(members(&mut second).1[0]["error"], Value::Null);
+    running.abort();
+}
+
+#[tokio::test]
 async fn the_number_of_pages_is_bounded_and_the_end_reaches_each() {
     let end = CancellationToken::new();
     let board = Board::new(sources(Arc::default()), end.clone());
