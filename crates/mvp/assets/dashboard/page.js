@@ -104,7 +104,11 @@ function gatewayState({ version, ready, live, started, urgent }) {
 }
 
 const days = (expires) => (expires - now()) / 86400;
-const left = (expires) => (expires === null || expires === undefined ? "" : `${Math.floor(days(expires))} d`);
+const MANY_DAYS = 3650;
+const left = (expires) => {
+  if (expires === null || expires === undefined) return "";
+  return days(expires) > MANY_DAYS ? "over 10 y" : `${Math.floor(days(expires))} d`;
+};
 
 function skew(document_) {
   const { servers, apis, leftOut } = document_;
@@ -227,7 +231,7 @@ function certificates({ list, failing }) {
   say("note-days", first ? first.flag : "none from files");
   const rows = list.map(({ flag, expires }) => {
     const name = el("span", "mono", flag, failing.includes(flag) ? el("span", "tag bad", "not reloaded") : null);
-    return row(name, new Date(expires * 1000).toISOString().slice(0, 16).replace("T", " "), number(Math.floor(days(expires))));
+    return row(name, new Date(expires * 1000).toISOString().slice(0, 16).replace("T", " "), number(days(expires) > MANY_DAYS ? "over 3650" : Math.floor(days(expires))));
   });
   at("certificates-rows").replaceChildren(...(rows.length ? rows : [nothing(3, "None from files.")]));
   if (data.members) members();

@@ -172,7 +172,7 @@ async fn other_hosts_need_a_certificate_of_an_allowed_group() {
             let mut events = client.open(EVENTS).await.into_body();
             let frame = timeout(Duration::from_secs(20), events.frame()).await.unwrap();
             let data = frame.unwrap().unwrap().into_data().unwrap();
-            assert!(data.starts_with(b"event: "), "{data:?}");
+            assert!(data.starts_with(b"retry: 1000\n\nevent: "), "{data:?}");
         }
     }
 }

@@ -46,7 +46,7 @@ impl Tab {
         self.ask("open", json!({ "url": url })).await
     }
 
-    /// A picture of the whole page, for the documentation.
+    /// A picture for the documentation: of the whole page, or of what a phone shows at first.
     pub(super) async fn picture(
         &mut self,
         name: &str,
@@ -55,8 +55,7 @@ impl Tab {
     ) -> anyhow::Result<()> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/images");
         std::fs::create_dir_all(&folder)?;
-        let options =
-            json!({ "file": folder.join(name), "theme": theme, "width": width, "full": true });
+        let options = json!({ "file": folder.join(name), "theme": theme, "width": width, "full": width > 500 });
         self.ask("screenshot", options).await.map(drop)
     }
 
