@@ -1,6 +1,7 @@
 //! The programs under test, built once per version from Go modules into a cache outside the tree.
 //! Entry item: [`Programs::get`].
 
+mod browser;
 mod clients;
 mod debian;
 mod nodes;
@@ -13,11 +14,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};
 use testkit::process::Program;
 use testkit::programs::{cache, mvp};
 
+pub(crate) use browser::{Browser, browser_folder};
 pub(crate) use clients::{Clients, node_folder, python_folder};
 pub(crate) use nodes::NodePrograms;
 
@@ -104,6 +106,8 @@ pub(crate) struct Needs {
     /// The e2e suite of Kubernetes.
     pub(crate) upstream: bool,
     pub(crate) prometheus: bool,
+    /// Chromium and what drives it.
+    pub(crate) browser: bool,
     /// The programs of kubeadm nodes.
     pub(crate) nodes: bool,
 }
@@ -119,6 +123,8 @@ pub(crate) struct Programs {
     pub(crate) clients: Clients,
     /// The folder of Prometheus and promtool, if a case needs them, or why they are missing.
     prometheus: Option<Result<PathBuf, String>>,
+    /// The browser, if a case needs it, or why it is missing.
+    browser: Option<Result<Browser, String>>,
     /// The programs of kubeadm nodes, if a case needs them, or why they are missing.
     nodes: Option<Result<NodePrograms, String>>,
 }
@@ -143,9 +149,11 @@ impl Programs {
             built.insert(UPSTREAM.folder, UPSTREAM.get(&cache)?);
         }
         let clients = if needs.clients { Clients::get(&cache)? } else { Clients::default() };
-        let prometheus = needs.prometheus.then(|| prometheus(&cache).map_err(|e| format!("{e:#}")));
+        let prometheus =
+            needs.prometheus.then(|| debian::prometheus(&cache).map_err(|e| format!("{e:#}")));
         let nodes = needs.nodes.then(|| NodePrograms::get(&cache).map_err(|e| format!("{e:#}")));
-        Ok(Programs { built, clients, prometheus, nodes, mvp: mvp("release")? })
+        let browser = needs.browser.then(|| Browser::get(&cache).map_err(|e| format!("{e:#}")));
+        Ok(Programs { built, clients, prometheus, browser, nodes, mvp: mvp("release")? })
     }
 
     pub(crate) fn etcd(&self) -> PathBuf {
@@ -175,15 +183,17 @@ impl Programs {
 
     /// The folder of Prometheus and promtool.
     pub(crate) fn prometheus(&self) -> anyhow::Result<&Path> {
-        let found =
-            self.prometheus.as_ref().context("Prometheus was not requested for this run")?;
-        found.as_deref().map_err(|why| anyhow!("Prometheus is not available: {why}"))
+        clients::available(self.prometheus.as_ref(), "Prometheus").map(PathBuf::as_path)
+    }
+
+    /// The browser and what drives it.
+    pub(crate) fn browser(&self) -> anyhow::Result<&Browser> {
+        clients::available(self.browser.as_ref(), "the browser")
     }
 
     /// The programs of kubeadm nodes.
     pub(crate) fn nodes(&self) -> anyhow::Result<&NodePrograms> {
-        let found = self.nodes.as_ref().context("kubeadm was not requested for this run")?;
-        found.as_ref().map_err(|why| anyhow!("the programs of nodes are not available: {why}"))
+        clients::available(self.nodes.as_ref(), "kubeadm")
     }
 
     /// The version that the server reports, such as `v1.36.4`.
@@ -212,14 +222,6 @@ impl std::fmt::Display for Programs {
         }
         write!(f, "{}", self.mvp.display())
     }
-}
-
-/// Finds Debian's Prometheus in the cache, or downloads it. Returns the folder of its programs.
-fn prometheus(cache: &Path) -> anyhow::Result<PathBuf> {
-    let folder = Path::new("usr/bin");
-    let program =
-        debian::unpack(cache, "prometheus", "prometheus-of-debian", &folder.join("prometheus"))?;
-    Ok(program.parent().unwrap_or(&program).to_owned())
 }
 
 /// Finds h2spec in the cache, or builds it.

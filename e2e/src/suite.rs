@@ -277,6 +277,7 @@ pub(crate) fn needs(cases: &[Case]) -> Needs {
             .any(|group| cases.iter().any(|case| case.name.starts_with(group))),
         upstream: cases.iter().any(|case| case.name.starts_with("upstream/")),
         prometheus: cases.iter().any(|case| case.name == "ask/alerts"),
+        browser: cases.iter().any(|case| case.name.starts_with("ask/dashboard")),
         nodes: cases.iter().any(|case| case.setting == Setting::Kubeadm),
     }
 }

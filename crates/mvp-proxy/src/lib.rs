@@ -71,6 +71,8 @@ pub use identity::{
 };
 pub use layer::{MixedVersion, MixedVersionLayer};
 pub use member::{Member, MemberBuilder, Worker};
-pub use metrics::{Callers, CallersReport, Metrics, RecordedCaller, ResourceCallers};
+pub use metrics::{
+    Callers, CallersReport, Flow, FlowCount, Metrics, RecordedCaller, ResourceCallers,
+};
 pub use probe::{LocalState, OwnRequests};
 pub use upstream::{Forwarder, OutboundTls, ReloadableOutbound, Target, server_name};

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{RawQuery, Request, State};
-use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ORIGIN, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -30,6 +30,8 @@ use self::apart::Apart;
 use self::host::AllowedHosts;
 use self::socket::AdminSocket;
 use crate::cli::Flags;
+use crate::dashboard;
+use crate::dashboard::board::{Audience, Board};
 use crate::descriptors::AdminListener;
 use crate::mistake::Problem;
 use crate::report::Gateways;
@@ -42,19 +44,32 @@ pub(crate) async fn serve(
     admin: Admin,
     shutdown: impl Future<Output = ()> + Clone + Send + 'static,
 ) -> std::io::Result<()> {
-    let over_tcp = over_tcp(admin.clone(), hosts, socket.as_ref().map(AdminSocket::name));
+    let hosts = Arc::new(hosts);
+    let private = listener.local_addr()?.ip().is_loopback();
+    let name = socket.as_ref().map(AdminSocket::name);
+    let over_tcp = over_tcp(admin.clone(), Arc::clone(&hosts), name, private);
     let served = axum::serve(AdminListener::new(listener), over_tcp);
     let served = served.with_graceful_shutdown(shutdown.clone());
     let Some(socket) = socket else { return served.await };
     // Until the end of this function: it removes the file of the socket.
     let (listener, _file) = socket.into_parts()?;
-    let owned = axum::serve(listener, over_socket(admin)).with_graceful_shutdown(shutdown);
+    let owned = axum::serve(listener, over_socket(admin, hosts)).with_graceful_shutdown(shutdown);
     let (served, owned) = tokio::join!(served.into_future(), owned.into_future());
     served.and(owned)
 }
 
-/// The routes over TCP. `socket` is the path of the Unix socket, if there is one.
-fn over_tcp(admin: Admin, hosts: AllowedHosts, socket: Option<String>) -> Router {
+/// The routes over TCP. `socket` is the path of the Unix socket, if there is one. `private` is whether only
+/// this host can connect.
+fn over_tcp(
+    admin: Admin,
+    hosts: Arc<AllowedHosts>,
+    socket: Option<String>,
+    private: bool,
+) -> Router {
+    let page = match private {
+        true => dashboard::routes(Arc::clone(&admin.board), Audience::Anybody),
+        false => dashboard::refused(),
+    };
     let forbid = |command: &str| {
         let hint = match &socket {
             Some(path) => format!("forbidden: run {command} --admin-socket={path} on this host\n"),
@@ -66,17 +81,23 @@ fn over_tcp(admin: Admin, hosts: AllowedHosts, socket: Option<String>) -> Router
         move || async move { text(StatusCode::FORBIDDEN, hint) }
     };
     routes(post(forbid("mvp forget ID")), get(forbid("mvp callers")))
-        .layer(from_fn_with_state(Arc::new(hosts), host::check))
+        .layer(from_fn_with_state(Arc::clone(&hosts), host::check))
         .layer(from_fn(uncached))
         .with_state(admin)
+        .merge(dashboard::protected(page, hosts))
 }
 
 /// The routes over the Unix socket.
-fn over_socket(admin: Admin) -> Router {
+///
+/// No web page can open a Unix socket, but somebody may forward a port to it (`ssh -L`). So the page checks
+/// `Host` here, too.
+fn over_socket(admin: Admin, hosts: Arc<AllowedHosts>) -> Router {
+    let page = dashboard::routes(Arc::clone(&admin.board), Audience::Trusted);
     routes(post(forget), get(callers))
         .route("/debug/flags", get(flags))
         .layer(from_fn(uncached))
         .with_state(admin)
+        .merge(dashboard::protected(page, hosts))
 }
 
 /// The routes. Only `forget` changes something, and only `callers` names users.
@@ -119,6 +140,8 @@ pub(crate) struct Admin {
     pub forget: Arc<Forget>,
     /// The flags in force.
     pub flags: Arc<Flags>,
+    /// What the dashboard shows.
+    pub board: Arc<Board>,
 }
 
 /// Forgets the member with that ID, or returns why that is refused.
@@ -141,6 +164,7 @@ pub(crate) struct Check {
 
 const INDEX: &str = "mvp, the Mixed Version Proxy for Kubernetes
 
+/dashboard         for people: members, what differs between them, refusals, callers
 /livez             ok while every thread makes progress; ?verbose lists every check
 /readyz            ok when mvp can receive traffic; ?verbose lists every check
 /metrics           for Prometheus, as OpenMetrics if that is accepted
@@ -244,7 +268,15 @@ async fn flags(State(admin): State<Admin>) -> Response {
     axum::Json(&*admin.flags).into_response()
 }
 
-async fn forget(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+async fn forget(
+    State(admin): State<Admin>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    // A web page, through a port that somebody forwards to the socket.
+    if headers.contains_key(ORIGIN) || headers.contains_key("sec-fetch-site") {
+        return text(StatusCode::FORBIDDEN, "forbidden to browsers: run mvp forget ID\n");
+    }
     let id = query.as_deref().and_then(|query| query.strip_prefix("id=")).unwrap_or_default();
     if id.is_empty() {
         return text(StatusCode::BAD_REQUEST, "use mvp forget ID\n");

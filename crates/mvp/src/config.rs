@@ -78,6 +78,10 @@ pub(crate) struct ServeConfig {
     pub admin_hosts: Vec<String>,
     /// Its Unix socket.
     pub admin_socket: AdminSocketPath,
+    /// Where the dashboard is served to other hosts.
+    pub dashboard: Option<DashboardConfig>,
+    /// Whether the dashboard shows which requests go where.
+    pub dashboard_flow: bool,
     /// The number of threads that serve requests.
     pub workers: usize,
     /// The format of log lines.
@@ -96,6 +100,15 @@ pub(crate) struct ServeConfig {
     pub warnings: Vec<String>,
     /// The origin of each setting, for errors of a later reload.
     pub origins: Origins,
+}
+
+/// The dashboard for other hosts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DashboardConfig {
+    /// Its address.
+    pub address: SocketAddr,
+    /// The groups whose client certificates may see it.
+    pub groups: Vec<String>,
 }
 
 /// The Unix socket of the admin endpoint.

@@ -17,6 +17,7 @@ mod plan;
 mod server;
 mod story;
 mod upgrade;
+mod watched;
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -86,7 +87,8 @@ async fn perform(args: DemoArgs, stop: &CancellationToken) -> anyhow::Result<()>
     let files = Files::write(&certificates, &cluster)?;
     let address = Address::new(&certificates, cluster.at(1)?.address)?;
     tokio::spawn(stop.clone().run_until_cancelled_owned(controllers::run(address)));
-    introduce::introduce(&cluster, &files, &ports, args.output)?;
+    let page = cluster.watched().serve(ports.of_page(args.port_base), stop)?;
+    introduce::introduce(&cluster, &files, (&ports, &page), args.output)?;
     upgrade::run(&mut cluster, args.output).await
 }
 
@@ -119,6 +121,18 @@ impl Ports {
             None => cluster::listen(0, SERVERS)?,
         };
         Ok((listeners, Ports::Others { usual: USUAL_PORT }))
+    }
+}
+
+impl Ports {
+    /// The port of the dashboard: the one after those of the servers, or any.
+    fn of_page(&self, wanted: Option<u16>) -> u16 {
+        let next = |base: u16| base.saturating_add(3);
+        match (self, wanted) {
+            (Ports::Wanted, Some(0)) | (Ports::Others { .. }, _) => 0,
+            (Ports::Wanted, Some(base)) => next(base),
+            (Ports::Wanted, None) => next(USUAL_PORT),
+        }
     }
 }
 

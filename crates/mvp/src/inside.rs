@@ -1,5 +1,8 @@
 //! The state of the gateway for operators: checks of readiness, and the snapshot as JSON.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::mem;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mvp_core::decide::LocalHealth;
@@ -13,6 +16,7 @@ use mvp_proxy::control::SnapshotReader;
 use mvp_proxy::{HeadersState, LocalState};
 
 use crate::admin::Check;
+use crate::dashboard::board::Marks;
 
 /// The check that fails during shutdown.
 pub(crate) fn shutdown(leaving: bool) -> Check {
@@ -173,6 +177,23 @@ pub(crate) fn described(reader: &SnapshotReader, conflicts: &[Conflict]) -> Valu
         "members": members,
         "conflicts": conflicts.iter().map(ToString::to_string).collect::<Vec<_>>(),
     })
+}
+
+/// Two numbers that change with the state of members, and with what they serve.
+pub(crate) fn marks(reader: &SnapshotReader) -> Marks {
+    let snapshot = reader.load();
+    let (mut members, mut apis) = (DefaultHasher::new(), DefaultHasher::new());
+    for member in snapshot.members() {
+        let view = snapshot.view_state(&member.id).as_ref().map(mem::discriminant);
+        let state = (&member.id, member.presence == Presence::Present, member.view.release);
+        (&state, view, &member.address, reader.trouble(&member.id)).hash(&mut members);
+        // Documents that did not change stay where they are.
+        let documents = Part::ALL.map(|part| {
+            member.view.part(part).map(|seen| (Arc::as_ptr(&seen.list) as usize, &seen.list.etag))
+        });
+        (&state, view, documents).hash(&mut apis);
+    }
+    Marks { members: members.finish(), apis: apis.finish() }
 }
 
 /// What each member serves as JSON, for `mvp skew`. A member whose discovery was never fetched has no

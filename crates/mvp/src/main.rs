@@ -11,6 +11,7 @@ mod callers;
 mod cli;
 mod config;
 mod connections;
+mod dashboard;
 mod demo;
 mod descriptors;
 mod files;

@@ -21,6 +21,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) const MAX_MEMBERS: usize = 128;
 /// The most APIs in a list of counts.
 const MAX_APIS: usize = 10;
+/// The most pairs of a member and an API that are counted.
+const MAX_EDGES: usize = 200;
 /// The most conflicting IDs, or flags, in a report.
 const MAX_TEXTS: usize = 32;
 /// The most entries of every other list of a report that is read.
@@ -83,6 +85,31 @@ pub(crate) struct Status {
     pub(crate) steering: Option<SteeringState>,
     pub(crate) task_restarts: u64,
     pub(crate) log_lines_dropped: u64,
+    /// Whether the gateway counts which member answers which requests.
+    pub(crate) flow_recorded: bool,
+    /// Those counts, the largest first.
+    #[serde(
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "bounds::list::<_, _, MAX_EDGES>"
+    )]
+    pub(crate) flow: Vec<FlowEdge>,
+}
+
+/// Requests that a member answered for an API.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct FlowEdge {
+    /// The member that answered; empty for refusals.
+    #[serde(deserialize_with = "bounds::text")]
+    pub(crate) member: String,
+    #[serde(deserialize_with = "bounds::text")]
+    pub(crate) group: String,
+    #[serde(deserialize_with = "bounds::text")]
+    pub(crate) version: String,
+    #[serde(deserialize_with = "bounds::text")]
+    pub(crate) resource: String,
+    pub(crate) requests: u64,
+    pub(crate) errors: u64,
 }
 
 /// A check of readiness or liveness.

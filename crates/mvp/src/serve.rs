@@ -28,6 +28,7 @@ use crate::callers::DeprecatedCallers;
 use crate::cli::Flags;
 use crate::config::{AdminSocketPath, Around, ClientLimits, ServeConfig};
 use crate::connections::ConnectionMetrics;
+use crate::dashboard::secure::Secure;
 use crate::descriptors;
 use crate::follow::Follower;
 use crate::health::{HealthLayer, Probes};
@@ -71,6 +72,7 @@ pub(crate) fn run(
         .map_err(|error| cannot_listen(config.admin, "--admin-bind-address", &error))?;
     let admin = admin_listener.local_addr()?;
     let admin_socket = admin_socket(&config)?;
+    let secure = Secure::listen(&config)?;
     let standing = Standing::new(&config, listen, gateway.in_force.etcd.subscribe());
 
     let workers: Vec<JoinHandle<bool>> = listeners
@@ -82,6 +84,7 @@ pub(crate) fn run(
         listen = %listen,
         admin = %admin,
         admin_socket = admin_socket.as_ref().map(AdminSocket::name),
+        dashboard = Secure::url(secure.as_ref(), admin),
         local = config.local.as_ref().map(|local| local.url.to_string()),
         id = %gateway.member.id().map_or("", |id| id),
         advertise = standing.advertise().map(|address| address.to_string()),
@@ -106,7 +109,7 @@ pub(crate) fn run(
         "limits"
     );
     let hosts = AllowedHosts::new(&config.admin_hosts);
-    let admin = AdminEndpoint { listener: admin_listener, socket: admin_socket, hosts };
+    let admin = AdminEndpoint { listener: admin_listener, socket: admin_socket, hosts, secure };
     let reload = gateway.spawn_reloader(config)?;
     runtime.block_on(gateway.control(standing, admin, signals, reload, workers))
 }
@@ -133,6 +136,8 @@ struct AdminEndpoint {
     listener: TcpListener,
     socket: Option<AdminSocket>,
     hosts: AllowedHosts,
+    /// The dashboard for other hosts.
+    secure: Option<Secure>,
 }
 
 /// The Unix socket of the admin endpoint. Without a flag it is not worth failing over.
@@ -209,7 +214,8 @@ impl Gateway {
             .client_connections(connections.clone())
             .log_local_requests(config.log_local_requests)
             .record_callers(config.record_callers && config.serves_peers())
-            .traced_by(traces.as_ref().map(|traces| traces.tracer.clone()));
+            .traced_by(traces.as_ref().map(|traces| traces.tracer.clone()))
+            .record_flow(config.dashboard_flow && config.serves_peers());
         let member = match &config.local {
             Some(local) => {
                 let source = config.around().map(|around| around.source);

@@ -3,6 +3,7 @@
 mod alerts;
 mod callers;
 mod canary;
+mod dashboard;
 mod doctor;
 mod skew;
 mod status;
@@ -30,6 +31,12 @@ pub(super) fn cases() -> Vec<Case> {
             "ask/traces",
             traces::into_the_servers,
             "traces go through both gateways into kube-apiserver's own spans, if it trusts the user"
+        ),
+        case!(
+            Mixed,
+            "ask/dashboard",
+            dashboard::in_a_browser,
+            "the dashboard in Chromium: a killed peer within 2 s, the matrix of mvp skew, no violation of axe-core, its cost"
         ),
         case!(
             Mixed,

@@ -54,8 +54,16 @@ impl Clients {
 }
 
 fn found(client: Option<&Result<PathBuf, String>>) -> anyhow::Result<&Path> {
-    let client = client.context("the client was not requested for this run")?;
-    client.as_deref().map_err(|why| anyhow!("the client is not available: {why}"))
+    available(client, "the client").map(PathBuf::as_path)
+}
+
+/// What was requested for this run, or why it is missing.
+pub(super) fn available<'a, T>(
+    found: Option<&'a Result<T, String>>,
+    what: &str,
+) -> anyhow::Result<&'a T> {
+    let found = found.with_context(|| format!("{what} was not requested for this run"))?;
+    found.as_ref().map_err(|why| anyhow!("{what} is not available: {why}"))
 }
 
 /// The folder of the test client for Python and its requirements.

@@ -6,6 +6,13 @@ use std::process::Command;
 
 use testkit::cached::{once, run};
 
+/// Finds Debian's Prometheus in the cache, or downloads it. Returns the folder of its programs.
+pub(super) fn prometheus(cache: &Path) -> anyhow::Result<PathBuf> {
+    let program = Path::new("usr/bin").join("prometheus");
+    let program = unpack(cache, "prometheus", "prometheus-of-debian", &program)?;
+    Ok(program.parent().unwrap_or(&program).to_owned())
+}
+
 /// Unpacks a package once, and returns a file in it. It needs `apt-get` and `dpkg-deb`.
 pub(super) fn unpack(
     cache: &Path,

@@ -29,6 +29,7 @@ pub struct MemberBuilder {
     headers: RemoteHeaders,
     log_local: bool,
     record_callers: bool,
+    record_flow: bool,
     probed: bool,
     clients: ConnectionLimit,
     tracer: Option<Tracer>,
@@ -52,6 +53,7 @@ impl MemberBuilder {
             headers: RemoteHeaders::default(),
             log_local: false,
             record_callers: false,
+            record_flow: false,
             probed: true,
             clients: ConnectionLimit::default(),
             tracer: None,
@@ -107,6 +109,11 @@ impl MemberBuilder {
         MemberBuilder { record_callers, ..self }
     }
 
+    /// Records which member answers requests for which API ([`Metrics::flow`]).
+    pub fn record_flow(self, record_flow: bool) -> MemberBuilder {
+        MemberBuilder { record_flow, ..self }
+    }
+
     /// Does not probe the health of servers. The server at [`server_at`](Self::server_at) counts as
     /// ready until a request fails.
     pub fn without_probes(self) -> MemberBuilder {
@@ -136,6 +143,7 @@ impl MemberBuilder {
             headers,
             log_local,
             record_callers,
+            record_flow,
             probed,
             clients,
             tracer,
@@ -145,7 +153,8 @@ impl MemberBuilder {
         let clock = Clock::start();
         let (writer, reader) = channel(clock, control::first_snapshot(&settings, clock));
         let metrics = Metrics::new(log_local);
-        let metrics = Arc::new(if record_callers { metrics.with_callers() } else { metrics });
+        let metrics = if record_callers { metrics.with_callers() } else { metrics };
+        let metrics = Arc::new(if record_flow { metrics.with_flow() } else { metrics });
         let server = match (address, id) {
             (Address::At(address), Some(id)) => {
                 let (kind, server_name) = (MemberKind::Bare, server_name());

@@ -5,6 +5,7 @@
 //! - `by_resource`: counters by resource, found without making their labels
 //! - `line`, `caller`: the log line of a request, and its caller
 //! - `callers`: who called which resource in the last hour
+//! - `flow`: which member answered requests for which API
 //! - `failover`: failovers, retry budget, ejections
 //! - `isolation`: measures that keep callers apart
 //! - `releases`: the release of each member
@@ -14,6 +15,7 @@ mod by_resource;
 mod caller;
 mod callers;
 mod failover;
+mod flow;
 mod isolation;
 mod line;
 mod releases;
@@ -34,6 +36,7 @@ use prometheus_client::registry::{Metric, Registry};
 use crate::error::Stage;
 pub use callers::{Callers, CallersReport, RecordedCaller, ResourceCallers};
 use failover::Failover;
+pub use flow::{Flow, FlowCount};
 pub(crate) use isolation::Isolation;
 use releases::Releases;
 use requests::Requests;
@@ -48,6 +51,8 @@ pub struct Metrics {
     isolation: Isolation,
     /// `None` if callers are not recorded.
     callers: Option<Callers>,
+    /// `None` if the flow is not recorded.
+    flow: Option<Flow>,
     sync_errors: Family<TypeLabels, Counter>,
     in_flight: Gauge,
     tunnels: Gauge,
@@ -105,6 +110,7 @@ impl Metrics {
             isolation: Isolation::registered(&mut registry),
             releases: Releases::registered(&mut registry),
             callers: None,
+            flow: None,
             sync_errors,
             in_flight: register(
                 &mut registry,
@@ -139,6 +145,17 @@ impl Metrics {
     /// The callers of the last hour; `None` if they are not recorded.
     pub fn callers(&self) -> Option<&Callers> {
         self.callers.as_ref()
+    }
+
+    /// Records which member answers requests for which API, too.
+    #[must_use]
+    pub fn with_flow(self) -> Metrics {
+        Metrics { flow: Some(Flow::default()), ..self }
+    }
+
+    /// Which member answered requests for which API; `None` if that is not recorded.
+    pub fn flow(&self) -> Option<&Flow> {
+        self.flow.as_ref()
     }
 
     /// Appends all metrics in the OpenMetrics text format.
@@ -250,6 +267,9 @@ impl Metrics {
     pub(crate) fn record(&self, record: &Record<'_>, now: Timestamp) {
         if let Some(callers) = &self.callers {
             callers.record(record, now);
+        }
+        if let Some(flow) = &self.flow {
+            flow.record(record);
         }
         self.requests.record(record, now);
     }

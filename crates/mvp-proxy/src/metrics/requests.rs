@@ -237,7 +237,7 @@ fn resource_labels<'a>(info: &'a RequestInfo<'_>) -> (&'a str, &'a str, &'a str)
 }
 
 /// The labels of any resource; empty if no member lists it.
-fn listed_labels<'a>(record: &'a Record<'_>) -> (&'a str, &'a str, &'a str) {
+pub(super) fn listed_labels<'a>(record: &'a Record<'_>) -> (&'a str, &'a str, &'a str) {
     let (group, version, resource) = resource_labels(record.info);
     match record.snapshot.listing(group, version, resource).next() {
         Some(_) => (group, version, resource),

@@ -11,7 +11,8 @@ use super::*;
 use crate::report::Answered;
 
 fn router(admin: Admin) -> Router {
-    over_tcp(admin, AllowedHosts::new(&["gateway.example".to_owned()]), None)
+    let hosts = AllowedHosts::new(&["gateway.example".to_owned()]);
+    over_tcp(admin, Arc::new(hosts), None, true)
 }
 
 async fn send(router: Router, request: Request) -> (StatusCode, Response, String) {
@@ -51,6 +52,7 @@ fn admin(problem: Option<&'static str>) -> Admin {
             other => Err(format!("there is no member {other}").into()),
         }),
         flags: Arc::new(Flags::default().with("server-id", "a".to_owned())),
+        board: dashboard::board::tests::board(),
     }
 }
 
@@ -59,21 +61,21 @@ async fn forget_needs_the_unix_socket() {
     let hint = "forbidden: run mvp forget ID --admin-socket=/run/x.sock on this host\n";
     let none = "forbidden: start mvp serve with --admin-socket=PATH, then run mvp forget ID \
                 --admin-socket=PATH on this host\n";
-    let hosts = || AllowedHosts::new(&[]);
-    let tcp = || over_tcp(admin(None), hosts(), Some("/run/x.sock".to_owned()));
+    let hosts = || Arc::new(AllowedHosts::new(&[]));
+    let tcp = || over_tcp(admin(None), hosts(), Some("/run/x.sock".to_owned()), true);
     for (router, id, code, said) in [
-        (over_socket(admin(None)), "?id=gone", 200, "gone is forgotten\n"),
-        (over_socket(admin(None)), "?id=other", 409, "there is no member other\n"),
-        (over_socket(admin(None)), "?id=", 400, "use mvp forget ID\n"),
-        (over_socket(admin(None)), "", 400, "use mvp forget ID\n"),
+        (over_socket(admin(None), Arc::default()), "?id=gone", 200, "gone is forgotten\n"),
+        (over_socket(admin(None), Arc::default()), "?id=other", 409, "there is no member other\n"),
+        (over_socket(admin(None), Arc::default()), "?id=", 400, "use mvp forget ID\n"),
+        (over_socket(admin(None), Arc::default()), "", 400, "use mvp forget ID\n"),
         (tcp(), "?id=gone", 403, hint),
-        (over_tcp(admin(None), hosts(), None), "?id=gone", 403, none),
+        (over_tcp(admin(None), hosts(), None, true), "?id=gone", 403, none),
     ] {
         let request = Request::post(format!("/forget{id}")).body(Body::empty()).unwrap();
         let (status, _, body) = send(router, request).await;
         assert_eq!((status.as_u16(), &*body), (code, said), "{id}");
     }
-    for router in [tcp(), over_socket(admin(None))] {
+    for router in [tcp(), over_socket(admin(None), Arc::default())] {
         let request = Request::get("/forget?id=gone").body(Body::empty()).unwrap();
         assert_eq!(send(router, request).await.0, StatusCode::METHOD_NOT_ALLOWED);
     }
@@ -82,7 +84,7 @@ async fn forget_needs_the_unix_socket() {
 #[tokio::test]
 async fn flags_are_told_over_the_unix_socket_only() {
     let request = || Request::get("/debug/flags").body(Body::empty()).unwrap();
-    let (status, _, body) = send(over_socket(admin(None)), request()).await;
+    let (status, _, body) = send(over_socket(admin(None), Arc::default()), request()).await;
     assert_eq!(status, StatusCode::OK);
     let told: Flags = serde_json::from_str(&body).unwrap();
     assert_eq!(told.flags["server-id"], ["a"]);
@@ -94,6 +96,9 @@ async fn flags_are_told_over_the_unix_socket_only() {
 async fn every_path_over_tcp_checks_the_host() {
     let paths = [
         "/",
+        "/dashboard",
+        "/dashboard/page.js",
+        "/dashboard/apis",
         "/livez",
         "/readyz",
         "/metrics",
@@ -120,7 +125,7 @@ async fn every_path_over_tcp_checks_the_host() {
     assert_eq!(status, StatusCode::FORBIDDEN);
     assert!(body.contains("--admin-allowed-hosts"), "{body}");
     let request = Request::get("/livez").header("host", "evil.example").body(Body::empty());
-    let (status, ..) = send(over_socket(admin(None)), request.unwrap()).await;
+    let (status, ..) = send(over_socket(admin(None), Arc::default()), request.unwrap()).await;
     assert_eq!(status, StatusCode::OK, "no web page can open a Unix socket");
 }
 
@@ -191,7 +196,7 @@ async fn the_index_lists_all_paths() {
     for path in named.filter(|word| word.starts_with('/')) {
         assert_eq!(ask(admin(None), Method::GET, path).await.0, StatusCode::OK, "{path}");
     }
-    assert_eq!(text.matches("\n/").count(), 6);
+    assert_eq!(text.matches("\n/").count(), 7);
 }
 
 /// The test has one thread, as the control loop has.

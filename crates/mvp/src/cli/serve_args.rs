@@ -260,6 +260,22 @@ pub(crate) struct ServeArgs {
     /// root can open it. Empty for none [default: /run/mvp/admin.sock, if it can be created].
     #[arg(long, value_name = "PATH", value_parser = values::path_or_none, help_heading = ADMIN)]
     pub admin_socket: Option<PathBuf>,
+    /// IP address and port of the dashboard for other hosts, with TLS: clients need a certificate of
+    /// --client-ca-file and of a group in --dashboard-allowed-groups. On this host it is at /dashboard of
+    /// --admin-bind-address, without names of users.
+    #[arg(long, value_name = "IP:PORT", value_parser = values::socket_address)]
+    #[arg(help_heading = ADMIN)]
+    pub dashboard_bind_address: Option<SocketAddr>,
+    /// Groups whose members may see the dashboard from other hosts, with the names of users and
+    /// addresses, separated by commas.
+    #[arg(long, value_name = "GROUPS", value_delimiter = ',', action = ArgAction::Append)]
+    #[arg(help_heading = ADMIN, value_parser = values::group)]
+    pub dashboard_allowed_groups: Vec<String>,
+    /// Count which member answers requests for which API, so that the dashboard shows the traffic.
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, help_heading = ADMIN)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(default_value = "false", hide_default_value = true, hide_possible_values = true)]
+    pub dashboard_flow: bool,
     /// Number of worker threads, 1 to 64 [default: one for each core].
     #[arg(long, value_name = "NUMBER", value_parser = values::workers, help_heading = ADMIN)]
     pub workers: Option<usize>,

@@ -42,6 +42,15 @@ pub(super) fn host_name(text: &str) -> Result<String, Problem> {
     Ok(text.to_owned())
 }
 
+/// Parses the name of a group.
+pub(super) fn group(text: &str) -> Result<String, Problem> {
+    if text.is_empty() || text.trim() != text || text.chars().any(char::is_control) {
+        let fix = "give a name such as system:masters, as in the O of a certificate";
+        return Err(format!("{text:?} is not the name of a group; {fix}").into());
+    }
+    Ok(text.to_owned())
+}
+
 /// Parses a path, which may be empty for none.
 #[allow(clippy::unnecessary_wraps, reason = "the form of all parsers of values")]
 pub(super) fn path_or_none(text: &str) -> Result<PathBuf, Problem> {

@@ -139,6 +139,9 @@ fn refuse_others(args: &ServeArgs, origins: &Origins) -> Result<(), Mistake> {
         ("max-client-connections-per-address", args.max_client_connections_per_address > 0),
         ("admin-socket", socket),
         ("tracing-endpoint", args.tracing_endpoint.is_some()),
+        ("dashboard-bind-address", args.dashboard_bind_address.is_some()),
+        ("dashboard-allowed-groups", !args.dashboard_allowed_groups.is_empty()),
+        ("dashboard-flow", args.dashboard_flow),
     ];
     let keys = keys.into_iter().map(|(flag, given)| (flag, given, KEYS));
     let gateway = gateway.into_iter().map(|(flag, given)| (flag, given, GATEWAY));

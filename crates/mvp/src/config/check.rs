@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::time::SystemTime;
 
 use super::{
-    AdminSocketPath, CertificateFile, ClientLimits, EtcdConfig, KeyPair, LocalServer,
-    MembershipSource, Peer, Peers, PeersFile, RequestHeader, ServeConfig, ServerUrl, SniPair,
-    SteerConfig, TracingConfig, address, listener, not_everyone, pem, server_id, service,
+    AdminSocketPath, CertificateFile, ClientLimits, DashboardConfig, EtcdConfig, KeyPair,
+    LocalServer, MembershipSource, Peer, Peers, PeersFile, RequestHeader, ServeConfig, ServerUrl,
+    SniPair, SteerConfig, TracingConfig, address, listener, not_everyone, pem, server_id, service,
 };
 use crate::cli::{self, FeatureGate, Origins, ServeArgs};
 use crate::files;
@@ -77,6 +77,8 @@ impl ServeConfig {
             admin: args.admin_bind_address,
             admin_hosts: args.admin_allowed_hosts.clone(),
             admin_socket: AdminSocketPath::of_flag(args.admin_socket.as_deref()),
+            dashboard: check.dashboard()?,
+            dashboard_flow: args.dashboard_flow,
             workers: args.workers.unwrap_or_else(cores),
             log_format: args.log_format,
             log_filter: args.log_level.clone(),
@@ -180,6 +182,34 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
+    /// The dashboard for other hosts: only with TLS client certificates, of these groups.
+    fn dashboard(&self) -> Result<Option<DashboardConfig>, Mistake> {
+        let groups = &self.args.dashboard_allowed_groups;
+        let Some(address) = self.args.dashboard_bind_address else {
+            return match groups.is_empty() {
+                true => Ok(None),
+                false => {
+                    let sentence = "it allows groups to see the dashboard from other hosts; add \
+                                    --dashboard-bind-address, or remove it";
+                    let flag = self.origins.name("dashboard-allowed-groups");
+                    Err(Mistake::usage(flag, sentence))
+                }
+            };
+        };
+        let flag = || self.origins.name("dashboard-bind-address");
+        if groups.is_empty() {
+            let sentence = "the dashboard is served to clients of some groups only; add \
+                            --dashboard-allowed-groups, such as system:masters";
+            return Err(Mistake::usage(flag(), sentence));
+        }
+        if self.args.client_ca_file.is_none() {
+            let sentence =
+                "the dashboard is served to client certificates only; add --client-ca-file";
+            return Err(Mistake::usage(flag(), sentence));
+        }
+        Ok(Some(DashboardConfig { address, groups: groups.clone() }))
+    }
+
     fn serving(&mut self) -> Result<KeyPair, Mistake> {
         let pair = self.files.pair(
             ("tls-cert-file", self.args.tls_cert_file.clone()),

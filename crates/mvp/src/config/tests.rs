@@ -1,5 +1,6 @@
 //! Tests of whole configurations, from the command line to [`ServeConfig`].
 
+mod dashboard;
 mod steer;
 mod tracing;
 

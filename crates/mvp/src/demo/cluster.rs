@@ -24,6 +24,7 @@ use super::certificates::Certificates;
 use super::extension;
 use super::plan::ServerPlan;
 use super::server::{Parts, Server};
+use super::watched::Watched;
 
 /// The servers of a cluster. Whatever happens to it, its servers end with `stop`.
 pub(super) struct Cluster {
@@ -83,6 +84,7 @@ impl Cluster {
             members: members?,
             mode,
             stop: stop.clone(),
+            watched: Watched::default(),
         };
         let mut cluster = Cluster { servers: Vec::new(), parts };
         for (place, (plan, listener)) in plans.into_iter().zip(listeners).enumerate() {
@@ -130,6 +132,11 @@ impl Cluster {
         server.is_ready(self.servers.len()).await?;
         *self.at_mut(place)? = server;
         Ok(())
+    }
+
+    /// The servers that run, for the dashboard.
+    pub(super) fn watched(&self) -> &Watched {
+        &self.parts.watched
     }
 
     /// The server at a place.

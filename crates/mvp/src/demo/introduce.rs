@@ -13,7 +13,7 @@ use crate::cli::Output;
 pub(super) fn introduce(
     cluster: &Cluster,
     files: &Files,
-    ports: &Ports,
+    (ports, page): (&Ports, &str),
     output: Output,
 ) -> io::Result<()> {
     let mut out = io::stdout().lock();
@@ -28,7 +28,9 @@ pub(super) fn introduce(
                 })
             })
             .collect();
-        return writeln!(out, "{}", json!({"servers": servers, "kubeconfig": files.kubeconfig()}));
+        let kubeconfig = files.kubeconfig();
+        let document = json!({"servers": servers, "kubeconfig": kubeconfig, "dashboard": page});
+        return writeln!(out, "{document}");
     }
     let colour = io::stdout().is_terminal();
     let bold = |text: &str| if colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() };
@@ -47,6 +49,7 @@ pub(super) fn introduce(
     }
     let folder = files.folder.display();
     writeln!(out, "\nCertificates, tokens and a kubeconfig are in {folder}.")?;
+    writeln!(out, "The dashboard is at {}", bold(page))?;
     writeln!(out, "Whatever a server lacks, it gets from another. In a second terminal:\n")?;
     for (comment, command) in commands(cluster, files, is_installed("kubectl")) {
         writeln!(out, "  # {comment}\n  {command}\n")?;

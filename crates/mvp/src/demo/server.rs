@@ -26,6 +26,7 @@ use super::certificates::Certificates;
 use super::cluster::Mode;
 use super::flow::{self, Arrivals};
 use super::plan::ServerPlan;
+use super::watched::Watched;
 
 /// What the servers of a cluster share.
 pub(super) struct Parts {
@@ -35,6 +36,7 @@ pub(super) struct Parts {
     pub(super) members: Vec<MemberRecord>,
     pub(super) mode: Mode,
     pub(super) stop: CancellationToken,
+    pub(super) watched: Watched,
 }
 
 /// A server of the demo.
@@ -48,6 +50,7 @@ pub(super) struct Server {
     reader: Option<SnapshotReader>,
     stop: CancellationToken,
     ended: Option<JoinHandle<Drained>>,
+    watched: Watched,
 }
 
 /// How often a server renews its Lease, as kube-apiserver does.
@@ -89,7 +92,8 @@ impl Server {
                     Mode::NoPeerCa => builder.peer_tls(None),
                     _ => builder,
                 };
-                let member = builder.build();
+                let member = builder.record_callers(true).record_flow(true).build();
+                parts.watched.add(plan.id, &member, &stop);
                 let layer = member.start(StaticMembership::new(others), stop.clone()).layer();
                 let service = layer.layer(known);
                 let tokens = Arc::clone(&parts.tokens);
@@ -100,7 +104,8 @@ impl Server {
         };
         let announcement = Announcement::new(api.clone(), plan.id);
         let ended = Some(ended);
-        Ok(Server { plan, address, api, announcement, arrivals, reader, stop, ended })
+        let watched = parts.watched.clone();
+        Ok(Server { plan, address, api, announcement, arrivals, reader, stop, ended, watched })
     }
 
     /// Announces the server to the cluster, now and from now on.
@@ -133,6 +138,7 @@ impl Server {
 
     /// Ends the server. Its requests in flight end first.
     pub(super) async fn end(&mut self) {
+        self.watched.remove(self.plan.id);
         self.stop.cancel();
         if let Some(ended) = self.ended.take() {
             // A server that panicked has ended, too.

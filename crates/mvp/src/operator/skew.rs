@@ -68,6 +68,16 @@ pub(crate) fn run(args: &SkewArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// The document of `mvp skew -o json`, from what [`crate::inside::apis`] writes; with all APIs, or with
+/// those that differ.
+pub(crate) fn compared(
+    apis: &serde_json::Value,
+    all: bool,
+) -> serde_json::Result<serde_json::Value> {
+    let servers = source::of_document(apis)?;
+    Ok(Report { servers: &servers, question: Question::Apis { all } }.json())
+}
+
 /// What the flags ask, with the answer.
 async fn ask(
     args: &SkewArgs,

@@ -4,7 +4,7 @@
 //! - [`screen`]: the screen of one gateway
 //! - [`overview`]: one line for each member
 
-mod findings;
+pub(crate) mod findings;
 mod overview;
 mod screen;
 

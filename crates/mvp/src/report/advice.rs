@@ -61,6 +61,12 @@ pub(crate) fn advice(reason: Reason) -> Option<&'static str> {
     })
 }
 
+/// The advice for a reason by its label; empty for labels that only another version knows.
+pub(crate) fn named(label: &str) -> &'static str {
+    let reason = Reason::REFUSALS.into_iter().find(|reason| reason.as_str() == label);
+    reason.and_then(advice).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;

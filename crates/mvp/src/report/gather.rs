@@ -7,12 +7,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use mvp_core::Snapshot;
 use mvp_core::discovery::Part;
 use mvp_core::member::{Member, MemberKind, Presence, ViewState};
+use mvp_proxy::FlowCount;
 use mvp_proxy::control::SnapshotReader;
 
 use super::samples::{Sample, samples};
 use super::{
-    ApiCount, Averted, Certificate, CheckState, Connections, Count, Kind, MAX_APIS, MAX_MEMBERS,
-    MAX_TEXTS, MemberState, Status, SteeringState, ViewOf, clipped,
+    ApiCount, Averted, Certificate, CheckState, Connections, Count, FlowEdge, Kind, MAX_APIS,
+    MAX_EDGES, MAX_MEMBERS, MAX_TEXTS, MemberState, Status, SteeringState, ViewOf, clipped,
 };
 use crate::admin::Check;
 use crate::build_info;
@@ -33,6 +34,8 @@ pub(crate) struct Reporter {
     pub(crate) steering: Box<dyn Fn() -> Option<SteeringState> + Send + Sync>,
     /// The limit of client connections.
     pub(crate) connection_limit: usize,
+    /// Which member answered which requests; `None` if that is not counted.
+    pub(crate) flow: Box<dyn Fn() -> Option<Vec<FlowCount>> + Send + Sync>,
 }
 
 impl Reporter {
@@ -47,6 +50,7 @@ impl Reporter {
         let passes = |checks: &[Check]| checks.iter().all(|check| check.problem.is_none());
         let release = snapshot.local().and_then(|local| local.view.release);
         let started = found.one("process_start_time_seconds").map(|sample| sample.value);
+        let flow = (self.flow)();
         Status {
             id: self.id.as_deref().map(str::to_owned),
             version: build_info::VERSION.to_owned(),
@@ -77,6 +81,8 @@ impl Reporter {
             steering: (self.steering)(),
             task_restarts: found.total("mvp_task_restarts_total"),
             log_lines_dropped: found.total("mvp_log_lines_dropped_total"),
+            flow_recorded: flow.is_some(),
+            flow: flow.into_iter().flatten().take(MAX_EDGES).map(FlowEdge::from).collect(),
         }
     }
 
@@ -125,6 +131,13 @@ impl From<MemberKind> for Kind {
             MemberKind::Mvp => Kind::Mvp,
             MemberKind::Bare => Kind::Bare,
         }
+    }
+}
+
+impl From<FlowCount> for FlowEdge {
+    fn from(count: FlowCount) -> FlowEdge {
+        let FlowCount { member, group, version, resource, requests, errors } = count;
+        FlowEdge { member: clipped(&member), group, version, resource, requests, errors }
     }
 }
 

@@ -10,7 +10,7 @@ use anyhow::Context;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use mvp_core::member::{MemberKind, Presence, ViewState};
-use mvp_proxy::{Target, Worker, server_name};
+use mvp_proxy::{Flow, Target, Worker, server_name};
 use prometheus_client::encoding::text::encode;
 use tokio_util::sync::CancellationToken;
 
@@ -18,6 +18,7 @@ use super::{AdminEndpoint, Gateway};
 use crate::admin::apart::Apart;
 use crate::admin::{self, Admin};
 use crate::callers;
+use crate::dashboard::board::{Board, Sources};
 use crate::follow::restart;
 use crate::health::Readiness;
 use crate::inside;
@@ -88,12 +89,22 @@ impl Gateway {
         // Both run while the workers drain: requests in flight need the control loop, and operators
         // need the admin endpoint.
         let control = tokio::spawn(worker.run_control_loop(membership, CancellationToken::new()));
-        let AdminEndpoint { listener, socket, hosts } = endpoint;
+        let AdminEndpoint { listener, socket, hosts, secure } = endpoint;
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let handed_over = CancellationToken::new();
         let closes = handed_over.clone().cancelled_owned().shared();
-        let admin =
-            admin::serve(listener, socket, hosts, self.admin(&members, reporter, relay), closes);
+        let relay = Arc::new(relay);
+        let sources = self.sources(&reporter, &relay);
+        let board = Board::new(sources, handed_over.clone());
+        let computed = Arc::clone(&board);
+        let compute = move || Arc::clone(&computed).run();
+        tokio::spawn(self.supervisor.clone().run("dashboard", compute));
+        if let Some(secure) = secure {
+            let (tls, stop) = (self.in_force.tls.clone(), self.shutdown.stop.clone());
+            secure.serve(Arc::clone(&board), tls, stop)?;
+        }
+        let admin = self.admin(&members, reporter, relay, board);
+        let admin = admin::serve(listener, socket, hosts, admin, closes);
 
         let steered = self.steered.clone();
         let end_steering = || steered.iter().for_each(Steered::end);
@@ -125,6 +136,7 @@ impl Gateway {
     /// What writes the reports of this gateway.
     fn reporter(&self, members: &Members) -> Reporter {
         let (conflicts, steered) = (members.handle(), self.steered.clone());
+        let metrics = Arc::clone(self.member.metrics());
         Reporter {
             id: self.member.id().cloned(),
             reader: self.member.reader().clone(),
@@ -135,6 +147,7 @@ impl Gateway {
             }),
             steering: Box::new(move || steered.as_ref().map(Steered::state)),
             connection_limit: self.max_connections,
+            flow: Box::new(move || metrics.flow().map(Flow::counts)),
         }
     }
 
@@ -148,12 +161,35 @@ impl Gateway {
         })
     }
 
-    fn admin(&self, members: &Members, reporter: Arc<Reporter>, relay: Relay) -> Admin {
+    /// What the dashboard shows.
+    fn sources(&self, reporter: &Arc<Reporter>, relay: &Arc<Relay>) -> Sources {
+        let (reporter, relay) = (Arc::clone(reporter), Arc::clone(relay));
+        let reader = self.member.reader().clone();
+        let (apis, marked) = (reader.clone(), reader.clone());
+        let recorded = Arc::clone(self.member.metrics());
+        Sources {
+            status: Box::new(move || Some(reporter.status())),
+            apis: Box::new(move || inside::apis(&apis)),
+            marks: Box::new(move || inside::marks(&marked)),
+            callers: Box::new(move || callers::described(&recorded, &reader, false)),
+            others: Box::new(move || {
+                let relay = Arc::clone(&relay);
+                Box::pin(async move { relay.ask(Page::Status).await.0 })
+            }),
+        }
+    }
+
+    fn admin(
+        &self,
+        members: &Members,
+        reporter: Arc<Reporter>,
+        relay: Arc<Relay>,
+        board: Arc<Board>,
+    ) -> Admin {
         let snapshot = self.member.reader().clone();
         let apis = snapshot.clone();
         self.probes.ready_when(self.readiness(members));
         let (ready, live) = (Arc::clone(&self.probes), Arc::clone(&self.probes));
-        let relay = Arc::new(relay);
         let apart = Apart::default();
         let writing = apart.clone();
         let (recorded, clock) = (Arc::clone(self.member.metrics()), snapshot.clone());
@@ -197,6 +233,7 @@ impl Gateway {
             }),
             callers: Arc::new(move |addresses| callers::described(&recorded, &clock, addresses)),
             flags: Arc::clone(&self.flags),
+            board,
             snapshot: Arc::new(move || inside::described(&snapshot, &conflicts.conflicts())),
             apis: Arc::new(move || inside::apis(&apis)),
         }

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use crate::folder::Folder;
 
 /// All flags of `mvp serve`.
-const FLAGS: [&str; 61] = [
+const FLAGS: [&str; 64] = [
     "--help",
     "--bind-address",
     "--secure-port",
@@ -56,6 +56,9 @@ const FLAGS: [&str; 61] = [
     "--admin-bind-address",
     "--admin-allowed-hosts",
     "--admin-socket",
+    "--dashboard-bind-address",
+    "--dashboard-allowed-groups",
+    "--dashboard-flow",
     "--workers",
     "--log-format",
     "--log-level",

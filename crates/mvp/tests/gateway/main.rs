@@ -15,6 +15,7 @@ mod admin;
 mod before;
 mod causes;
 mod compatibility;
+mod dashboard;
 mod descriptors;
 mod documented;
 mod hostile;

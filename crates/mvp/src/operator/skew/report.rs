@@ -115,7 +115,8 @@ impl Report<'_> {
         }
     }
 
-    fn json(&self) -> Value {
+    /// The report as JSON.
+    pub(super) fn json(&self) -> Value {
         let servers: Vec<Value> = self
             .servers
             .iter()

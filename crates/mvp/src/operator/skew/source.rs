@@ -159,23 +159,26 @@ struct Member {
     resources: Option<Vec<Listed>>,
 }
 
-fn members(gateway: &GatewayArgs) -> anyhow::Result<Found> {
+/// The members in the document of a gateway, as servers.
+pub(super) fn of_document(document: &serde_json::Value) -> serde_json::Result<Vec<Server>> {
     #[derive(Deserialize)]
     struct Document {
         members: Vec<Member>,
     }
+    let Document { members } = Document::deserialize(document)?;
+    Ok(members.into_iter().map(Member::server).collect())
+}
+
+fn members(gateway: &GatewayArgs) -> anyhow::Result<Found> {
     let answer = gateway.get("/debug/apis").map_err(|error| {
         anyhow::anyhow!("{error:#}; or ask servers directly, with --kubeconfig or --server")
     })?;
     if answer.status != 200 {
         anyhow::bail!("the gateway at {gateway} is older than mvp skew: it has no /debug/apis");
     }
-    let document: Document = serde_json::from_str(&answer.body)
-        .map_err(|error| anyhow::anyhow!("/debug/apis of {gateway}: {error}"))?;
-    Ok(Found {
-        servers: document.members.into_iter().map(Member::server).collect(),
-        remarks: Vec::new(),
-    })
+    let servers = serde_json::from_str(&answer.body).and_then(|document| of_document(&document));
+    let servers = servers.map_err(|error| anyhow::anyhow!("/debug/apis of {gateway}: {error}"))?;
+    Ok(Found { servers, remarks: Vec::new() })
 }
 
 impl Member {

@@ -17,11 +17,11 @@ const LATELY: u64 = 3_600;
 
 /// Something to look at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Finding {
+pub(crate) struct Finding {
     /// Whether it is wrong now. The others happened since the start, or will happen.
-    pub(super) urgent: bool,
-    pub(super) what: String,
-    pub(super) advice: Option<String>,
+    pub(crate) urgent: bool,
+    pub(crate) what: String,
+    pub(crate) advice: Option<String>,
 }
 
 impl Finding {
@@ -39,7 +39,7 @@ fn given(advice: &str) -> Option<String> {
 }
 
 /// All findings of a report, the urgent ones first.
-pub(super) fn findings(status: &Status) -> Vec<Finding> {
+pub(crate) fn findings(status: &Status) -> Vec<Finding> {
     let mut all = Vec::new();
     all.extend(checks(status));
     // A failing check names the local server.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
 use mvp_net::{ClientTls, ClientTrust, ServerTls};
-use testkit::certificates::{Ca, FRONT_PROXY_NAME, Pair, SERVER_NAME, cn};
+use testkit::certificates::{Ca, FRONT_PROXY_NAME, Pair, SERVER_NAME, cn, o};
 use testkit::kubernetes::file_flag;
 
 pub(crate) static PKI: LazyLock<Pki> = LazyLock::new(Pki::new);
@@ -18,6 +18,7 @@ pub(crate) struct Pki {
     front_proxies: Ca,
     server: Pair,
     user: Pair,
+    auditor: Pair,
     proxy: Pair,
 }
 
@@ -28,6 +29,7 @@ impl Pki {
         fs::create_dir_all(&directory).unwrap();
         let [servers, clients, front_proxies] = ["servers", "clients", "proxies"].map(Ca::new);
         let (server, user) = (servers.server(&[SERVER_NAME]), clients.client(&[cn("alice")]));
+        let auditor = clients.client(&[cn("carol"), o("auditors")]);
         server.write(&directory, "server").unwrap();
         let proxy = front_proxies.client(&[cn(FRONT_PROXY_NAME)]);
         proxy.write(&directory, "proxy").unwrap();
@@ -36,7 +38,7 @@ impl Pki {
         {
             fs::write(directory.join(name), ca.pem()).unwrap();
         }
-        Pki { directory, servers, clients, front_proxies, server, user, proxy }
+        Pki { directory, servers, clients, front_proxies, server, user, auditor, proxy }
     }
 
     /// A flag whose value is one of the files.
@@ -68,6 +70,12 @@ impl Pki {
     pub(crate) fn client(&self, as_user: bool, protocol: &[u8]) -> Arc<rustls::ClientConfig> {
         let user = as_user.then(|| self.user.pem());
         ClientTls::new(self.servers.pem().as_bytes(), user).unwrap().config(&[protocol])
+    }
+
+    /// The TLS configuration of a client of group `auditors`.
+    pub(crate) fn auditor(&self, protocol: &[u8]) -> Arc<rustls::ClientConfig> {
+        let roots = self.servers.pem().as_bytes();
+        ClientTls::new(roots, Some(self.auditor.pem())).unwrap().config(&[protocol])
     }
 
     /// The TLS configuration of a front proxy or a peer.
