@@ -58,6 +58,7 @@ pub(super) enum Attempt {
 
 /// What comes next.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "the largest is what nearly every request gets")]
 pub(super) enum Next {
     /// The request is served.
     Done(Served),
