@@ -46,10 +46,7 @@ impl ServeConfig {
             ("proxy-client-cert-file", args.proxy_client_cert_file.clone()),
             ("proxy-client-key-file", args.proxy_client_key_file.clone()),
         )?;
-        let interoperability = args.feature_gates.last().is_none_or(|gate| {
-            let FeatureGate::UnknownVersionInteroperabilityProxy(on) = gate;
-            *on
-        });
+        let interoperability = interoperability(&args);
         let etcd = EtcdConfig::check(&mut check.files, &args, origins)?;
         let static_peers = !args.peer.is_empty() || peers_file.is_some() || local.is_none();
         let membership = match interoperability && peer_ca.is_some() {
@@ -383,4 +380,12 @@ fn distinct(own: &str, peers: &[Peer], origins: &Origins) -> Result<(), Mistake>
 
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(cli::MAX_WORKERS)
+}
+
+/// Whether the feature gate is on: the last one that was given counts.
+fn interoperability(args: &ServeArgs) -> bool {
+    args.feature_gates.last().is_none_or(|gate| {
+        let FeatureGate::UnknownVersionInteroperabilityProxy(on) = gate;
+        *on
+    })
 }
