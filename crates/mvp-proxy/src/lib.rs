@@ -71,4 +71,7 @@ pub use layer::{MixedVersion, MixedVersionLayer};
 pub use member::{Member, MemberBuilder, Worker};
 pub use metrics::{Callers, CallersReport, Metrics, RecordedCaller, ResourceCallers};
 pub use probe::{LocalState, OwnRequests};
-pub use upstream::{Forwarder, OutboundTls, ReloadableOutbound, Target, server_name};
+pub use upstream::{
+    ConnectProxy, Egress, Forwarder, OutboundTls, ReloadableOutbound, Target, Way, Ways,
+    server_name,
+};

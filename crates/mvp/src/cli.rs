@@ -34,7 +34,7 @@ pub(crate) use operator_args::{
 };
 pub(crate) use serve_args::ServeArgs;
 pub(crate) use tls_values::{MinVersion, SniFiles};
-pub(crate) use url::{Peer, ServerUrl, server_url};
+pub(crate) use url::{Peer, ServerUrl, http_url, server_url};
 pub(crate) use values::{FeatureGate, MAX_WORKERS, MembershipSource, server_id, server_id_at};
 
 use crate::mistake::Mistake;

@@ -197,6 +197,7 @@ impl Gateway {
         let connections = ConnectionLimit::new(max_connections, per_address);
         let member = Member::builder(id, in_force.outbound_local.clone())
             .peer_tls(in_force.outbound_peers.clone())
+            .egress(in_force.egress.clone())
             .remote_headers(remote_headers(config))
             .refresh_interval(config.refresh_interval)
             .forget_after(config.peers.forget_after)

@@ -5,12 +5,15 @@
 //! - [`pki`]: the certificate files of a cluster, laid out like kubeadm's.
 //! - [`kubernetes`]: the flags of kube-apiserver, etcd and `mvp` in a cluster under test.
 //! - `cached` (feature `process`): what is installed into the cache of programs, once.
+//! - `connect_proxy` (feature `process`): a small HTTP CONNECT proxy.
 //! - `process` (feature `process`): programs that run beside a test and end with it.
 //! - `programs` (feature `process`): the `mvp` under test, and the cache of Kubernetes programs.
 
 #[cfg(feature = "process")]
 pub mod cached;
 pub mod certificates;
+#[cfg(feature = "process")]
+pub mod connect_proxy;
 pub mod kubernetes;
 pub mod pki;
 #[cfg(feature = "process")]

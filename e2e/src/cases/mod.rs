@@ -32,6 +32,7 @@ mod crd;
 mod demo;
 mod discovery;
 mod door;
+mod egress;
 mod heads;
 mod identity;
 mod install;
@@ -65,6 +66,7 @@ use crate::suite::Case;
 pub(crate) fn all() -> Vec<Case> {
     [
         routing::cases(),
+        egress::cases(),
         identity::cases(),
         spoofs::cases(),
         door::cases(),

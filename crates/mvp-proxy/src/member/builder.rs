@@ -14,7 +14,7 @@ use crate::identity::RemoteHeaders;
 use crate::metrics::Metrics;
 use crate::peers::Health;
 use crate::probe::LocalState;
-use crate::upstream::{ReloadableOutbound, Target, Upstream, server_name};
+use crate::upstream::{Egress, ReloadableOutbound, Target, Upstream, server_name};
 
 /// Builds a [`Member`].
 #[derive(Debug)]
@@ -30,6 +30,7 @@ pub struct MemberBuilder {
     record_callers: bool,
     probed: bool,
     clients: ConnectionLimit,
+    egress: Egress,
 }
 
 #[derive(Debug)]
@@ -52,6 +53,7 @@ impl MemberBuilder {
             record_callers: false,
             probed: true,
             clients: ConnectionLimit::default(),
+            egress: Egress::default(),
         }
     }
 
@@ -117,6 +119,11 @@ impl MemberBuilder {
         MemberBuilder { clients, ..self }
     }
 
+    /// The proxies on the way to peers; keep a clone to replace them later. The default is none.
+    pub fn egress(self, egress: Egress) -> MemberBuilder {
+        MemberBuilder { egress, ..self }
+    }
+
     /// The member.
     pub fn build(self) -> Member {
         let MemberBuilder {
@@ -130,6 +137,7 @@ impl MemberBuilder {
             record_callers,
             probed,
             clients,
+            egress,
         } = self;
         let id = settings.local.clone();
         settings.instance = Some(Instance::new(id.as_deref().unwrap_or_default()));
@@ -155,7 +163,7 @@ impl MemberBuilder {
             peer_tls,
             screen: headers.into(),
             probed,
-            upstream: Upstream::beside(clients),
+            upstream: Upstream::beside(clients).through(egress),
             health: Health::new(clock, Arc::clone(&metrics)),
             metrics,
             reader,

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::client::{Blame, Client};
 use super::connect_error::ConnectError;
+use super::egress::Egress;
 use super::head::{Told, prepare};
 use super::inspect::inspect_unavailable;
 use super::lanes::{
@@ -39,12 +40,18 @@ pub(crate) struct Upstream {
     pulses: Pulses,
     tokens: AcceptedTokens,
     clients: ConnectionLimit,
+    egress: Egress,
 }
 
 impl Upstream {
     /// Notes with the client connections what these forwarders are short of.
     pub(crate) fn beside(clients: ConnectionLimit) -> Upstream {
         Upstream { clients, ..Upstream::default() }
+    }
+
+    /// The same, with proxies on the way to peers.
+    pub(crate) fn through(self, egress: Egress) -> Upstream {
+        Upstream { egress, ..self }
     }
 }
 
@@ -81,8 +88,8 @@ impl Forwarder {
     /// Shares what it learns about servers and tokens with other forwarders of the process.
     #[must_use]
     pub(crate) fn sharing(self, upstream: &Upstream) -> Forwarder {
-        let Upstream { pulses, tokens, clients } = upstream.clone();
-        Forwarder { lanes: self.lanes.with_pulses(pulses), tokens, clients, ..self }
+        let Upstream { pulses, tokens, clients, egress } = upstream.clone();
+        Forwarder { lanes: self.lanes.with(pulses, egress), tokens, clients, ..self }
     }
 
     /// Counts its tunnels, and the measures that keep callers apart.

@@ -167,10 +167,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PEER", value_parser = url::peer, help_heading = PEERS)]
     #[arg(action = ArgAction::Append)]
     pub peer: Vec<Peer>,
-    /// YAML file with more peers: "peers:" and a list of {id, address, kind}; reloaded when it
-    /// changes.
+    /// YAML file with more peers: "peers:" and a list of {id, address, kind, proxy-url}; reloaded
+    /// when it changes.
     #[arg(long, value_name = "FILE", help_heading = PEERS)]
     pub peers_file: Option<PathBuf>,
+    /// YAML file with an EgressSelectorConfiguration, as kube-apiserver has it: connections to peers
+    /// go through the HTTP CONNECT proxy of its controlplane selection; reloaded when it changes.
+    #[arg(long, value_name = "FILE", help_heading = PEERS)]
+    pub egress_selector_config_file: Option<PathBuf>,
     /// Servers of the cluster's etcd, as https://HOST:PORT, separated by commas.
     #[arg(long, value_name = "URLS", value_delimiter = ',', help_heading = PEERS)]
     #[arg(action = ArgAction::Append, value_parser = values::etcd_server)]
@@ -354,6 +358,6 @@ Examples:
       - node-b=https://10.0.0.2:6443
       - node-c=https://10.0.0.3:6443,kind=bare
 
-Certificates, keys, CAs and the peers file are reloaded when they change, and at SIGHUP.
+Certificates, keys, CAs, the peers file and the egress selector file are reloaded when they change, and at SIGHUP.
 
 Exit codes: 2 for an error in flags or keys, 1 for any other failure, also of files.";

@@ -128,6 +128,7 @@ fn refuse_others(args: &ServeArgs, origins: &Origins) -> Result<(), Mistake> {
         ("membership", !args.membership.is_empty()),
         ("peer", !args.peer.is_empty()),
         ("peers-file", given(&args.peers_file)),
+        ("egress-selector-config-file", given(&args.egress_selector_config_file)),
         ("etcd-servers", !args.etcd_servers.is_empty()),
         ("advertise-address", args.advertise_address.is_some()),
         ("peer-advertise-ip", args.peer_advertise_ip.is_some()),

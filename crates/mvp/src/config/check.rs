@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::SystemTime;
 
 use super::{
-    AdminSocketPath, CertificateFile, ClientLimits, EtcdConfig, KeyPair, LocalServer,
+    AdminSocketPath, CertificateFile, ClientLimits, EgressFile, EtcdConfig, KeyPair, LocalServer,
     MembershipSource, Peer, Peers, PeersFile, RequestHeader, ServeConfig, ServerUrl, SniPair,
     SteerConfig, address, listener, not_everyone, pem, server_id, service,
 };
@@ -39,6 +39,7 @@ impl ServeConfig {
         let (local, seed) = check.servers(peer_ca.as_ref())?;
         let steer = SteerConfig::check(&args, local.as_ref(), origins)?;
         let peers_file = check.peers_file(local.as_ref())?;
+        let egress = check.egress()?;
         let client_ca = check.files.authorities("client-ca-file", args.client_ca_file.clone())?;
         let request_header = check.request_header()?;
         not_everyone(client_ca.as_ref(), &request_header, origins)?;
@@ -93,6 +94,7 @@ impl ServeConfig {
                 seed,
                 named: args.peer,
                 file: peers_file,
+                egress,
                 forget_after: args.forget_after,
                 etcd,
             },
@@ -253,6 +255,12 @@ impl Check<'_> {
         let Some(path) = self.args.peers_file.clone() else { return Ok(None) };
         let bytes = files::read(&path);
         PeersFile::check(path, bytes, own, &self.args.peer, self.origins).map(Some)
+    }
+
+    fn egress(&mut self) -> Result<Option<EgressFile>, Mistake> {
+        let Some(path) = self.args.egress_selector_config_file.clone() else { return Ok(None) };
+        let bytes = files::read(&path);
+        EgressFile::check(&mut self.files, path, bytes).map(Some)
     }
 
     fn request_header(&mut self) -> Result<RequestHeader, Mistake> {

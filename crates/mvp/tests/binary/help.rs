@@ -5,7 +5,7 @@ use std::process::Stdio;
 use crate::folder::Folder;
 
 /// All flags of `mvp serve`.
-const FLAGS: [&str; 57] = [
+const FLAGS: [&str; 58] = [
     "--help",
     "--bind-address",
     "--secure-port",
@@ -36,6 +36,7 @@ const FLAGS: [&str; 57] = [
     "--membership",
     "--peer",
     "--peers-file",
+    "--egress-selector-config-file",
     "--etcd-servers",
     "--etcd-cafile",
     "--etcd-certfile",

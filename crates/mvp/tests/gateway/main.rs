@@ -17,6 +17,7 @@ mod causes;
 mod compatibility;
 mod descriptors;
 mod documented;
+mod egress;
 mod hostile;
 mod local_server;
 mod log_events;

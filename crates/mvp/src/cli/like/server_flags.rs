@@ -57,6 +57,7 @@ const KNOWN: &[(&str, Kind)] = &[
     ("peer-ca-file", Kind::Path),
     ("peer-advertise-ip", Kind::One),
     ("peer-advertise-port", Kind::SamePort),
+    ("egress-selector-config-file", Kind::Path),
     ("etcd-servers", Kind::Etcd(&Kind::List)),
     ("etcd-cafile", Kind::Etcd(&Kind::Path)),
     ("etcd-certfile", Kind::Etcd(&Kind::Path)),
