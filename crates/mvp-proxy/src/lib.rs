@@ -70,6 +70,7 @@ pub use identity::{
 pub use layer::{MixedVersion, MixedVersionLayer};
 pub use member::{Member, MemberBuilder, Worker};
 pub use metrics::{Callers, CallersReport, Metrics, RecordedCaller, ResourceCallers};
+pub use peers::PeerLimits;
 pub use probe::{LocalState, OwnRequests};
 pub use upstream::{
     ConnectProxy, Egress, Forwarder, OutboundTls, ReloadableOutbound, Target, Way, Ways,

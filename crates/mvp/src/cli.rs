@@ -9,6 +9,7 @@ mod duration;
 mod file;
 mod flags;
 mod like;
+mod limit_args;
 mod manifests_args;
 mod manual_args;
 mod operator_args;

@@ -33,6 +33,7 @@ mod demo;
 mod discovery;
 mod door;
 mod egress;
+mod fairness;
 mod heads;
 mod identity;
 mod install;
@@ -69,6 +70,7 @@ pub(crate) fn all() -> Vec<Case> {
         egress::cases(),
         identity::cases(),
         spoofs::cases(),
+        fairness::cases(),
         door::cases(),
         own_requests::cases(),
         discovery::cases(),

@@ -12,7 +12,7 @@ use crate::control::{self, Clock, ControlSettings, channel};
 use crate::gateway::Instance;
 use crate::identity::RemoteHeaders;
 use crate::metrics::Metrics;
-use crate::peers::Health;
+use crate::peers::{Health, PeerLimits};
 use crate::probe::LocalState;
 use crate::upstream::{Egress, ReloadableOutbound, Target, Upstream, server_name};
 
@@ -31,6 +31,7 @@ pub struct MemberBuilder {
     probed: bool,
     clients: ConnectionLimit,
     egress: Egress,
+    peer_limits: Option<PeerLimits>,
 }
 
 #[derive(Debug)]
@@ -54,6 +55,7 @@ impl MemberBuilder {
             probed: true,
             clients: ConnectionLimit::default(),
             egress: Egress::default(),
+            peer_limits: None,
         }
     }
 
@@ -124,6 +126,13 @@ impl MemberBuilder {
         MemberBuilder { egress, ..self }
     }
 
+    /// The limits of requests in flight to one member. The default is that of [`PeerLimits`]; for a
+    /// member [without a server](Self::without_server) it is none, because every request of its
+    /// clients goes to members, which have queues of their own.
+    pub fn peer_limits(self, limits: PeerLimits) -> MemberBuilder {
+        MemberBuilder { peer_limits: Some(limits), ..self }
+    }
+
     /// The member.
     pub fn build(self) -> Member {
         let MemberBuilder {
@@ -138,6 +147,7 @@ impl MemberBuilder {
             probed,
             clients,
             egress,
+            peer_limits,
         } = self;
         let id = settings.local.clone();
         settings.instance = Some(Instance::new(id.as_deref().unwrap_or_default()));
@@ -145,6 +155,9 @@ impl MemberBuilder {
         let (writer, reader) = channel(clock, control::first_snapshot(&settings, clock));
         let metrics = Metrics::new(log_local);
         let metrics = Arc::new(if record_callers { metrics.with_callers() } else { metrics });
+        let has_server = settings.local.is_some();
+        let usual = if has_server { PeerLimits::default() } else { PeerLimits::NONE };
+        let peer_limits = peer_limits.unwrap_or(usual);
         let server = match (address, id) {
             (Address::At(address), Some(id)) => {
                 let (kind, server_name) = (MemberKind::Bare, server_name());
@@ -164,7 +177,7 @@ impl MemberBuilder {
             screen: headers.into(),
             probed,
             upstream: Upstream::beside(clients).through(egress),
-            health: Health::new(clock, Arc::clone(&metrics)),
+            health: Health::new(clock, Arc::clone(&metrics), peer_limits),
             metrics,
             reader,
             writer: Mutex::new(Some(writer)),

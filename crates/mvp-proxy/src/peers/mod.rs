@@ -4,25 +4,31 @@
 //! may have processed is sent to one more, and only if it is a read. Retries are paid from a budget.
 
 mod budget;
+mod fair;
+mod flow;
+mod gate;
 mod health;
 mod order;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use http::{Request, Response};
+use http::header::RETRY_AFTER;
+use http::request::Parts;
+use http::{Request, Response, StatusCode};
 use mvp_core::decide::Candidates;
 use mvp_core::member::{Member, MemberKind, Presence};
 use mvp_core::{RequestInfo, Snapshot};
 use mvp_net::ConnectionInfo;
 
 use budget::Budget;
+use gate::Place;
 pub(crate) use health::{Answered, Health};
 use health::{MemberHealth, Standing};
 use order::{Choice, Kind, order};
 
 use crate::body::Body;
-use crate::envelope::Envelope;
+use crate::envelope::{Envelope, Lasting};
 use crate::error::{SendError, Stage};
 use crate::gateway::{self, Refusal};
 use crate::metrics::Metrics;
@@ -37,6 +43,48 @@ pub(crate) struct Peers {
     metrics: Arc<Metrics>,
     budget: Arc<Budget>,
     next: Arc<AtomicUsize>,
+}
+
+/// The limits of requests in flight to one member, of all workers together; 0 for none.
+///
+/// At a limit, users take turns: a request waits for up to a second, then it is refused with 429.
+/// `system:masters` never wait, and `system:nodes` have another quarter and come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerLimits {
+    /// The limit of requests that end soon.
+    pub requests: usize,
+    /// The limit of watches, and of other requests that may last, such as logs that are followed.
+    pub watches: usize,
+}
+
+impl PeerLimits {
+    /// No limits.
+    pub const NONE: PeerLimits = PeerLimits { requests: 0, watches: 0 };
+}
+
+impl Default for PeerLimits {
+    fn default() -> PeerLimits {
+        PeerLimits { requests: 1000, watches: 10_000 }
+    }
+}
+
+/// What is the same for all attempts of a request.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    kind: Kind,
+    /// The client's request; `None` for one of our own.
+    client: Option<&'a Parts>,
+    lasting: Option<Lasting>,
+}
+
+impl<'a> Call<'a> {
+    fn of(outgoing: &Outgoing<'a>, kind: Kind) -> Call<'a> {
+        Call { kind, client: Some(outgoing.parts), lasting: outgoing.lasting }
+    }
+
+    fn lasts(&self) -> bool {
+        self.kind == Kind::Watch || self.lasting.is_some()
+    }
 }
 
 /// No peer responded.
@@ -86,7 +134,7 @@ impl Peers {
         let stays = sticky.and_then(|(sticky, resource)| sticky.member(resource));
         let choices = self.order(candidates.iter(), kind, stays.as_deref(), delivery);
         let request = |_: &Member| outgoing.attempt();
-        let sent = self.send_to(&choices, kind, delivery, request).await;
+        let sent = self.send_to(&choices, Call::of(outgoing, kind), delivery, request).await;
         if let (Ok((member, _)), Some((sticky, resource))) = (&sent, sticky) {
             sticky.stay(resource, member);
         }
@@ -102,7 +150,7 @@ impl Peers {
     ) -> Sent {
         let request = |_: &Member| outgoing.attempt();
         let choices = self.order(present(snapshot), Kind::Read, None, delivery);
-        self.send_to(&choices, Kind::Read, delivery, request).await
+        self.send_to(&choices, Call::of(outgoing, Kind::Read), delivery, request).await
     }
 
     /// Asks any peer in place of the local server. The request may depend on the member.
@@ -131,8 +179,8 @@ impl Peers {
     ) -> Sent {
         let mut delivery = Delivery::of_read();
         let choices = self.order(members, Kind::Read, None, &delivery);
-        self.send_to(&choices, Kind::Read, &mut delivery, |member| Some(request(member).into()))
-            .await
+        let own = Call { kind: Kind::Read, client: None, lasting: None };
+        self.send_to(&choices, own, &mut delivery, |member| Some(request(member).into())).await
     }
 
     /// Whether a member is neither ejected nor unready.
@@ -163,7 +211,7 @@ impl Peers {
     async fn send_to<'a>(
         &self,
         choices: &[Choice<'_>],
-        kind: Kind,
+        call: Call<'_>,
         delivery: &mut Delivery<'_>,
         request: impl Fn(&Member) -> Option<Envelope<'a>>,
     ) -> Sent {
@@ -182,7 +230,7 @@ impl Peers {
                 break;
             }
             let Some(request) = request(member) else { return Err(Unanswered::BodyGone) };
-            let sent = match self.exchange(&target, health, kind, request).await {
+            let sent = match self.exchange(&target, health, call, request).await {
                 Ok(response) => {
                     self.metrics.failed_over(failed, true);
                     Ok(response)
@@ -210,7 +258,7 @@ impl Peers {
             }
         }
         match unready {
-            Some(choice) => match self.insist(choice, kind, delivery, request).await {
+            Some(choice) => match self.insist(choice, call, delivery, request).await {
                 Some(response) => Ok((Arc::clone(&choice.member.id), response)),
                 None => Err(Unanswered::by(tried)),
             },
@@ -222,13 +270,13 @@ impl Peers {
     async fn insist<'a>(
         &self,
         Choice { member, health }: &Choice<'_>,
-        kind: Kind,
+        call: Call<'_>,
         delivery: &mut Delivery<'_>,
         request: impl Fn(&Member) -> Option<Envelope<'a>>,
     ) -> Option<Response<Body>> {
         let target = Target::peer(member)?;
         let request = Envelope { insists: true, ..request(member)? };
-        match self.exchange(&target, health, kind, request).await {
+        match self.exchange(&target, health, call, request).await {
             Ok(response) => Some(response),
             Err(error) => {
                 delivery.failed(error.stage);
@@ -242,22 +290,28 @@ impl Peers {
         &self,
         target: &Target,
         health: &Arc<MemberHealth>,
-        kind: Kind,
+        call: Call<'_>,
         request: Envelope<'_>,
     ) -> Result<Response<Body>, SendError> {
-        let in_flight = (self.metrics.forwarded(), health.begin(kind == Kind::Watch));
+        let place = match health.gate(call.lasts()).try_enter() {
+            Some(place) => place,
+            // In a box: it is rare, and would make the future of every request larger.
+            None => Box::pin(self.take_turn(target, health, call)).await?,
+        };
+        let forwarded = self.metrics.forwarded();
         let began = self.health.now();
         let sent = self.forwarder.forward(target, request).await;
         let sent = sent.and_then(|response| self.unless_refused(target, health, response));
         match sent {
             Ok(mut response) => {
                 gateway::unmark(&mut response);
-                if kind == Kind::Read && response.extensions().get::<Opened>().is_none() {
+                self.note_load(health, call, &place, &response);
+                if call.kind == Kind::Read && response.extensions().get::<Opened>().is_none() {
                     let now = self.health.now();
                     health.measure(now.since(began), now);
                 }
                 self.health.answered(&target.id, health, Answered::Request);
-                Ok(response.map(|body| body.with_guard(in_flight)))
+                Ok(response.map(|body| body.with_guard((forwarded, place))))
             }
             Err(error) => {
                 if error.stage.is_of_server() {
@@ -265,6 +319,39 @@ impl Peers {
                 }
                 Err(error)
             }
+        }
+    }
+
+    /// A place in flight to a member, once it is the user's turn.
+    async fn take_turn(
+        &self,
+        target: &Target,
+        health: &MemberHealth,
+        call: Call<'_>,
+    ) -> Result<Place, SendError> {
+        let flow = self.health.flows().of(call.client, &self.forwarder);
+        let entered = health.gate(call.lasts()).enter(flow, self.health.now()).await;
+        self.metrics.took_turn(entered.is_ok());
+        entered.map_err(|refused| {
+            let cause = format!("the API server {} is busy: {refused}", target.id);
+            SendError::new(&target.id, Stage::Overloaded, cause)
+        })
+    }
+
+    /// Notes whether a member has too many requests of this user.
+    fn note_load(
+        &self,
+        health: &MemberHealth,
+        call: Call<'_>,
+        place: &Place,
+        response: &Response<Body>,
+    ) {
+        if response.status() != StatusCode::TOO_MANY_REQUESTS {
+            place.served();
+        } else if !call.lasts() && response.headers().contains_key(RETRY_AFTER) {
+            let flow = self.health.flows().of(call.client, &self.forwarder);
+            health.gate(false).slow(flow, self.health.now());
+            self.metrics.slowed();
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::AUTHORIZATION;
-use http::{Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Body as _;
 use mvp_net::ConnectionLimit;
 use tokio::sync::OwnedSemaphorePermit;
@@ -207,6 +207,12 @@ impl Forwarder {
         let Identity::Token = identity else { return None };
         let token = request.headers().get(AUTHORIZATION).and_then(bearer)?;
         Some(self.tokens.hash(token))
+    }
+
+    /// The hash of the bearer token in these headers, if a server has accepted it.
+    pub(crate) fn accepted_token(&self, headers: &HeaderMap) -> Option<u64> {
+        let token = self.tokens.hash(headers.get(AUTHORIZATION).and_then(bearer)?);
+        self.tokens.contains(token).then(|| token.bits())
     }
 
     /// Joins the client's connection to the server's after a 101.

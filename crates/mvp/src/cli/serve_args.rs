@@ -13,6 +13,7 @@ use http::{HeaderName, Uri};
 
 use super::duration;
 use super::like::LikeSource;
+use super::limit_args::LimitArgs;
 use super::tls_values::{self, MinVersion, SniFiles};
 use super::url::{self, Peer, ServerUrl};
 use super::values::{self, FeatureGate, MembershipSource};
@@ -106,6 +107,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NUMBER", default_value = "0", help_heading = LISTENER)]
     #[arg(value_parser = values::client_connections_per_address)]
     pub max_client_connections_per_address: usize,
+    #[command(flatten)]
+    pub limits: LimitArgs,
 
     /// API server beside this gateway, as https://HOST:PORT (required without --servers).
     #[arg(long, value_name = "URL", value_parser = url::server_url, help_heading = LOCAL)]

@@ -137,6 +137,8 @@ fn refuse_others(args: &ServeArgs, origins: &Origins) -> Result<(), Mistake> {
         ("feature-gates", !args.feature_gates.is_empty()),
         ("goaway-chance", args.goaway_chance > 0.0),
         ("max-client-connections-per-address", args.max_client_connections_per_address > 0),
+        ("max-peer-requests", args.limits.max_peer_requests.is_some()),
+        ("max-peer-watches", args.limits.max_peer_watches.is_some()),
         ("admin-socket", socket),
     ];
     let keys = keys.into_iter().map(|(flag, given)| (flag, given, KEYS));

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use crate::folder::Folder;
 
 /// All flags of `mvp serve`.
-const FLAGS: [&str; 58] = [
+const FLAGS: [&str; 63] = [
     "--help",
     "--bind-address",
     "--secure-port",
@@ -23,6 +23,11 @@ const FLAGS: [&str; 58] = [
     "--max-request-header-bytes",
     "--max-client-connections",
     "--max-client-connections-per-address",
+    "--max-client-handshakes",
+    "--client-idle-timeout",
+    "--http2-max-streams-per-connection",
+    "--max-peer-requests",
+    "--max-peer-watches",
     "--local-server",
     "--servers",
     "--pass-through",

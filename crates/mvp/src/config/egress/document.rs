@@ -1,7 +1,8 @@
 //! The contents of an egress selector file, checked as kube-apiserver checks them. Entry:
 //! [`Document::parse`].
 //!
-//! kube-apiserver ignores the case of keys, so this does, too. Unknown keys are errors here.
+//! Older kube-apiservers ignore the case of keys, so this does, too. Unknown keys are errors, as in newer
+//! ones.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
