@@ -38,6 +38,17 @@ pub(crate) fn peer_path(bytes: usize) -> String {
     format!("/apis/batch/v1/namespaces/size-{bytes}/jobs")
 }
 
+/// The path of an object that only the peer serves, after this time.
+pub(crate) fn slow_path(milliseconds: u64) -> String {
+    format!("/apis/batch/v1/namespaces/size-2000/jobs/wait-{milliseconds}")
+}
+
+/// How long the server waits before it answers.
+fn wait_of(path: &str) -> Option<Duration> {
+    let milliseconds = path.rsplit_once("/wait-")?.1.parse().ok()?;
+    Some(Duration::from_millis(milliseconds))
+}
+
 pub(crate) const WATCH_PATH: &str = "/apis/batch/v1/namespaces/default/jobs?watch=1";
 
 /// The path that sets the interval of watch events in milliseconds; 0 for none.
@@ -57,7 +68,14 @@ pub(crate) async fn serve(
     let serve = |address, has_batch| {
         let state = Arc::clone(&state);
         serve_at(address, tls.clone(), move |request| {
-            future::ready(state.answer(&request, has_batch))
+            let wait = wait_of(request.uri().path());
+            let response = state.answer(&request, has_batch);
+            async move {
+                if let Some(wait) = wait {
+                    tokio::time::sleep(wait).await;
+                }
+                response
+            }
         })
     };
     future::try_join(serve(lacking, false), serve(peer, true)).await.map(drop)
@@ -271,6 +289,12 @@ mod tests {
     fn only_the_peer_has_jobs() {
         assert!(discovery(false, true, 1).to_string().contains("jobs"));
         assert!(!discovery(false, false, 1).to_string().contains("jobs"));
+    }
+
+    #[test]
+    fn the_time_that_an_answer_takes_is_in_its_path() {
+        assert_eq!(wait_of(&slow_path(200)), Some(Duration::from_millis(200)));
+        assert_eq!(wait_of(&peer_path(2_000)), None);
     }
 
     #[tokio::test]

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::pki::client_config;
+use crate::pki::{ADMIN, client_config};
 
 /// A response with its whole body.
 pub(crate) struct Answer {
@@ -58,7 +58,7 @@ async fn exchange(
 ) -> anyhow::Result<Answer> {
     let exchange = async {
         let stream = TcpStream::connect(to).await?;
-        let connector = TlsConnector::from(client_config(pki, b"http/1.1", false)?);
+        let connector = TlsConnector::from(client_config(pki, ADMIN, b"http/1.1", false)?);
         let stream = connector.connect(ServerName::try_from(SERVER_NAME)?, stream).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let connection = tokio::spawn(connection);

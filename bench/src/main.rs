@@ -45,9 +45,9 @@ Examples:
   cargo run --release -p bench -- --quick --only requests  one scenario
   cargo run --release -p bench -- --train                  the profile for the compiler, ten minutes
 
-Scenarios: requests, latency, handshakes, watches, discovery, members, growth, embedded, kube. kube needs
-the programs that `cargo run -p e2e -- programs` builds. --quick measures nginx, Envoy, Pingora and the
-newer haproxy in `requests` only, and growth only if it is named.
+Scenarios: requests, latency, handshakes, watches, discovery, members, growth, fairness, embedded, kube.
+kube needs the programs that `cargo run -p e2e -- programs` builds. --quick measures nginx, Envoy,
+Pingora and the newer haproxy in `requests` only, and growth and fairness only if they are named.
 MVP_TEST_BINARY=PATH measures that mvp instead of building one from this tree."
 )]
 struct Arguments {

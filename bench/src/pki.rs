@@ -12,19 +12,28 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use testkit::pki::{Pki, PkiFiles};
 
-/// Creates the certificates of the servers on 127.78.0.1 to 127.78.0.9, and of the user `admin`.
+/// The user of most loads, who may do anything.
+pub(crate) const ADMIN: &str = "admin";
+/// Users without privileges.
+pub(crate) const ALICE: &str = "alice";
+pub(crate) const BOB: &str = "bob";
+
+/// Creates the certificates of the servers on 127.78.0.1 to 127.78.0.9, and of the users.
 pub(crate) fn create(folder: &Path) -> anyhow::Result<PkiFiles> {
     let addresses: Vec<IpAddr> =
         (1..=9).map(|host| Ipv4Addr::new(127, 78, 0, host).into()).collect();
     let pki = Pki::new(folder, &addresses)?;
-    pki.user("admin", &["system:masters"])?;
+    pki.user(ADMIN, &["system:masters"])?;
+    pki.user(ALICE, &["developers"])?;
+    pki.user(BOB, &["developers"])?;
     Ok(pki.files().clone())
 }
 
-/// The TLS configuration of the load: the user `admin`, with one key exchange that every server
-/// supports, so that all of them do the same work.
+/// The TLS configuration of the load for a user, with one key exchange that every server supports, so
+/// that all of them do the same work.
 pub(crate) fn client_config(
     pki: &PkiFiles,
+    user: &str,
     alpn: &[u8],
     resume: bool,
 ) -> anyhow::Result<Arc<ClientConfig>> {
@@ -34,13 +43,13 @@ pub(crate) fn client_config(
     for root in certificates(&pki.ca())? {
         roots.add(root)?;
     }
-    let admin = pki.pair("admin");
+    let user = pki.pair(user);
     let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_root_certificates(roots)
         .with_client_auth_cert(
-            certificates(&admin.certificate)?,
-            PrivateKeyDer::from_pem_file(&admin.key)?,
+            certificates(&user.certificate)?,
+            PrivateKeyDer::from_pem_file(&user.key)?,
         )?;
     config.alpn_protocols = vec![alpn.to_vec()];
     config.resumption = match resume {
@@ -63,7 +72,7 @@ mod tests {
     fn another_process_can_use_the_created_files() {
         let folder = tempfile::tempdir().expect("a folder");
         let pki = create(folder.path()).expect("certificates");
-        let config = client_config(&PkiFiles::at(pki.folder()), b"h2", true).expect("TLS");
+        let config = client_config(&PkiFiles::at(pki.folder()), BOB, b"h2", true).expect("TLS");
         assert_eq!(config.alpn_protocols, [b"h2".to_vec()]);
         assert!(pki.server().key.exists() && pki.service_accounts().key.exists());
     }

@@ -21,6 +21,7 @@ pub(crate) struct Plan {
     pub(crate) embedded_seconds: f64,
     pub(crate) embedded_rounds: usize,
     pub(crate) growth: GrowthPlan,
+    pub(crate) fairness_seconds: f64,
 }
 
 /// The sizes of clusters that are compared, in one round.
@@ -140,6 +141,7 @@ impl Plan {
                 watches: &[0, 1_000],
                 seconds: 1.0,
             },
+            fairness_seconds: 4.0,
         }
     }
 
@@ -189,6 +191,7 @@ impl Plan {
                 watches: &[0, 1_000, 10_000],
                 seconds: 2.0,
             },
+            fairness_seconds: 10.0,
         }
     }
 }

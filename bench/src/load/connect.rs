@@ -53,7 +53,7 @@ impl Connection {
 
     /// Opens as many connections as ordered.
     pub(super) async fn all(order: &Order) -> anyhow::Result<Vec<Connection>> {
-        let config = client_config(&pki(order), order.protocol.alpn(), false)?;
+        let config = client_config(&pki(order), &order.user, order.protocol.alpn(), false)?;
         let all = stream::iter(0..order.connections).map(async |_| {
             let stream = connect(order.to, &config).await?;
             Ok(Connection::new(stream, order))

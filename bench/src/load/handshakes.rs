@@ -26,7 +26,7 @@ pub(super) async fn run(order: &Order, resumed: bool) -> anyhow::Result<Figures>
     // One client per worker: rustls keeps eight tickets per server, which is too few for many
     // workers.
     let workers = (0..order.connections)
-        .map(|_| client_config(&pki, order.protocol.alpn(), resumed))
+        .map(|_| client_config(&pki, &order.user, order.protocol.alpn(), resumed))
         .map(|config| {
             config.map(|config| tokio::spawn(work(order.clone(), config, Arc::clone(&counts), end)))
         })

@@ -278,6 +278,7 @@ mod tests {
             seconds: 0.0,
             processes: Vec::new(),
             pki: "pki".into(),
+            user: "user".to_owned(),
             kind: super::super::Kind::Closed,
         }
     }

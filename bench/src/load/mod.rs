@@ -50,6 +50,8 @@ pub(crate) struct Order {
     /// The processes whose cost is measured.
     pub(crate) processes: Vec<u32>,
     pub(crate) pki: PathBuf,
+    /// Whose certificate the load has.
+    pub(crate) user: String,
     pub(crate) kind: Kind,
 }
 

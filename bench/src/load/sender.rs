@@ -24,7 +24,8 @@ pub(super) struct Sender {
 
 impl Sender {
     pub(super) async fn connect(order: &Order, server: SocketAddr) -> anyhow::Result<Sender> {
-        let stream = connect(server, &client_config(&pki(order), b"h2", false)?).await?;
+        let stream =
+            connect(server, &client_config(&pki(order), &order.user, b"h2", false)?).await?;
         let (sender, connection) =
             http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
         tokio::spawn(connection);

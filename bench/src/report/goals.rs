@@ -4,8 +4,9 @@ use crate::load::Protocol;
 use crate::plan::{WatchCase, large_case, main_case, small_case};
 use crate::results::{Ratio, Results, median};
 use crate::scenarios::{
-    AT_REST, CHANGING, DISCOVERY, EMBEDDED, EMBEDDED_CASE, FULL, HANDSHAKES, KNOWN, KUBE, LATENCY,
-    MEMBERS, MEMBERS_CASE, MERGED, MOST, NATIVE, PACED, PASSED_ON, REQUESTS, RESUMED, WATCHES,
+    ALONE, AT_REST, BESIDE, CHANGING, DISCOVERY, EMBEDDED, EMBEDDED_CASE, FAIRNESS, FAIRNESS_CASE,
+    FULL, HANDSHAKES, KNOWN, KUBE, LATENCY, MEMBERS, MEMBERS_CASE, MERGED, MOST, NATIVE, PACED,
+    PASSED_ON, REQUESTS, RESUMED, WATCHES,
 };
 use crate::targets::Target;
 
@@ -176,7 +177,10 @@ fn mvp_alone(results: &Results) -> Vec<Goal> {
     let merged = format!("CPU of merged discovery, {KNOWN}");
     let share = format!("% of a core for the control loop, {CHANGING}");
     let size = format!("MiB of memory, {EMBEDDED_CASE}, {AT_REST}");
+    let shared = results.ratio(FAIRNESS, FAIRNESS_CASE, [BESIDE, ALONE], "p99_us");
+    let p99 = format!("p99 of a user {BESIDE}");
     let mut goals = vec![
+        goal(p99, "beside / alone", Bound::AtMost(2.0), shared),
         goal(merged, "merged / passed on", Bound::AtMost(1.3), known),
         goal(share, "mvp", Bound::AtMost(5.0), control),
         goal(size, "mvp demo", Bound::AtMost(40.0), memory),

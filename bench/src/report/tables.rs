@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use crate::others::OTHERS;
 use crate::results::Results;
 use crate::scenarios::{
-    AT_REST, CALM, DISCOVERY, EMBEDDED, HANDSHAKES, KUBE, LATENCY, MEMBERS, NATIVE, PASSED_ON,
-    REQUESTS, WATCHES,
+    ALONE, AT_REST, CALM, DISCOVERY, EMBEDDED, FAIRNESS, HANDSHAKES, KUBE, LATENCY, MEMBERS,
+    NATIVE, PASSED_ON, REQUESTS, WATCHES,
 };
 
 /// A column: its heading, the figure, what to multiply it with, and its decimals.
@@ -22,7 +22,7 @@ struct Table {
     columns: &'static [Column],
 }
 
-const TABLES: [Table; 8] = [
+const TABLES: [Table; 9] = [
     Table {
         scenario: REQUESTS,
         title: "As many requests as each can answer",
@@ -115,6 +115,21 @@ const TABLES: [Table; 8] = [
             ("failed", "failures", 1.0, 0),
             ("late by over 1 s", "unanswered", 1.0, 0),
             ("RSS, MiB", "rss_mib", 1.0, 1),
+        ],
+    },
+    Table {
+        scenario: FAIRNESS,
+        title: "One user beside another with very many requests",
+        base: ALONE,
+        ratios: &[("p50", "p50_us"), ("p99", "p99_us")],
+        columns: &[
+            ("p50, µs", "p50_us", 1.0, 0),
+            ("p99, µs", "p99_us", 1.0, 0),
+            ("failed", "failures", 1.0, 0),
+            ("late by over 1 s", "unanswered", 1.0, 0),
+            ("core busy", "cpu_share", 1.0, 2),
+            ("answers of the other", "other_requests", 1.0, 0),
+            ("refusals of the other", "other_refusals", 1.0, 0),
         ],
     },
     Table {

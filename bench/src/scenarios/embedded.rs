@@ -12,6 +12,7 @@ use testkit::process::{Process, Program, Signal, until};
 use super::{EMBEDDED, Run};
 use crate::cores::Cores;
 use crate::load::{Figures, Kind, Order, Protocol};
+use crate::pki::ADMIN;
 use crate::plan::Plan;
 use crate::targets::Programs;
 use crate::usage::{Usage, proportional_bytes};
@@ -109,6 +110,7 @@ impl Demo {
             seconds: plan.embedded_seconds,
             processes: vec![self.process.id()],
             pki: self.pki.clone(),
+            user: ADMIN.to_owned(),
             kind,
         };
         let mut figures = order.carry_out(Cores::Any).await?;

@@ -17,7 +17,7 @@ use super::{KUBE, Run, WATCHES};
 use crate::client::ask;
 use crate::cores::Cores;
 use crate::load::{BURSTS_PATH, Figures, Kind, Order, Protocol};
-use crate::pki;
+use crate::pki::{self, ADMIN};
 use crate::plan::{Plan, WatchCase};
 use crate::targets::{Programs, Proxies, Target, mvp_arguments};
 use crate::usage::Usage;
@@ -170,6 +170,7 @@ fn order(pki: &PkiFiles, to: SocketAddr, processes: Vec<u32>) -> Order {
         seconds: 0.0,
         processes,
         pki: pki.folder().to_owned(),
+        user: ADMIN.to_owned(),
         kind: Kind::Closed,
     }
 }

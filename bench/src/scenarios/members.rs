@@ -17,7 +17,7 @@ use crate::client::ask;
 use crate::cores::Cores;
 use crate::load::{Figures, Kind, Order, Protocol};
 use crate::members::{LOCAL, TALLY_PATH, control_path};
-use crate::pki;
+use crate::pki::{self, ADMIN};
 use crate::plan::Plan;
 use crate::targets::{Programs, mvp_with_local};
 
@@ -174,6 +174,7 @@ impl<'a> Cluster<'a> {
             seconds: plan.members_seconds,
             processes: vec![self.mvp.id()],
             pki: self.pki.folder().to_owned(),
+            user: ADMIN.to_owned(),
             kind: Kind::Paced { rate: RATE },
         }
     }

@@ -3,6 +3,7 @@
 
 mod discovery;
 mod embedded;
+mod fairness;
 mod growth;
 mod handshakes;
 mod kube;
@@ -15,12 +16,14 @@ use std::path::Path;
 
 use crate::cores::Cores;
 use crate::load::{Figures, Kind, Order, Protocol};
+use crate::pki::ADMIN;
 use crate::plan::Plan;
 use crate::results::Sample;
 use crate::targets::{Bench, Programs, Target};
 
 pub(crate) use discovery::{KNOWN, MERGED, PASSED_ON};
 pub(crate) use embedded::{AT_REST, CASE as EMBEDDED_CASE};
+pub(crate) use fairness::{ALONE, BESIDE, CASE as FAIRNESS_CASE};
 pub(crate) use growth::{
     APIS as GROWING_APIS, MEMBERS as GROWING_MEMBERS, WATCHES as GROWING_WATCHES,
 };
@@ -37,9 +40,10 @@ pub(crate) const DISCOVERY: &str = "discovery";
 pub(crate) const MEMBERS: &str = "members";
 pub(crate) const GROWTH: &str = "growth";
 pub(crate) const EMBEDDED: &str = "embedded";
+pub(crate) const FAIRNESS: &str = "fairness";
 pub(crate) const KUBE: &str = "kube";
-pub(crate) const ALL: [&str; 9] =
-    [REQUESTS, LATENCY, HANDSHAKES, WATCHES, DISCOVERY, MEMBERS, GROWTH, EMBEDDED, KUBE];
+pub(crate) const ALL: [&str; 10] =
+    [REQUESTS, LATENCY, HANDSHAKES, WATCHES, DISCOVERY, MEMBERS, GROWTH, FAIRNESS, EMBEDDED, KUBE];
 
 /// Runs the wanted scenarios. Failures are reported and left out.
 pub(crate) async fn run(
@@ -81,6 +85,10 @@ pub(crate) async fn run(
     if is_wanted(GROWTH) && (plan.full || !wanted.is_empty()) {
         let outcome = growth::run(&mut run, plan, programs, folder).await;
         run.ended(GROWTH, outcome);
+    }
+    if is_wanted(FAIRNESS) && (plan.full || !wanted.is_empty()) {
+        let outcome = fairness::run(&mut run, plan, programs, folder).await;
+        run.ended(FAIRNESS, outcome);
     }
     if is_wanted(EMBEDDED) {
         let outcome = embedded::run(&mut run, plan, programs, folder).await;
@@ -193,6 +201,7 @@ pub(crate) fn order(plan: &Plan, bench: &Bench, target: Target, path: String) ->
         seconds: plan.seconds,
         processes: bench.processes(target),
         pki: bench.pki.folder().to_owned(),
+        user: ADMIN.to_owned(),
         kind: Kind::Closed,
     }
 }

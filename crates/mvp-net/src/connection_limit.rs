@@ -46,6 +46,7 @@ struct State {
     open: usize,
     refused: u64,
     evicted: u64,
+    idle: u64,
     addresses: HashMap<IpAddr, usize>,
     /// Connections by age, the oldest first. Those that had a request are moved to `used` later.
     unused: BTreeMap<u64, Candidate>,
@@ -97,6 +98,16 @@ impl ConnectionLimit {
     /// The number of connections that were cut to make room for others.
     pub fn evicted(&self) -> u64 {
         self.shared.state().evicted
+    }
+
+    /// The number of connections that were closed because they had no request for a while.
+    pub fn idle(&self) -> u64 {
+        self.shared.state().idle
+    }
+
+    /// Notes that a connection is closed because it had no request for a while.
+    pub(crate) fn note_idle(&self) {
+        self.shared.state().idle += 1;
     }
 
     /// Admits a new connection from this address; `None` if it is refused.

@@ -20,6 +20,7 @@ mod connection;
 mod connection_limit;
 mod error;
 mod explain;
+mod handshake_limit;
 mod limits;
 mod pem;
 mod provider;
@@ -36,6 +37,7 @@ pub use connection::ConnectionInfo;
 pub use connection_limit::ConnectionLimit;
 pub use error::TlsError;
 pub use explain::{CertificateNames, UntrustedServer};
+pub use handshake_limit::HandshakeLimit;
 pub use limits::Limits;
 pub use serve::{Drained, Listener, PassThrough, serve, serve_tcp};
 pub use server_tls::{

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::ConnectionLimit;
+use crate::{ConnectionLimit, HandshakeLimit};
 
 /// The limits of [`serve`](crate::serve()). The defaults are kube-apiserver's where it has them.
 #[derive(Clone, Debug)]
@@ -34,6 +34,8 @@ pub struct Limits {
     pub ping_timeout: Duration,
     /// The limit of client connections.
     pub connections: ConnectionLimit,
+    /// The limit of TLS handshakes in progress.
+    pub handshakes: HandshakeLimit,
     /// The longest time of the drain, after which requests are cut.
     pub grace: Duration,
 }
@@ -52,6 +54,7 @@ impl Default for Limits {
             ping_interval: Some(Duration::from_secs(30)),
             ping_timeout: Duration::from_secs(15),
             connections: ConnectionLimit::default(),
+            handshakes: HandshakeLimit::default(),
             grace: Duration::from_secs(60),
         }
     }

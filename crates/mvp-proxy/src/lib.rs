@@ -74,5 +74,9 @@ pub use member::{Member, MemberBuilder, Worker};
 pub use metrics::{
     Callers, CallersReport, Flow, FlowCount, Metrics, RecordedCaller, ResourceCallers,
 };
+pub use peers::PeerLimits;
 pub use probe::{LocalState, OwnRequests};
-pub use upstream::{Forwarder, OutboundTls, ReloadableOutbound, Target, server_name};
+pub use upstream::{
+    ConnectProxy, Egress, Forwarder, OutboundTls, ReloadableOutbound, Target, Way, Ways,
+    server_name,
+};

@@ -9,6 +9,7 @@ mod duration;
 mod file;
 mod flags;
 mod like;
+mod limit_args;
 mod manifests_args;
 mod manual_args;
 mod operator_args;
@@ -35,7 +36,7 @@ pub(crate) use operator_args::{
 };
 pub(crate) use serve_args::ServeArgs;
 pub(crate) use tls_values::{MinVersion, SniFiles};
-pub(crate) use url::{Peer, ServerUrl, server_url};
+pub(crate) use url::{Peer, ServerUrl, http_url, server_url};
 pub(crate) use values::{FeatureGate, MAX_WORKERS, MembershipSource, server_id, server_id_at};
 
 use crate::mistake::Mistake;

@@ -7,6 +7,7 @@
 mod address;
 pub(crate) mod balance;
 mod check;
+pub(crate) mod egress;
 mod etcd;
 mod limits;
 pub(crate) mod listener;
@@ -26,6 +27,7 @@ use mvp_net::TlsPolicy;
 
 pub(crate) use self::tracing::TracingConfig;
 pub(crate) use crate::cli::{MembershipSource, Peer, ServerUrl};
+pub(crate) use egress::EgressFile;
 pub(crate) use etcd::EtcdConfig;
 pub(crate) use limits::ClientLimits;
 pub(crate) use listener::SniPair;
@@ -181,6 +183,8 @@ pub(crate) struct Peers {
     pub named: Vec<Peer>,
     /// The peers file, which may change.
     pub file: Option<PeersFile>,
+    /// The egress selector file, which may change.
+    pub egress: Option<EgressFile>,
     /// The time for which a member that left is remembered.
     pub forget_after: Duration,
     /// The cluster's etcd, if it is configured.

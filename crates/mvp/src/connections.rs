@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-use mvp_net::ConnectionLimit;
+use mvp_net::{ConnectionLimit, HandshakeLimit};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// A collector that reads the counts of the limit whenever metrics are written.
+/// A collector that reads the counts of the limits whenever metrics are written.
 #[derive(Debug)]
-pub(crate) struct ConnectionMetrics(pub(crate) ConnectionLimit);
+pub(crate) struct ConnectionMetrics(pub(crate) ConnectionLimit, pub(crate) HandshakeLimit);
 
 impl Collector for ConnectionMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
@@ -20,6 +20,11 @@ impl Collector for ConnectionMetrics {
                 "mvp_client_connections_limit",
                 "The most client connections that may be open.",
                 self.0.total(),
+            ),
+            (
+                "mvp_client_handshakes",
+                "TLS handshakes with clients in progress.",
+                self.1.in_progress(),
             ),
         ];
         for (name, help, value) in gauges {
@@ -37,6 +42,16 @@ impl Collector for ConnectionMetrics {
                 "mvp_client_connections_evicted",
                 "Idle client connections that were closed to make room for new ones.",
                 self.0.evicted(),
+            ),
+            (
+                "mvp_client_connections_idle",
+                "Client connections that were closed because they had no request for a while.",
+                self.0.idle(),
+            ),
+            (
+                "mvp_client_handshakes_refused",
+                "Client connections that were refused because of too many TLS handshakes.",
+                self.1.refused(),
             ),
         ];
         for (name, help, count) in counts {

@@ -11,6 +11,7 @@
 
 mod expiry;
 mod in_use;
+mod peers;
 mod report;
 mod serving;
 #[cfg(test)]
@@ -26,12 +27,12 @@ use mvp_core::Timestamp;
 use mvp_core::member::MemberKind;
 use mvp_membership::{Claim, Claims};
 use mvp_net::ReloadableTls;
-use mvp_proxy::ReloadableOutbound;
+use mvp_proxy::{Egress, ReloadableOutbound};
 use rustls::ClientConfig;
 use tokio::sync::watch;
 
-use crate::config::pem::{Files, Read};
-use crate::config::{Peer, Peers, PeersFile, ServeConfig, peers_file};
+use crate::config::pem::Files;
+use crate::config::{Peer, ServeConfig, egress as selector, peers_file};
 use crate::files;
 use crate::follow::Follower;
 use crate::mistake::{Mistake, Problem};
@@ -54,6 +55,8 @@ pub(crate) struct InForce {
     pub(crate) tls: ReloadableTls,
     pub(crate) outbound_local: ReloadableOutbound,
     pub(crate) outbound_peers: Option<ReloadableOutbound>,
+    /// The proxies on the way to peers.
+    pub(crate) egress: Egress,
     /// The members of `--peer` and the peers file.
     pub(crate) members: watch::Sender<Claims>,
     /// The TLS for connections to etcd.
@@ -69,6 +72,7 @@ impl InForce {
             tls: ReloadableTls::new(tls::server(config)?),
             outbound_local: tls::outbound_local(config)?.into(),
             outbound_peers: outbound_peers.map(Into::into),
+            egress: selector::ways(config)?.into(),
             members: watch::Sender::new(members(config)),
             etcd: watch::Sender::new(tls::etcd(config)?),
         })
@@ -113,6 +117,7 @@ impl Reloader {
         let expiry = Expiry::start(&config, metrics.clone(), now);
         let mut keys: Vec<_> = certificates(&config).map(|file| file.key).collect();
         keys.extend(config.peers.file.iter().map(|_| peers_file::KEY));
+        keys.extend(config.peers.egress.iter().map(|_| selector::KEY));
         let report = Report::new(metrics, &keys);
         Reloader {
             config,
@@ -190,6 +195,7 @@ impl Reloader {
         self.reload_outbound(&mut files);
         self.reload_etcd(&mut files);
         self.reload_peers(&read);
+        self.reload_egress(&mut files, &read);
     }
 
     /// Reloads the CAs of clients. They apply to existing connections, too.
@@ -341,23 +347,6 @@ impl Reloader {
                 self.report.failed(&keys, &format!("{error:#}"));
             }
         }
-    }
-
-    /// Reloads the peers file.
-    fn reload_peers(&mut self, read: &Read) {
-        let Peers { file, named, .. } = &self.config.peers;
-        let Some(file) = file else { return };
-        let held = read(&file.path);
-        let loaded = if held.as_ref() == Ok(&file.bytes) {
-            Ok(None)
-        } else {
-            let own = self.config.local.as_ref().map_or("", |local| &local.id);
-            PeersFile::check(file.path.clone(), held, own, named, &self.config.origins).map(Some)
-        };
-        let Some(new) = self.report.take(peers_file::KEY, loaded) else { return };
-        self.config.peers.file = Some(new);
-        self.in_force.members.send_replace(members(&self.config));
-        self.report.replaced(&[peers_file::KEY]);
     }
 }
 

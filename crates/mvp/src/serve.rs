@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use futures_util::future::join_all;
-use mvp_net::{ConnectionLimit, Limits, Listener, PassThrough, bind, bind_workers};
+use mvp_net::{ConnectionLimit, HandshakeLimit, Listener, PassThrough, bind, bind_workers};
 use mvp_proxy::{Member, RemoteHeaders, Worker};
 use prometheus_client::registry::Registry;
 use tokio::runtime::{Builder, Runtime};
@@ -99,15 +99,7 @@ pub(crate) fn run(
     if let Some(steered) = &gateway.steered {
         steered.report();
     }
-    let limits = &gateway.client_limits;
-    tracing::info!(
-        descriptors,
-        max_client_connections = max_connections,
-        max_client_connections_per_address = limits.connections_per_address.unwrap_or(0),
-        max_request_header_bytes = limits.request_header_bytes,
-        goaway_chance = limits.goaway_chance,
-        "limits"
-    );
+    gateway.client_limits.report(descriptors, max_connections);
     let hosts = AllowedHosts::new(&config.admin_hosts);
     let admin = AdminEndpoint { listener: admin_listener, socket: admin_socket, hosts, secure };
     let reload = gateway.spawn_reloader(config)?;
@@ -169,6 +161,8 @@ struct Gateway {
     client_limits: ClientLimits,
     /// The limit of client connections of all workers together.
     connections: ConnectionLimit,
+    /// The same for TLS handshakes.
+    handshakes: HandshakeLimit,
     max_connections: usize,
     member: Member,
     reload_metrics: ReloadMetrics,
@@ -208,10 +202,12 @@ impl Gateway {
         let traces = Traces::new(config, &mut registry);
         let member = Member::builder(id, in_force.outbound_local.clone())
             .peer_tls(in_force.outbound_peers.clone())
+            .egress(in_force.egress.clone())
             .remote_headers(remote_headers(config))
             .refresh_interval(config.refresh_interval)
             .forget_after(config.peers.forget_after)
             .client_connections(connections.clone())
+            .peer_limits(config.client_limits.peers)
             .log_local_requests(config.log_local_requests)
             .record_callers(config.record_callers && config.serves_peers())
             .traced_by(traces.as_ref().map(|traces| traces.tracer.clone()))
@@ -230,7 +226,9 @@ impl Gateway {
         log.register(&mut registry);
         let supervisor = Supervisor::default();
         supervisor.register(&mut registry);
-        registry.register_collector(Box::new(ConnectionMetrics(connections.clone())));
+        let handshakes = config.client_limits.handshakes();
+        let counts = ConnectionMetrics(connections.clone(), handshakes.clone());
+        registry.register_collector(Box::new(counts));
         let (metrics, reader) = (Arc::clone(member.metrics()), member.reader().clone());
         registry.register_collector(Box::new(DeprecatedCallers { metrics, reader }));
         let shutdown = Shutdown::new(config.shutdown_delay, config.shutdown_grace, log);
@@ -248,6 +246,7 @@ impl Gateway {
             in_force,
             client_limits: config.client_limits,
             connections,
+            handshakes,
             max_connections,
             member,
             reload_metrics,
@@ -326,9 +325,10 @@ impl Gateway {
                         None => {}
                     }
                     let tls = gateway.in_force.tls.clone();
-                    let (grace, connections) =
-                        (gateway.shutdown.grace, gateway.connections.clone());
-                    let limits = Limits { grace, connections, ..Limits::default() };
+                    let connections = gateway.connections.clone();
+                    let handshakes = gateway.handshakes.clone();
+                    let limits =
+                        bounds.of_listener(connections, handshakes, gateway.shutdown.grace);
                     let serving = listeners.into_iter().map(|socket| {
                         let pass_through = gateway.pass_through.clone();
                         let handed_over = gateway.steered.is_some();

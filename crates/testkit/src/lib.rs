@@ -6,12 +6,15 @@
 //! - [`kubernetes`]: the flags of kube-apiserver, etcd and `mvp` in a cluster under test.
 //! - `otlp` (feature `otlp`): a receiver of spans.
 //! - `cached` (feature `process`): what is installed into the cache of programs, once.
+//! - `connect_proxy` (feature `process`): a small HTTP CONNECT proxy.
 //! - `process` (feature `process`): programs that run beside a test and end with it.
 //! - `programs` (feature `process`): the `mvp` under test, and the cache of Kubernetes programs.
 
 #[cfg(feature = "process")]
 pub mod cached;
 pub mod certificates;
+#[cfg(feature = "process")]
+pub mod connect_proxy;
 pub mod kubernetes;
 #[cfg(feature = "otlp")]
 pub mod otlp;

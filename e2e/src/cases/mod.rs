@@ -32,6 +32,8 @@ mod crd;
 mod demo;
 mod discovery;
 mod door;
+mod egress;
+mod fairness;
 mod heads;
 mod identity;
 mod install;
@@ -65,8 +67,10 @@ use crate::suite::Case;
 pub(crate) fn all() -> Vec<Case> {
     [
         routing::cases(),
+        egress::cases(),
         identity::cases(),
         spoofs::cases(),
+        fairness::cases(),
         door::cases(),
         own_requests::cases(),
         discovery::cases(),

@@ -86,6 +86,11 @@ pub(crate) async fn serve_connection<S, B>(
     {
         return pass_through.join(stream, remote, &activity, &shared.shutdown).await;
     }
+    let Some(handshaking) = limits.handshakes.begin() else {
+        let error = "too many handshakes in progress";
+        tracing::debug!(client = %remote, error, "connection refused");
+        return;
+    };
     let tls = shared.tls.current();
     let config = tls.config_at(|| Some(stream.tcp().local_addr().ok()?.ip()));
     let handshake = TlsAcceptor::from(Arc::clone(config)).accept(stream);
@@ -110,6 +115,7 @@ pub(crate) async fn serve_connection<S, B>(
         },
     };
 
+    drop(handshaking);
     let (socket, session) = stream.get_ref();
     let addresses = (remote, socket.tcp().local_addr().ok());
     let http2 = session.alpn_protocol() == Some(b"h2");
@@ -221,6 +227,9 @@ async fn drive<C: Graceful>(
             }
         }
         if !ending && (leaving || idle != Some(false)) {
+            if !leaving {
+                limits.connections.note_idle();
+            }
             connection.as_mut().graceful_shutdown();
             ending = true;
         }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
-use mvp_net::Limits;
+use mvp_net::{HandshakeLimit, Limits};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Barrier;
@@ -62,6 +62,7 @@ async fn a_slow_head_is_cut() {
 #[tokio::test]
 async fn an_idle_connection_is_closed() {
     let limits = Limits { idle_timeout: Duration::from_millis(200), ..Limits::default() };
+    let connections = limits.connections.clone();
     let gateway = Gateway::start(limits);
     let mut http1 = gateway.http1(None).await;
     let mut http2 = gateway.http2(None).await;
@@ -73,6 +74,35 @@ async fn an_idle_connection_is_closed() {
         }
     })
     .await;
+    assert_eq!(connections.idle(), 2);
+}
+
+#[tokio::test]
+async fn connections_over_the_limit_of_handshakes_are_closed_and_others_go_on() {
+    let handshakes = HandshakeLimit::new(1);
+    let limits = Limits { handshakes: handshakes.clone(), ..Limits::default() };
+    let gateway = Gateway::start(limits);
+    let mut served = gateway.http1(None).await;
+    let silent = TcpStream::connect(gateway.address).await.unwrap();
+    soon(async {
+        while handshakes.in_progress() != 1 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let mut refused = TcpStream::connect(gateway.address).await.unwrap();
+    assert_eq!(closed(&mut refused).await, b"");
+    assert_eq!(handshakes.refused(), 1);
+    // Its handshake is over.
+    text(soon(served.send_request(get("/"))).await.unwrap()).await;
+    drop(silent);
+    soon(async {
+        while handshakes.in_progress() != 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    gateway.info_of(None).await;
 }
 
 #[tokio::test]

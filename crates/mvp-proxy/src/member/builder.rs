@@ -12,10 +12,10 @@ use crate::control::{self, Clock, ControlSettings, channel};
 use crate::gateway::Instance;
 use crate::identity::RemoteHeaders;
 use crate::metrics::Metrics;
-use crate::peers::Health;
+use crate::peers::{Health, PeerLimits};
 use crate::probe::LocalState;
 use crate::trace::Tracer;
-use crate::upstream::{ReloadableOutbound, Target, Upstream, server_name};
+use crate::upstream::{Egress, ReloadableOutbound, Target, Upstream, server_name};
 
 /// Builds a [`Member`].
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub struct MemberBuilder {
     probed: bool,
     clients: ConnectionLimit,
     tracer: Option<Tracer>,
+    egress: Egress,
+    peer_limits: Option<PeerLimits>,
 }
 
 #[derive(Debug)]
@@ -57,6 +59,8 @@ impl MemberBuilder {
             probed: true,
             clients: ConnectionLimit::default(),
             tracer: None,
+            egress: Egress::default(),
+            peer_limits: None,
         }
     }
 
@@ -132,6 +136,18 @@ impl MemberBuilder {
         MemberBuilder { tracer, ..self }
     }
 
+    /// The proxies on the way to peers; keep a clone to replace them later. The default is none.
+    pub fn egress(self, egress: Egress) -> MemberBuilder {
+        MemberBuilder { egress, ..self }
+    }
+
+    /// The limits of requests in flight to one member. The default is that of [`PeerLimits`]; for a
+    /// member [without a server](Self::without_server) it is none, because every request of its
+    /// clients goes to members, which have queues of their own.
+    pub fn peer_limits(self, limits: PeerLimits) -> MemberBuilder {
+        MemberBuilder { peer_limits: Some(limits), ..self }
+    }
+
     /// The member.
     pub fn build(self) -> Member {
         let MemberBuilder {
@@ -147,6 +163,8 @@ impl MemberBuilder {
             probed,
             clients,
             tracer,
+            egress,
+            peer_limits,
         } = self;
         let id = settings.local.clone();
         settings.instance = Some(Instance::new(id.as_deref().unwrap_or_default()));
@@ -155,6 +173,9 @@ impl MemberBuilder {
         let metrics = Metrics::new(log_local);
         let metrics = if record_callers { metrics.with_callers() } else { metrics };
         let metrics = Arc::new(if record_flow { metrics.with_flow() } else { metrics });
+        let has_server = settings.local.is_some();
+        let usual = if has_server { PeerLimits::default() } else { PeerLimits::NONE };
+        let peer_limits = peer_limits.unwrap_or(usual);
         let server = match (address, id) {
             (Address::At(address), Some(id)) => {
                 let (kind, server_name) = (MemberKind::Bare, server_name());
@@ -173,8 +194,8 @@ impl MemberBuilder {
             peer_tls,
             screen: headers.into(),
             probed,
-            upstream: Upstream::beside(clients),
-            health: Health::new(clock, Arc::clone(&metrics)),
+            upstream: Upstream::beside(clients).through(egress),
+            health: Health::new(clock, Arc::clone(&metrics), peer_limits),
             metrics,
             tracer,
             reader,

@@ -14,6 +14,11 @@ pub(crate) struct Isolation {
     pub(crate) retired: Counter,
     /// Requests for which no upstream connection was free.
     pub(crate) overloaded: Counter,
+    /// Requests that waited for their turn at a member, and those that were refused instead.
+    pub(super) waited: Counter,
+    pub(super) crowded: Counter,
+    /// Responses 429 of members, which slow their users.
+    pub(super) slowed: Counter,
 }
 
 impl Isolation {
@@ -33,6 +38,21 @@ impl Isolation {
                 registry,
                 "mvp_overloaded_requests",
                 "Requests refused with 429 because no upstream connection was free",
+            ),
+            waited: register(
+                registry,
+                "mvp_peer_waits",
+                "Requests that waited until fewer were in flight to their member",
+            ),
+            crowded: register(
+                registry,
+                "mvp_peer_refusals",
+                "Requests refused with 429 because too many were in flight to their member",
+            ),
+            slowed: register(
+                registry,
+                "mvp_peer_slowdowns",
+                "Responses 429 of members, after which fewer requests of the user are sent there",
             ),
         }
     }

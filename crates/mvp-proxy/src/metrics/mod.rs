@@ -208,6 +208,21 @@ impl Metrics {
         self.isolation.clone()
     }
 
+    /// Counts a request that waited for its turn at a member, and whether it came.
+    pub(crate) fn took_turn(&self, entered: bool) {
+        let Isolation { waited, crowded, .. } = &self.isolation;
+        if entered {
+            waited.inc()
+        } else {
+            crowded.inc()
+        };
+    }
+
+    /// Counts a 429 of a member.
+    pub(crate) fn slowed(&self) {
+        self.isolation.slowed.inc();
+    }
+
     /// Counts the outcome of a failover, if there was one: `after` is how the previous attempt
     /// failed.
     pub(crate) fn failed_over(&self, after: Option<Stage>, answered: bool) {

@@ -5,13 +5,16 @@
 //! ejection expires, one request at a time tries it, and a response readmits it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use hashbrown::HashMap;
 use mvp_core::Timestamp;
 
+use super::PeerLimits;
+use super::flow::Flows;
+use super::gate::Gate;
 use crate::clock::Clock;
 use crate::error::Stage;
 use crate::metrics::Metrics;
@@ -42,13 +45,21 @@ pub(crate) struct Health(Arc<Shared>);
 struct Shared {
     clock: Clock,
     metrics: Arc<Metrics>,
+    limits: PeerLimits,
+    flows: Flows,
     members: ArcSwap<HashMap<Arc<str>, Arc<MemberHealth>>>,
 }
 
 impl Health {
-    /// The health of members before any request.
-    pub(crate) fn new(clock: Clock, metrics: Arc<Metrics>) -> Health {
-        Health(Arc::new(Shared { clock, metrics, members: ArcSwap::default() }))
+    /// The health of members before any request, with these limits of requests in flight.
+    pub(crate) fn new(clock: Clock, metrics: Arc<Metrics>, limits: PeerLimits) -> Health {
+        let (flows, members) = (Flows::default(), ArcSwap::default());
+        Health(Arc::new(Shared { clock, metrics, limits, flows, members }))
+    }
+
+    /// Tells the users of all workers apart.
+    pub(super) fn flows(&self) -> &Flows {
+        &self.0.flows
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -60,7 +71,7 @@ impl Health {
         if let Some(known) = self.0.members.load().get(id) {
             return Arc::clone(known);
         }
-        let new = Arc::new(MemberHealth::default());
+        let new = Arc::new(MemberHealth::new(self.0.limits));
         let added = |members: &Arc<HashMap<_, _>>| {
             let mut members =
                 if members.len() < MAX_MEMBERS { (**members).clone() } else { HashMap::new() };
@@ -136,8 +147,9 @@ pub(crate) enum Standing {
 /// The health of one member.
 #[derive(Debug, Default)]
 pub(crate) struct MemberHealth {
-    requests: AtomicUsize,
-    watches: AtomicUsize,
+    requests: Arc<Gate>,
+    /// The same for requests that last: watches, and those that a backend responds to.
+    watches: Arc<Gate>,
     /// Failures since the last response.
     failures: AtomicU32,
     /// When the ejection expires, in nanoseconds of the clock. The member stays ejected until it
@@ -159,10 +171,15 @@ pub(crate) struct MemberHealth {
 }
 
 impl MemberHealth {
-    /// Counts a request as in flight until the guard is dropped.
-    pub(crate) fn begin(self: &Arc<Self>, watch: bool) -> InFlight {
-        self.counter(watch).fetch_add(1, Ordering::Relaxed);
-        InFlight { member: Arc::clone(self), watch }
+    fn new(limits: PeerLimits) -> MemberHealth {
+        let (requests, watches) = (Gate::new(limits.requests), Gate::new(limits.watches));
+        let (requests, watches) = (Arc::new(requests), Arc::new(watches));
+        MemberHealth { requests, watches, ..MemberHealth::default() }
+    }
+
+    /// The requests in flight: those that last, or the others.
+    pub(super) fn gate(&self, lasts: bool) -> &Arc<Gate> {
+        if lasts { &self.watches } else { &self.requests }
     }
 
     /// How it ranks for a request. After its ejection expires, one request at a time tries it, if
@@ -195,7 +212,7 @@ impl MemberHealth {
     /// The cost of one more request. For watches it is their number. For other requests it is the
     /// number in flight times the latency, where similar latencies count as equal.
     pub(crate) fn cost(&self, watch: bool, now: Timestamp) -> u64 {
-        let in_flight = 1 + self.counter(watch).load(Ordering::Relaxed) as u64;
+        let in_flight = 1 + self.gate(watch).in_flight() as u64;
         if watch {
             return in_flight;
         }
@@ -262,23 +279,6 @@ impl MemberHealth {
         won.ok()?;
         self.ejections.store(before.saturating_add(1), Ordering::Relaxed);
         Some(backoff)
-    }
-
-    fn counter(&self, watch: bool) -> &AtomicUsize {
-        if watch { &self.watches } else { &self.requests }
-    }
-}
-
-/// A guard that counts a request as in flight until it is dropped.
-#[derive(Debug)]
-pub(crate) struct InFlight {
-    member: Arc<MemberHealth>,
-    watch: bool,
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.member.counter(self.watch).fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -4,8 +4,12 @@
 //! may have processed is sent to one more, and only if it is a read. Retries are paid from a budget.
 
 mod budget;
+mod fair;
+mod flow;
+mod gate;
 mod health;
 mod order;
+mod turn;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,6 +24,8 @@ use budget::Budget;
 pub(crate) use health::{Answered, Health};
 use health::{MemberHealth, Standing};
 use order::{Choice, Kind, order};
+use turn::Call;
+pub use turn::PeerLimits;
 
 use crate::body::Body;
 use crate::envelope::Envelope;
@@ -87,7 +93,7 @@ impl Peers {
         let stays = sticky.and_then(|(sticky, resource)| sticky.member(resource));
         let choices = self.order(candidates.iter(), kind, stays.as_deref(), delivery);
         let request = |_: &Member| outgoing.attempt();
-        let sent = self.send_to(&choices, kind, delivery, request).await;
+        let sent = self.send_to(&choices, Call::of(outgoing, kind), delivery, request).await;
         if let (Ok((member, _)), Some((sticky, resource))) = (&sent, sticky) {
             sticky.stay(resource, member);
         }
@@ -103,7 +109,7 @@ impl Peers {
     ) -> Sent {
         let request = |_: &Member| outgoing.attempt();
         let choices = self.order(present(snapshot), Kind::Read, None, delivery);
-        self.send_to(&choices, Kind::Read, delivery, request).await
+        self.send_to(&choices, Call::of(outgoing, Kind::Read), delivery, request).await
     }
 
     /// Asks any peer in place of the local server. The request may depend on the member.
@@ -135,8 +141,9 @@ impl Peers {
     ) -> Sent {
         let mut delivery = Delivery::of_read();
         let choices = self.order(members, Kind::Read, None, &delivery);
+        let own = Call { kind: Kind::Read, client: None, lasting: None };
         let request = |member: &Member| Some(Envelope { trace, ..request(member).into() });
-        self.send_to(&choices, Kind::Read, &mut delivery, request).await
+        self.send_to(&choices, own, &mut delivery, request).await
     }
 
     /// Whether a member is neither ejected nor unready.
@@ -167,7 +174,7 @@ impl Peers {
     async fn send_to<'a>(
         &self,
         choices: &[Choice<'_>],
-        kind: Kind,
+        call: Call<'_>,
         delivery: &mut Delivery<'_>,
         request: impl Fn(&Member) -> Option<Envelope<'a>>,
     ) -> Sent {
@@ -186,7 +193,7 @@ impl Peers {
                 break;
             }
             let Some(request) = request(member) else { return Err(Unanswered::BodyGone) };
-            let sent = match self.exchange(&target, health, kind, request).await {
+            let sent = match self.exchange(&target, health, call, request).await {
                 Ok(response) => {
                     self.metrics.failed_over(failed, true);
                     Ok(response)
@@ -214,7 +221,7 @@ impl Peers {
             }
         }
         match unready {
-            Some(choice) => match self.insist(choice, kind, delivery, request).await {
+            Some(choice) => match self.insist(choice, call, delivery, request).await {
                 Some(response) => Ok((Arc::clone(&choice.member.id), response)),
                 None => Err(Unanswered::by(tried)),
             },
@@ -226,13 +233,13 @@ impl Peers {
     async fn insist<'a>(
         &self,
         Choice { member, health }: &Choice<'_>,
-        kind: Kind,
+        call: Call<'_>,
         delivery: &mut Delivery<'_>,
         request: impl Fn(&Member) -> Option<Envelope<'a>>,
     ) -> Option<Response<Body>> {
         let target = Target::peer(member)?;
         let request = Envelope { insists: true, ..request(member)? };
-        match self.exchange(&target, health, kind, request).await {
+        match self.exchange(&target, health, call, request).await {
             Ok(response) => Some(response),
             Err(error) => {
                 delivery.failed(error.stage);
@@ -246,10 +253,15 @@ impl Peers {
         &self,
         target: &Target,
         health: &Arc<MemberHealth>,
-        kind: Kind,
+        call: Call<'_>,
         mut request: Envelope<'_>,
     ) -> Result<Response<Body>, SendError> {
-        let in_flight = (self.metrics.forwarded(), health.begin(kind == Kind::Watch));
+        let place = match health.gate(call.lasts()).try_enter() {
+            Some(place) => place,
+            // In a box: it is rare, and would make the future of every request larger.
+            None => Box::pin(self.take_turn(target, health, call)).await?,
+        };
+        let forwarded = self.metrics.forwarded();
         let began = self.health.now();
         let member = Some((&*target.id, &*target.address));
         let traced = Forward::begin(request.trace, &mut request.request, member);
@@ -261,12 +273,13 @@ impl Peers {
         match sent {
             Ok(mut response) => {
                 gateway::unmark(&mut response);
-                if kind == Kind::Read && response.extensions().get::<Opened>().is_none() {
+                self.note_load(health, call, &place, &response);
+                if call.kind == Kind::Read && response.extensions().get::<Opened>().is_none() {
                     let now = self.health.now();
                     health.measure(now.since(began), now);
                 }
                 self.health.answered(&target.id, health, Answered::Request);
-                Ok(response.map(|body| body.with_guard(in_flight)))
+                Ok(response.map(|body| body.with_guard((forwarded, place))))
             }
             Err(error) => {
                 if error.stage.is_of_server() {

@@ -74,6 +74,7 @@ mod tests {
     use crate::clock::Clock;
     use crate::error::Stage;
     use crate::metrics::Metrics;
+    use crate::peers::PeerLimits;
     use crate::peers::health::Answered;
 
     fn member(id: &str, release: &str) -> Member {
@@ -99,7 +100,14 @@ mod tests {
         fn new() -> World {
             let members =
                 vec![member("a", "v1.36.0"), member("b", "v1.36.0"), member("c", "v1.35")];
-            World { members, health: Health::new(Clock::start(), Arc::new(Metrics::new(false))) }
+            World {
+                members,
+                health: Health::new(
+                    Clock::start(),
+                    Arc::new(Metrics::new(false)),
+                    PeerLimits::NONE,
+                ),
+            }
         }
 
         fn order(&self, kind: Kind, sticky: Option<&str>, turn: usize) -> String {
@@ -143,11 +151,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_least_loaded_member_is_first() {
         let world = World::new();
-        let _busy = [world.of(0).begin(false), world.of(0).begin(false), world.of(2).begin(false)];
+        let _busy = [
+            world.of(0).gate(false).try_enter(),
+            world.of(0).gate(false).try_enter(),
+            world.of(2).gate(false).try_enter(),
+        ];
         assert_eq!(world.order(Kind::Read, None, 0), "bca");
         assert_eq!(world.order(Kind::Write, None, 0), "bac");
         assert_eq!(world.order(Kind::Watch, None, 0), "abc");
-        let _watch = world.of(0).begin(true);
+        let _watch = world.of(0).gate(true).try_enter();
         assert_eq!(world.order(Kind::Watch, None, 0), "bca");
         world.of(1).measure(Duration::from_millis(300), world.health.now());
         assert_eq!(world.order(Kind::Read, None, 0), "cab");
@@ -156,7 +168,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_connection_stays_with_its_member_unless_a_newer_one_can_take_a_write() {
         let world = World::new();
-        let _busy = world.of(2).begin(false);
+        let _busy = world.of(2).gate(false).try_enter();
         assert_eq!(world.order(Kind::Read, Some("c"), 0), "cab");
         assert_eq!(world.order(Kind::Write, Some("c"), 0), "abc");
         assert_eq!(world.order(Kind::Write, Some("b"), 0), "bac");

@@ -17,6 +17,8 @@ use tokio_rustls::client::TlsStream;
 
 use super::connect_error::{BUSY, ConnectError};
 use super::counted::Counted;
+use super::egress::{ConnectProxy, Egress};
+use super::link::Link;
 use super::pulse::Beat;
 
 /// A server that sends nothing for this long on any connection, while one is being opened, is dead.
@@ -42,6 +44,8 @@ pub(crate) struct Endpoint {
     pub(crate) address: Arc<str>,
     /// The address to connect from.
     pub(crate) source: Option<IpAddr>,
+    /// The proxies on the way to it; none on the way to the local server.
+    pub(crate) egress: Option<Egress>,
     /// The name that its certificate must have.
     pub(crate) server_name: ServerName<'static>,
     /// The trusted CAs, the client certificate and the protocol.
@@ -50,19 +54,19 @@ pub(crate) struct Endpoint {
     pub(crate) beat: Beat,
 }
 
-pub(crate) type Connected = TokioIo<TlsStream<Counted<Socket>>>;
+pub(crate) type Connected = TokioIo<TlsStream<Counted<Link>>>;
 
 impl Endpoint {
     /// Opens a connection. Fails if the server is silent for [`SILENCE`], or busy for [`BUSY`].
     pub(crate) async fn connect(&self) -> Result<Connected, ConnectError> {
-        self.unless_silent(async {
-            let stream = match self.source {
-                Some(source) => connect_from(source, &*self.address).await?,
-                None => TcpStream::connect(&*self.address).await?,
+        let proxy = self.egress.as_ref().and_then(|egress| egress.proxy_to(&self.address));
+        let connected = self.unless_silent(async {
+            let stream = match (&proxy, self.source) {
+                (Some(proxy), _) => proxy.connect(&self.address).await?,
+                (None, Some(source)) => tcp(connect_from(source, &*self.address).await?)?.into(),
+                (None, None) => tcp(TcpStream::connect(&*self.address).await?)?.into(),
             };
-            // Detects a server that vanished, also where there are no PINGs.
-            SockRef::from(&stream).set_tcp_keepalive(&KEEP_ALIVE)?;
-            let stream = self.beat.clone().count(Socket::new(stream)?);
+            let stream = self.beat.clone().count(stream);
             let connector = TlsConnector::from(Arc::clone(&self.tls));
             let stream = connector.connect(self.server_name.clone(), stream).await;
             let stream = stream.map_err(|error| self.explain(error))?;
@@ -71,8 +75,11 @@ impl Endpoint {
                 return Err(no_http2());
             }
             Ok(TokioIo::new(stream))
+        });
+        connected.await.map_err(|error| match &proxy {
+            Some(proxy) if error.is_silence() => silence(Some(proxy)).into(),
+            _ => error,
         })
-        .await
     }
 
     fn wants_http2(&self) -> bool {
@@ -112,8 +119,7 @@ impl Endpoint {
             }
             let now = self.beat.heard();
             if now == heard {
-                let message = format!("no connection within {} s", SILENCE.as_secs());
-                return Err(io::Error::new(io::ErrorKind::TimedOut, message).into());
+                return Err(silence(None).into());
             }
             if began.elapsed() >= BUSY {
                 return Err(ConnectError::Busy);
@@ -144,6 +150,21 @@ impl Endpoint {
     }
 }
 
+/// A TCP connection without delays. A server that vanished is detected, also where there are no PINGs.
+pub(super) fn tcp(stream: TcpStream) -> io::Result<Socket> {
+    SockRef::from(&stream).set_tcp_keepalive(&KEEP_ALIVE)?;
+    Socket::new(stream)
+}
+
+fn silence(proxy: Option<&ConnectProxy>) -> io::Error {
+    let seconds = SILENCE.as_secs();
+    let message = match proxy {
+        Some(proxy) => format!("no connection within {seconds} s through {proxy}"),
+        None => format!("no connection within {seconds} s"),
+    };
+    io::Error::new(io::ErrorKind::TimedOut, message)
+}
+
 fn no_http2() -> io::Error {
     let message = "the server does not support HTTP/2 (ALPN h2), which mvp needs; enable HTTP/2 on the \
                    server, and if a proxy answers at this address, give the address of the API server \
@@ -164,6 +185,7 @@ mod tests {
         Endpoint {
             address: "127.0.0.1:1".into(),
             source: None,
+            egress: None,
             server_name: crate::upstream::server_name(),
             tls: Arc::new(tls),
             beat,

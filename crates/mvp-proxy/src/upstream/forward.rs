@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::AUTHORIZATION;
-use http::{Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Body as _;
 use mvp_net::ConnectionLimit;
 use tokio::sync::OwnedSemaphorePermit;
@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::client::{Blame, Client};
 use super::connect_error::ConnectError;
+use super::egress::Egress;
 use super::head::{Told, prepare};
 use super::inspect::inspect_unavailable;
 use super::lanes::{
@@ -39,12 +40,18 @@ pub(crate) struct Upstream {
     pulses: Pulses,
     tokens: AcceptedTokens,
     clients: ConnectionLimit,
+    egress: Egress,
 }
 
 impl Upstream {
     /// Notes with the client connections what these forwarders are short of.
     pub(crate) fn beside(clients: ConnectionLimit) -> Upstream {
         Upstream { clients, ..Upstream::default() }
+    }
+
+    /// The same, with proxies on the way to peers.
+    pub(crate) fn through(self, egress: Egress) -> Upstream {
+        Upstream { egress, ..self }
     }
 }
 
@@ -81,8 +88,8 @@ impl Forwarder {
     /// Shares what it learns about servers and tokens with other forwarders of the process.
     #[must_use]
     pub(crate) fn sharing(self, upstream: &Upstream) -> Forwarder {
-        let Upstream { pulses, tokens, clients } = upstream.clone();
-        Forwarder { lanes: self.lanes.with_pulses(pulses), tokens, clients, ..self }
+        let Upstream { pulses, tokens, clients, egress } = upstream.clone();
+        Forwarder { lanes: self.lanes.with(pulses, egress), tokens, clients, ..self }
     }
 
     /// Counts its tunnels, and the measures that keep callers apart.
@@ -200,6 +207,12 @@ impl Forwarder {
         let Identity::Token = identity else { return None };
         let token = request.headers().get(AUTHORIZATION).and_then(bearer)?;
         Some(self.tokens.hash(token))
+    }
+
+    /// The hash of the bearer token in these headers, if a server has accepted it.
+    pub(crate) fn accepted_token(&self, headers: &HeaderMap) -> Option<u64> {
+        let token = self.tokens.hash(headers.get(AUTHORIZATION).and_then(bearer)?);
+        self.tokens.contains(token).then(|| token.bits())
     }
 
     /// Joins the client's connection to the server's after a 101.

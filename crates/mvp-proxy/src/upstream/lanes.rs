@@ -25,6 +25,7 @@ use mvp_net::ConnectionInfo;
 
 use super::client::Client;
 use super::connect::Endpoint;
+use super::egress::Egress;
 use super::pool::{BARE_FOR, BARE_WATCHES_FOR, Http1Pool, Http2Pool, MAX_STREAMS, Pool};
 use super::pulse::Pulses;
 use super::target::{OutboundTls, ReloadableOutbound, Target};
@@ -188,6 +189,7 @@ pub(super) fn owner(extensions: &Extensions) -> Option<&ConnectionInfo> {
 pub(super) struct Lanes {
     shared: Mutex<HashMap<PoolKey, PoolEntry>>,
     pulses: Pulses,
+    egress: Egress,
     counts: Isolation,
 }
 
@@ -220,8 +222,8 @@ pub(super) fn release_tokens(client: &Client) {
 }
 
 impl Lanes {
-    pub(super) fn with_pulses(self, pulses: Pulses) -> Lanes {
-        Lanes { pulses, ..self }
+    pub(super) fn with(self, pulses: Pulses, egress: Egress) -> Lanes {
+        Lanes { pulses, egress, ..self }
     }
 
     pub(super) fn counted_by(self, counts: Isolation) -> Lanes {
@@ -297,6 +299,7 @@ impl Lanes {
         let endpoint = |protocol: &[u8]| Endpoint {
             address: Arc::clone(&target.address),
             source: target.source,
+            egress: (!target.local).then(|| self.egress.clone()),
             server_name: target.server_name.clone(),
             tls: tls.config(&[protocol]),
             beat: self.pulses.beat(&target.address),

@@ -13,7 +13,7 @@ use mvp_core::member::MemberKind;
 use mvp_net::Limits;
 use mvp_proxy::control::{MemberRecord, SnapshotReader, StaticMembership};
 use mvp_proxy::trace::Tracer;
-use mvp_proxy::{LocalState, Member, Metrics, RemoteHeaders};
+use mvp_proxy::{LocalState, Member, Metrics, PeerLimits, RemoteHeaders};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
@@ -45,6 +45,7 @@ pub struct Plan {
     members: Vec<MemberRecord>,
     headers: RemoteHeaders,
     limits: Limits,
+    peer_limits: PeerLimits,
     watches: bool,
     alone: bool,
     callers: bool,
@@ -65,6 +66,7 @@ impl Gateway {
             members: Vec::new(),
             headers: RemoteHeaders::default(),
             limits: Limits::default(),
+            peer_limits: PeerLimits::default(),
             watches: true,
             alone: false,
             callers: true,
@@ -144,6 +146,12 @@ impl Plan {
         self
     }
 
+    /// Sets the limits of requests in flight to one peer.
+    pub fn peer_limits(mut self, limits: PeerLimits) -> Plan {
+        self.peer_limits = limits;
+        self
+    }
+
     /// Turns off the health probe of the local server: only requests notice that it is down.
     pub fn unwatched(mut self) -> Plan {
         self.watches = false;
@@ -188,6 +196,7 @@ impl Plan {
             .remote_headers(self.headers)
             .record_callers(self.callers)
             .traced_by(self.tracer)
+            .peer_limits(self.peer_limits)
             .refresh_interval(Duration::from_secs(3600));
         let member = if self.watches { member } else { member.without_probes() };
         let member = if self.alone { member.peer_tls(None) } else { member };

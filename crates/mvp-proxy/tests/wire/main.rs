@@ -34,6 +34,7 @@ mod door;
 mod doubt;
 mod extensions;
 mod failover;
+mod fairness;
 mod faults;
 mod hashes;
 mod headers;

@@ -29,6 +29,11 @@ pub(super) fn idle(text: &str) -> Result<Duration, Problem> {
     within(text, Duration::from_millis(100), Duration::from_hours(1), "100ms to 1h, such as 1s")
 }
 
+/// Parses the time without a request after which the connection of a client is closed.
+pub(super) fn client_idle(text: &str) -> Result<Duration, Problem> {
+    within(text, Duration::from_secs(10), Duration::from_hours(24), "10s to 24h, such as 90s")
+}
+
 /// Parses the time for which `mvp adopt` waits for busy connections.
 pub(super) fn adopt_timeout(text: &str) -> Result<Duration, Problem> {
     within(text, Duration::from_secs(1), Duration::from_hours(24), "1s to 24h, such as 5m")

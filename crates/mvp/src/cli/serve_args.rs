@@ -13,6 +13,7 @@ use http::{HeaderName, Uri};
 
 use super::duration;
 use super::like::LikeSource;
+use super::limit_args::LimitArgs;
 use super::tls_values::{self, MinVersion, SniFiles};
 use super::trace_values;
 use super::url::{self, Peer, ServerUrl};
@@ -107,6 +108,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NUMBER", default_value = "0", help_heading = LISTENER)]
     #[arg(value_parser = values::client_connections_per_address)]
     pub max_client_connections_per_address: usize,
+    #[command(flatten)]
+    pub limits: LimitArgs,
 
     /// API server beside this gateway, as https://HOST:PORT (required without --servers).
     #[arg(long, value_name = "URL", value_parser = url::server_url, help_heading = LOCAL)]
@@ -168,10 +171,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PEER", value_parser = url::peer, help_heading = PEERS)]
     #[arg(action = ArgAction::Append)]
     pub peer: Vec<Peer>,
-    /// YAML file with more peers: "peers:" and a list of {id, address, kind}; reloaded when it
-    /// changes.
+    /// YAML file with more peers: "peers:" and a list of {id, address, kind, proxy-url}; reloaded
+    /// when it changes.
     #[arg(long, value_name = "FILE", help_heading = PEERS)]
     pub peers_file: Option<PathBuf>,
+    /// YAML file with an EgressSelectorConfiguration, as kube-apiserver has it: connections to peers
+    /// go through the HTTP CONNECT proxy of its controlplane selection; reloaded when it changes.
+    #[arg(long, value_name = "FILE", help_heading = PEERS)]
+    pub egress_selector_config_file: Option<PathBuf>,
     /// Servers of the cluster's etcd, as https://HOST:PORT, separated by commas.
     #[arg(long, value_name = "URLS", value_delimiter = ',', help_heading = PEERS)]
     #[arg(action = ArgAction::Append, value_parser = values::etcd_server)]
@@ -389,6 +396,6 @@ Examples:
       - node-b=https://10.0.0.2:6443
       - node-c=https://10.0.0.3:6443,kind=bare
 
-Certificates, keys, CAs and the peers file are reloaded when they change, and at SIGHUP.
+Certificates, keys, CAs, the peers file and the egress selector file are reloaded when they change, and at SIGHUP.
 
 Exit codes: 2 for an error in flags or keys, 1 for any other failure, also of files.";

@@ -71,7 +71,31 @@ impl fmt::Display for ServerUrl {
 
 /// Parses `https://HOST[:PORT]`; without a port it is 443.
 pub(crate) fn server_url(text: &str) -> Result<ServerUrl, Problem> {
-    const FORM: &str = "write it as https://HOST:PORT";
+    let allowed = |scheme: &str| scheme.eq_ignore_ascii_case("https").then_some(443);
+    url_of(text, "https", allowed, "write it as https://HOST:PORT")
+}
+
+/// Parses `http://HOST[:PORT]` or `https://HOST[:PORT]`, and tells whether it is https; without a port
+/// it is 80 or 443.
+pub(crate) fn http_url(text: &str) -> Result<(bool, ServerUrl), Problem> {
+    let is_https = |scheme: &str| scheme.eq_ignore_ascii_case("https");
+    let allowed = |scheme: &str| match scheme {
+        https if is_https(https) => Some(443),
+        http if http.eq_ignore_ascii_case("http") => Some(80),
+        _ => None,
+    };
+    let url = url_of(text, "http", allowed, "write it as http://HOST:PORT")?;
+    Ok((text.split_once("://").is_some_and(|(scheme, _)| is_https(scheme)), url))
+}
+
+/// Parses `SCHEME://HOST[:PORT]`. `allowed` tells the port of a scheme that is allowed; `scheme` is one
+/// of them, and `form` tells how to write it.
+fn url_of(
+    text: &str,
+    scheme: &str,
+    allowed: impl Fn(&str) -> Option<u16>,
+    form: &str,
+) -> Result<ServerUrl, Problem> {
     // The URL may hold a password, which must not be logged.
     let shown = match text.rsplit_once('@') {
         Some((before, host)) => {
@@ -80,12 +104,10 @@ pub(crate) fn server_url(text: &str) -> Result<ServerUrl, Problem> {
         }
         None => text.to_owned(),
     };
-    let wrong = |what: &str| Problem::from(format!("{shown:?} {what}; {FORM}"));
-    let rest = match text.split_once("://") {
-        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => rest,
-        Some(_) => return Err(wrong("is not https")),
-        None => return Err(wrong("does not start with https://")),
-    };
+    let wrong = |what: &str| Problem::from(format!("{shown:?} {what}; {form}"));
+    let (given, rest) =
+        text.split_once("://").ok_or_else(|| wrong(&format!("does not start with {scheme}://")))?;
+    let default = allowed(given).ok_or_else(|| wrong(&format!("is not {scheme}")))?;
     let authority = rest.strip_suffix('/').unwrap_or(rest);
     if authority.contains(['/', '?', '#']) {
         return Err(wrong("has a path or a query"));
@@ -111,7 +133,7 @@ pub(crate) fn server_url(text: &str) -> Result<ServerUrl, Problem> {
         return Err(wrong("has no valid host"));
     }
     let port = match port {
-        None => 443,
+        None => default,
         Some(port) => digits(port)
             .filter(|port| *port != 0)
             .ok_or_else(|| format!("{} with a port from 1 to 65535", wrong("has no valid port")))?,

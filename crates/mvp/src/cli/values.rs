@@ -168,6 +168,32 @@ pub(super) fn client_connections_per_address(text: &str) -> Result<usize, Proble
     })
 }
 
+/// Parses the limit of TLS handshakes in progress; 0 is no limit.
+pub(super) fn handshakes(text: &str) -> Result<usize, Problem> {
+    number(text).filter(|count| *count <= MAX_CONNECTIONS).ok_or_else(|| {
+        let fix = "give a number from 0 (no limit) to 10000000, such as 4096";
+        format!("{text:?} is not a number of handshakes; {fix}").into()
+    })
+}
+
+/// Parses the limit of HTTP/2 streams of a connection; 0 is the default.
+pub(super) fn streams(text: &str) -> Result<u32, Problem> {
+    let allowed = |count: &u32| *count <= 10_000;
+    let count = number(text).and_then(|count| u32::try_from(count).ok()).filter(allowed);
+    count.ok_or_else(|| {
+        let fix = "give a number from 1 to 10000, such as 250, or 0 for the default";
+        format!("{text:?} is not a number of streams; {fix}").into()
+    })
+}
+
+/// Parses the limit of requests in flight to a member; 0 is no limit.
+pub(super) fn peer_requests(text: &str) -> Result<usize, Problem> {
+    number(text).filter(|count| *count <= MAX_CONNECTIONS).ok_or_else(|| {
+        let fix = "give a number from 0 (no limit) to 10000000, such as 1000";
+        format!("{text:?} is not a number of requests; {fix}").into()
+    })
+}
+
 /// The most connections that a flag may allow: more than any host has.
 const MAX_CONNECTIONS: usize = 10_000_000;
 

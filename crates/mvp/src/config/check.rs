@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::time::SystemTime;
 
 use super::{
-    AdminSocketPath, CertificateFile, ClientLimits, DashboardConfig, EtcdConfig, KeyPair,
-    LocalServer, MembershipSource, Peer, Peers, PeersFile, RequestHeader, ServeConfig, ServerUrl,
-    SniPair, SteerConfig, TracingConfig, address, listener, not_everyone, pem, server_id, service,
+    AdminSocketPath, CertificateFile, ClientLimits, DashboardConfig, EgressFile, EtcdConfig,
+    KeyPair, LocalServer, MembershipSource, Peer, Peers, PeersFile, RequestHeader, ServeConfig,
+    ServerUrl, SniPair, SteerConfig, TracingConfig, address, listener, not_everyone, pem,
+    server_id, service,
 };
 use crate::cli::{self, FeatureGate, Origins, ServeArgs};
 use crate::files;
@@ -39,6 +40,7 @@ impl ServeConfig {
         let (local, seed) = check.servers(peer_ca.as_ref())?;
         let steer = SteerConfig::check(&args, local.as_ref(), origins)?;
         let peers_file = check.peers_file(local.as_ref())?;
+        let egress = check.egress()?;
         let client_ca = check.files.authorities("client-ca-file", args.client_ca_file.clone())?;
         let request_header = check.request_header()?;
         not_everyone(client_ca.as_ref(), &request_header, origins)?;
@@ -46,10 +48,9 @@ impl ServeConfig {
             ("proxy-client-cert-file", args.proxy_client_cert_file.clone()),
             ("proxy-client-key-file", args.proxy_client_key_file.clone()),
         )?;
-        let interoperability = interoperability(&args);
         let etcd = EtcdConfig::check(&mut check.files, &args, origins)?;
         let static_peers = !args.peer.is_empty() || peers_file.is_some() || local.is_none();
-        let membership = match interoperability && peer_ca.is_some() {
+        let membership = match interoperability(&args) && peer_ca.is_some() {
             true => check.membership(static_peers, etcd.is_some())?,
             false => Vec::new(),
         };
@@ -70,7 +71,7 @@ impl ServeConfig {
             request_header,
             proxy_client,
             refresh_interval: args.refresh_interval,
-            interoperability,
+            interoperability: interoperability(&args),
             admin: args.admin_bind_address,
             admin_hosts: args.admin_allowed_hosts.clone(),
             admin_socket: AdminSocketPath::of_flag(args.admin_socket.as_deref()),
@@ -94,6 +95,7 @@ impl ServeConfig {
                 seed,
                 named: args.peer,
                 file: peers_file,
+                egress,
                 forget_after: args.forget_after,
                 etcd,
             },
@@ -282,6 +284,12 @@ impl Check<'_> {
         let Some(path) = self.args.peers_file.clone() else { return Ok(None) };
         let bytes = files::read(&path);
         PeersFile::check(path, bytes, own, &self.args.peer, self.origins).map(Some)
+    }
+
+    fn egress(&mut self) -> Result<Option<EgressFile>, Mistake> {
+        let Some(path) = self.args.egress_selector_config_file.clone() else { return Ok(None) };
+        let bytes = files::read(&path);
+        EgressFile::check(&mut self.files, path, bytes).map(Some)
     }
 
     fn request_header(&mut self) -> Result<RequestHeader, Mistake> {

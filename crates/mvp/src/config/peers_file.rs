@@ -3,15 +3,17 @@
 //! ```yaml
 //! peers:
 //! - {id: apiserver-b, address: "https://10.0.0.2:6443"}
-//! - {id: apiserver-c, address: "https://10.0.0.3:6443", kind: bare}
+//! - {id: apiserver-c, address: "https://10.0.0.3:6443", kind: bare, proxy-url: "http://proxy:3128"}
 //! ```
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use mvp_core::member::MemberKind;
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
+use super::egress::ProxyUrl;
 use crate::cli::{self, Origins, Peer};
 use crate::mistake::{Mistake, Problem};
 
@@ -24,6 +26,8 @@ pub(crate) struct PeersFile {
     pub bytes: Vec<u8>,
     /// Its peers; their IDs differ from each other, from the local one and from those of `--peer`.
     pub peers: Vec<Peer>,
+    /// The proxies on the way to some of them, by address.
+    pub proxies: BTreeMap<String, ProxyUrl>,
 }
 
 /// The flag that names it.
@@ -44,8 +48,11 @@ impl PeersFile {
         let text = std::str::from_utf8(&bytes)
             .map_err(|_| wrong(format!("{shown} is not text; give a YAML file in UTF-8")))?;
         let mut peers: Vec<Peer> = Vec::new();
+        let mut proxies: BTreeMap<String, ProxyUrl> = BTreeMap::new();
         for (line, entry) in entries(text).map_err(|what| wrong(format!("{shown} {what}")))? {
             let at = |what: String| wrong(format!("{shown} line {line}: {what}"));
+            let proxy = entry.proxy_url.as_deref().map(ProxyUrl::parse).transpose();
+            let proxy = proxy.map_err(|problem| at(problem.to_string()))?;
             let peer = entry.check().map_err(|problem| at(problem.to_string()))?;
             let id = &peer.id;
             if id == own {
@@ -54,14 +61,18 @@ impl PeersFile {
             if named.iter().chain(&peers).any(|earlier| earlier.id == *id) {
                 return Err(at(format!("{id} is named twice; give each peer its own ID")));
             }
+            if let Some(proxy) = proxy {
+                proxies.insert(peer.url.authority(), proxy);
+            }
             peers.push(peer);
         }
-        Ok(Self { path, bytes, peers })
+        Ok(Self { path, bytes, peers, proxies })
     }
 }
 
 const SHAPE: &str = "write it as peers: and a list of {id: ID, address: \"https://HOST:PORT\"}, \
-                     with kind: bare for a server without a gateway";
+                     with kind: bare for a server without a gateway, and proxy-url for a proxy on the \
+                     way";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -75,6 +86,8 @@ struct Entry {
     id: String,
     address: String,
     kind: Option<String>,
+    #[serde(rename = "proxy-url")]
+    proxy_url: Option<String>,
 }
 
 fn entries(text: &str) -> Result<Vec<(u64, Entry)>, Problem> {
@@ -112,7 +125,11 @@ mod tests {
         let bytes = Ok(text.as_bytes().to_vec());
         PeersFile::check("p.yaml".into(), bytes, "own", &named, &Origins::default())
             .map(|file| {
-                let shown = |peer: &Peer| format!("{} {} {:?}", peer.id, peer.url, peer.kind);
+                let shown = |peer: &Peer| {
+                    let proxy = file.proxies.get(&peer.url.authority());
+                    let proxy = proxy.map_or(String::new(), |proxy| format!(" {proxy:?}"));
+                    format!("{} {} {:?}{proxy}", peer.id, peer.url, peer.kind)
+                };
                 file.peers.iter().map(shown).collect()
             })
             .map_err(|mistake| mistake.to_string())
@@ -124,6 +141,8 @@ mod tests {
                     - {id: c, address: 'https://c:1', kind: bare}\n";
         assert_eq!(check(text).unwrap(), ["b https://10.0.0.2:6443 Mvp", "c https://c:1 Bare"]);
         assert_eq!(check("peers: []").unwrap(), [""; 0]);
+        let text = "peers: [{id: b, address: 'https://b:1', proxy-url: 'unix:///run/p'}]";
+        assert_eq!(check(text).unwrap(), ["b https://b:1 Mvp Unix(\"/run/p\")"]);
     }
 
     #[test]
@@ -139,6 +158,10 @@ mod tests {
             ("peers:\n- {id: a/b, address: 'https://a:1'}", "line 2: \"a/b\" is not an ID"),
             ("peers:\n- {id: a, address: 'https://a:1', kind: x}", "line 2: \"x\" is not a kind"),
             ("peers:\n- {id: a, adress: 'https://a:1'}", "line 2: "),
+            (
+                "peers:\n- {id: a, address: 'https://a:1', proxy-url: 'https://p'}",
+                "line 2: proxy-url \"https://p\" is https",
+            ),
             ("peers:\n- {id: a}", "line 2: "),
             ("peer: []", "line 1: "),
             ("peers: x", "line 1: "),

@@ -154,7 +154,8 @@ impl<'a> Files<'a> {
         Mistake::usage(self.origins.name(given), sentence)
     }
 
-    fn bad(&self, key: &str, sentence: String) -> Mistake {
+    /// A mistake in a file that this flag names.
+    pub(super) fn bad(&self, key: &str, sentence: String) -> Mistake {
         Mistake::trouble(self.origins.name(key), sentence)
     }
 

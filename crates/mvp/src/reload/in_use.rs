@@ -39,6 +39,9 @@ pub(super) fn in_use(config: &ServeConfig) -> Seen {
     if let Some(file) = &config.peers.file {
         add(&file.path, &file.bytes);
     }
+    for (path, held) in config.peers.egress.iter().flat_map(|file| file.contents()) {
+        seen.insert(path.to_owned(), Ok(held.to_owned()));
+    }
     seen
 }
 

@@ -93,6 +93,7 @@ impl Place {
             tls: ReloadableTls::new(tls::server(&config).unwrap()),
             outbound_local: tls::outbound_local(&config).unwrap().into(),
             outbound_peers: Some(tls::outbound_local(&config).unwrap().into()),
+            egress: selector::ways(&config).unwrap().into(),
             members: watch::Sender::new(members(&config)),
             etcd: watch::Sender::new(tls::etcd(&config).unwrap()),
         };

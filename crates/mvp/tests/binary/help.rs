@@ -5,7 +5,7 @@ use std::process::Stdio;
 use crate::folder::Folder;
 
 /// All flags of `mvp serve`.
-const FLAGS: [&str; 64] = [
+const FLAGS: [&str; 70] = [
     "--help",
     "--bind-address",
     "--secure-port",
@@ -23,6 +23,11 @@ const FLAGS: [&str; 64] = [
     "--max-request-header-bytes",
     "--max-client-connections",
     "--max-client-connections-per-address",
+    "--max-client-handshakes",
+    "--client-idle-timeout",
+    "--http2-max-streams-per-connection",
+    "--max-peer-requests",
+    "--max-peer-watches",
     "--local-server",
     "--servers",
     "--pass-through",
@@ -36,6 +41,7 @@ const FLAGS: [&str; 64] = [
     "--membership",
     "--peer",
     "--peers-file",
+    "--egress-selector-config-file",
     "--etcd-servers",
     "--etcd-cafile",
     "--etcd-certfile",

@@ -18,6 +18,7 @@ mod compatibility;
 mod dashboard;
 mod descriptors;
 mod documented;
+mod egress;
 mod hostile;
 mod local_server;
 mod log_events;

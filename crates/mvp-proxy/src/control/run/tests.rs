@@ -8,7 +8,7 @@ use super::*;
 use crate::ask::{Ask, AskError};
 use crate::body::Body;
 use crate::error::Stage;
-use crate::peers::Health;
+use crate::peers::{Health, PeerLimits};
 
 /// A server that never answers.
 #[derive(Clone)]
@@ -38,7 +38,7 @@ impl Reach for AllDown {
 async fn nothing_is_kept_about_a_forgotten_member() {
     let settings = ControlSettings { local: Some("b".into()), ..ControlSettings::default() };
     let (clock, metrics) = (Clock::start(), Arc::new(Metrics::new(false)));
-    let health = Health::new(clock, Arc::clone(&metrics));
+    let health = Health::new(clock, Arc::clone(&metrics), PeerLimits::NONE);
     let (writer, reader) = channel(clock, first_snapshot(&settings, clock));
     let id: Arc<str> = "a".into();
     let (name, kind) = (Arc::clone(&id).into(), MemberKind::Bare);

@@ -74,10 +74,10 @@ fn ejection_backs_off_until_a_request_succeeds() {
 fn requests_in_flight_cost_and_watches_count_separately() {
     let member = Arc::new(MemberHealth::default());
     let idle = member.cost(false, at(0));
-    let watch = member.begin(true);
+    let watch = member.gate(true).try_enter();
     assert_eq!(member.cost(false, at(0)), idle);
     assert_eq!(member.cost(true, at(0)), 2);
-    let requests = [member.begin(false), member.begin(false)];
+    let requests = [member.gate(false).try_enter(), member.gate(false).try_enter()];
     assert_eq!(member.cost(false, at(0)), 3 * idle);
     drop((watch, requests));
     assert_eq!((member.cost(true, at(0)), member.cost(false, at(0))), (1, idle));
@@ -103,7 +103,7 @@ fn slow_members_cost_more_until_the_measurement_is_old() {
 #[test]
 fn health_is_shared_and_bounded() {
     let clock = Clock::start();
-    let health = Health::new(clock, Arc::new(Metrics::new(false)));
+    let health = Health::new(clock, Arc::new(Metrics::new(false)), PeerLimits::NONE);
     let (id, other) = ("a".into(), health.clone());
     assert!(Arc::ptr_eq(&health.of(&id), &other.of(&id)));
     for index in 0..2 * MAX_MEMBERS {
@@ -116,7 +116,7 @@ fn health_is_shared_and_bounded() {
 async fn a_member_leaves_when_it_is_unready_or_ejected() {
     use tokio::time::timeout;
     let (unready, ejected): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
-    let health = Health::new(Clock::start(), Arc::new(Metrics::new(false)));
+    let health = Health::new(Clock::start(), Arc::new(Metrics::new(false)), PeerLimits::NONE);
     for id in [&unready, &ejected] {
         let stays = timeout(Duration::from_secs(60), health.clone().leaves(Arc::clone(id))).await;
         assert!(stays.is_err(), "{id} is healthy");

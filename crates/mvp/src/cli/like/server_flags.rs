@@ -57,6 +57,8 @@ const KNOWN: &[(&str, Kind)] = &[
     ("peer-ca-file", Kind::Path),
     ("peer-advertise-ip", Kind::One),
     ("peer-advertise-port", Kind::SamePort),
+    ("egress-selector-config-file", Kind::Path),
+    ("http2-max-streams-per-connection", Kind::One),
     ("etcd-servers", Kind::Etcd(&Kind::List)),
     ("etcd-cafile", Kind::Etcd(&Kind::Path)),
     ("etcd-certfile", Kind::Etcd(&Kind::Path)),

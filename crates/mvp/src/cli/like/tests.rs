@@ -264,6 +264,7 @@ fn what_cannot_be_taken_over_is_named() {
         ]
     );
     assert!(!taken.flags.contains_key("goaway-chance"));
+    assert_eq!(taken.flags["http2-max-streams-per-connection"], ["9"]);
 }
 
 #[test]

@@ -1,0 +1,247 @@
+//! The requests in flight to one member: counted, bounded, and shared fairly between users. Entry
+//! items: [`Gate::enter`], [`Place`].
+//!
+//! While the bound is not reached, nobody waits and nobody is slowed, a request costs one atomic
+//! write when it begins and one when it ends. Otherwise [`Fair`] decides under a lock who is next.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mvp_core::Timestamp;
+use thiserror::Error;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::fair::{Admitted, Class, Fair, Flow, Room};
+
+/// How long a request waits for its turn.
+const WAIT: Duration = Duration::from_secs(1);
+/// The most requests that wait for a member.
+const MAX_WAITING: usize = 1000;
+/// The part of the bound, as a divisor, that nodes have besides it.
+const FOR_NODES: usize = 4;
+
+/// The requests in flight to one member.
+#[derive(Debug)]
+pub(super) struct Gate {
+    /// The most requests in flight; nodes may have some more, and exempt users any number.
+    bound: usize,
+    in_flight: AtomicUsize,
+    /// Those of exempt users, which do not count against the bound.
+    exempt: AtomicUsize,
+    /// Whether anybody waits or is slowed. Written under the lock of `fair`.
+    busy: AtomicBool,
+    fair: Mutex<Fair<oneshot::Sender<Place>>>,
+}
+
+/// Why a request may not be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub(super) enum Refused {
+    /// Too many wait already.
+    #[error("too many requests wait for it; try again")]
+    Full,
+    /// It waited for as long as it may.
+    #[error("too many requests are in flight to it; try again")]
+    Late,
+}
+
+impl Default for Gate {
+    /// A gate without a bound.
+    fn default() -> Gate {
+        Gate::new(0)
+    }
+}
+
+impl Gate {
+    /// A gate with this bound; 0 for none.
+    pub(super) fn new(bound: usize) -> Gate {
+        let bound = if bound == 0 { usize::MAX } else { bound };
+        let fair = Mutex::new(Fair::new(bound, MAX_WAITING));
+        let (in_flight, exempt) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Gate { bound, in_flight, exempt, busy: AtomicBool::new(false), fair }
+    }
+
+    /// The number of requests in flight.
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed) + self.exempt.load(Ordering::Relaxed)
+    }
+
+    /// A place, if there is one, nobody waits, and nobody is slowed.
+    pub(super) fn try_enter(self: &Arc<Gate>) -> Option<Place> {
+        let is_free = !self.busy.load(Ordering::SeqCst) && self.reserve(self.bound);
+        is_free.then(|| self.place(Kind::Usual))
+    }
+
+    /// A place, after the requests of others if there is none. Waits for [`WAIT`].
+    pub(super) async fn enter(
+        self: &Arc<Gate>,
+        flow: Flow,
+        now: Timestamp,
+    ) -> Result<Place, Refused> {
+        if flow.class == Class::Exempt {
+            self.exempt.fetch_add(1, Ordering::Relaxed);
+            return Ok(self.place(Kind::Exempt));
+        }
+        let (sender, receiver) = oneshot::channel();
+        let waiting = self.push(flow, sender, now)?;
+        self.dispatch();
+        let entered = timeout(WAIT, receiver).await;
+        drop(waiting);
+        match entered {
+            Ok(Ok(place)) => Ok(place),
+            Ok(Err(_)) => Err(Refused::Full),
+            Err(_) => Err(Refused::Late),
+        }
+    }
+
+    /// Notes that the member refused a request of this user with 429.
+    pub(super) fn slow(&self, flow: Flow, now: Timestamp) {
+        if flow.class == Class::Other && self.bound < usize::MAX {
+            self.change(|fair| fair.refused(flow.hash, now));
+        }
+    }
+
+    fn push(
+        self: &Arc<Gate>,
+        flow: Flow,
+        sender: oneshot::Sender<Place>,
+        now: Timestamp,
+    ) -> Result<Waiting, Refused> {
+        let pushed = self.change(|fair| {
+            fair.sweep(now);
+            fair.push(flow, sender)
+        });
+        let (ticket, lost) = pushed.ok_or(Refused::Full)?;
+        // Its receiver learns it.
+        drop(lost);
+        Ok(Waiting { gate: Arc::clone(self), flow, ticket })
+    }
+
+    /// Gives places to those who are next.
+    fn dispatch(self: &Arc<Gate>) {
+        while let Some(Admitted { item, slowed }) = self.next() {
+            if let Err(place) = item.send(self.place(slowed.map_or(Kind::Usual, Kind::Slowed))) {
+                // Nobody waits for it any more. Not its `drop`, which would come back here.
+                place.leave();
+            }
+        }
+    }
+
+    /// The request that is next, with a place in flight.
+    fn next(&self) -> Option<Admitted<oneshot::Sender<Place>>> {
+        // The lock is held meanwhile: a place that is reserved for nothing could otherwise keep
+        // somebody else waiting.
+        self.change(|fair| {
+            let room = if self.reserve(self.bound) {
+                Room::Anybody
+            } else if fair.has_nodes()
+                && self.reserve(self.bound.saturating_add(self.bound.div_ceil(FOR_NODES)))
+            {
+                Room::Nodes
+            } else {
+                return None;
+            };
+            let next = fair.pop(room);
+            if next.is_none() {
+                self.in_flight.fetch_sub(1, Ordering::SeqCst);
+            }
+            next
+        })
+    }
+
+    /// Takes a place below `bound`.
+    fn reserve(&self, bound: usize) -> bool {
+        let one_more = |in_flight: usize| (in_flight < bound).then(|| in_flight + 1);
+        self.in_flight.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
+    }
+
+    fn place(self: &Arc<Gate>, kind: Kind) -> Place {
+        Place { gate: Some(Arc::clone(self)), kind }
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Fair<oneshot::Sender<Place>>) -> R) -> R {
+        let mut fair = self.fair();
+        let result = change(&mut fair);
+        self.busy.store(fair.is_busy(), Ordering::SeqCst);
+        result
+    }
+
+    fn fair(&self) -> MutexGuard<'_, Fair<oneshot::Sender<Place>>> {
+        self.fair.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A guard that counts a request as in flight until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// `None` once it was left.
+    gate: Option<Arc<Gate>>,
+    kind: Kind,
+}
+
+/// How a place is counted.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    /// Against the bound.
+    Usual,
+    /// The same, and against the limit of this slowed user.
+    Slowed(u64),
+    /// It only adds to the load.
+    Exempt,
+}
+
+impl Place {
+    /// Notes that the member served the request.
+    pub(super) fn served(&self) {
+        if let (Some(gate), Kind::Slowed(user)) = (&self.gate, self.kind) {
+            gate.change(|fair| fair.served(user));
+        }
+    }
+
+    /// Ends it, and lets nobody in.
+    fn leave(mut self) {
+        self.end();
+    }
+
+    /// Ends it. Returns the gate if somebody may be next.
+    fn end(&mut self) -> Option<Arc<Gate>> {
+        let gate = self.gate.take()?;
+        if let Kind::Exempt = self.kind {
+            gate.exempt.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        gate.in_flight.fetch_sub(1, Ordering::SeqCst);
+        if !gate.busy.load(Ordering::SeqCst) {
+            return None;
+        }
+        if let Kind::Slowed(user) = self.kind {
+            gate.change(|fair| fair.left(user));
+        }
+        Some(gate)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(gate) = self.end() {
+            gate.dispatch();
+        }
+    }
+}
+
+/// A request that waits. It is removed when this is dropped.
+struct Waiting {
+    gate: Arc<Gate>,
+    flow: Flow,
+    ticket: u64,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.gate.change(|fair| fair.remove(self.flow, self.ticket));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,234 @@
+//! Places in flight, with a paused clock.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+
+use tokio::time::{Instant, sleep};
+
+use super::*;
+
+type Entering = Pin<Box<dyn Future<Output = Result<Place, Refused>>>>;
+
+fn user(hash: u64) -> Flow {
+    Flow { hash, class: Class::Other }
+}
+
+fn now() -> Timestamp {
+    Timestamp::default()
+}
+
+fn gate(bound: usize) -> Arc<Gate> {
+    Arc::new(Gate::new(bound))
+}
+
+/// A request that waits; it was polled once.
+async fn waiting(gate: &Arc<Gate>, flow: Flow) -> Entering {
+    let gate = Arc::clone(gate);
+    let mut entering: Entering = Box::pin(async move { gate.enter(flow, now()).await });
+    assert!(polled(&mut entering).await.is_none(), "it waits");
+    entering
+}
+
+async fn polled(entering: &mut Entering) -> Option<Result<Place, Refused>> {
+    poll_fn(|context| match entering.as_mut().poll(context) {
+        Poll::Ready(entered) => Poll::Ready(Some(entered)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_is_given_back_when_its_guard_is_dropped() {
+    let gate = gate(2);
+    let (first, second) = (gate.try_enter().unwrap(), gate.try_enter().unwrap());
+    assert!(gate.try_enter().is_none());
+    let mut third = waiting(&gate, user(1)).await;
+    drop(first);
+    let third = polled(&mut third).await.unwrap().unwrap();
+    assert_eq!(gate.in_flight(), 2);
+    drop((second, third));
+    assert_eq!(gate.in_flight(), 0);
+    assert!(gate.try_enter().is_some(), "nobody waits any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waited_too_long_is_refused_and_leaves_nothing_behind() {
+    let gate = gate(1);
+    let first = gate.try_enter().unwrap();
+    assert_eq!(gate.enter(user(1), now()).await.unwrap_err(), Refused::Late);
+    drop(waiting(&gate, user(2)).await);
+    assert!(!gate.busy.load(Ordering::SeqCst));
+    drop(first);
+    assert!(gate.try_enter().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_nobody_takes_goes_to_the_next() {
+    let gate = gate(1);
+    let first = gate.try_enter().unwrap();
+    let gone = waiting(&gate, user(1)).await;
+    let mut next = waiting(&gate, user(2)).await;
+    // Given to the first one, which does not look any more.
+    drop(first);
+    assert_eq!(gate.in_flight(), 1);
+    drop(gone);
+    assert!(polled(&mut next).await.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_user_with_many_requests_does_not_keep_another_waiting() {
+    let gate = gate(4);
+    let places: Vec<Place> = (0..4).map(|_| gate.try_enter().unwrap()).collect();
+    let mut many = Vec::new();
+    for _ in 0..MAX_WAITING / 4 {
+        many.push(waiting(&gate, user(1)).await);
+    }
+    assert_eq!(gate.enter(user(1), now()).await.unwrap_err(), Refused::Full);
+    let mut other = waiting(&gate, user(2)).await;
+    drop(places);
+    assert!(polled(&mut other).await.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn masters_never_wait_and_nodes_have_places_of_their_own() {
+    let gate = gate(4);
+    let _places: Vec<Place> = (0..4).map(|_| gate.try_enter().unwrap()).collect();
+    let _waiting = waiting(&gate, user(1)).await;
+    let node = Flow { hash: 2, class: Class::Node };
+    let _node = gate.enter(node, now()).await.unwrap();
+    assert_eq!(gate.enter(node, now()).await.unwrap_err(), Refused::Late);
+    let exempt = Flow { hash: 3, class: Class::Exempt };
+    let masters: Vec<Place> = {
+        let mut masters = Vec::new();
+        for _ in 0..100 {
+            masters.push(gate.enter(exempt, now()).await.unwrap());
+        }
+        masters
+    };
+    assert_eq!(gate.in_flight(), 105);
+    drop(masters);
+    assert_eq!(gate.in_flight(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_user_that_the_member_refuses_is_slowed_and_others_are_not() {
+    let gate = gate(16);
+    gate.slow(user(1), now());
+    assert!(gate.try_enter().is_none(), "users are told apart from now on");
+    let first = gate.enter(user(1), now()).await.unwrap();
+    let _second = gate.enter(user(1), now()).await.unwrap();
+    let mut third = waiting(&gate, user(1)).await;
+    let _others: Vec<Place> = {
+        let mut others = Vec::new();
+        for _ in 0..10 {
+            others.push(gate.enter(user(2), now()).await.unwrap());
+        }
+        others
+    };
+    drop(first);
+    let third = polled(&mut third).await.unwrap().unwrap();
+    for _ in 0..100 {
+        third.served();
+    }
+    assert!(gate.try_enter().is_some(), "it recovered");
+    let later = now().after(Duration::from_secs(60));
+    gate.slow(user(1), now());
+    drop(gate.enter(user(2), later).await.unwrap());
+    assert!(gate.try_enter().is_some(), "it is over after a while");
+}
+
+/// Many tasks on several threads: nobody waits forever, and all places come back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_place_is_lost_under_contention() {
+    let gate = gate(3);
+    let most = Arc::new(AtomicUsize::new(0));
+    let tasks: Vec<_> = (0..16_u64)
+        .map(|number| {
+            let (gate, most) = (Arc::clone(&gate), Arc::clone(&most));
+            tokio::spawn(async move {
+                let mut entered = 0;
+                while entered < 500 {
+                    let place = match gate.try_enter() {
+                        Some(place) => Ok(place),
+                        None => gate.enter(user(number), now()).await,
+                    };
+                    if let Ok(_place) = place {
+                        entered += 1;
+                        most.fetch_max(gate.in_flight(), Ordering::SeqCst);
+                        tokio::task::yield_now().await;
+                    }
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        timeout(Duration::from_secs(60), task).await.expect("in time").unwrap();
+    }
+    assert_eq!(gate.in_flight(), 0);
+    assert!(!gate.busy.load(Ordering::SeqCst));
+    assert!(most.load(Ordering::SeqCst) <= 3);
+}
+
+/// How long the server takes for a request: 15 to 25 ms.
+fn service_time(number: u64) -> Duration {
+    Duration::from_millis(15 + number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 11)
+}
+
+/// Sends a request to a server behind a gate. Returns how long it took, or `None` if it was refused.
+async fn request(gate: &Arc<Gate>, flow: Flow, number: u64) -> Option<Duration> {
+    let began = Instant::now();
+    let place = match gate.try_enter() {
+        Some(place) => place,
+        None => gate.enter(flow, now()).await.ok()?,
+    };
+    sleep(service_time(number)).await;
+    drop(place);
+    Some(began.elapsed())
+}
+
+/// The latencies of a user who sends a request every 10 ms, sorted, beside this many requests of
+/// another one, who sends each again a second after a refusal.
+async fn beside(requests: u64, own: Flow) -> Vec<Option<Duration>> {
+    let gate = gate(50);
+    let others: Vec<_> = (0..requests)
+        .map(|number| {
+            let gate = Arc::clone(&gate);
+            tokio::spawn(async move {
+                loop {
+                    if request(&gate, user(1), number).await.is_none() {
+                        sleep(Duration::from_secs(1)).await;
+                    }
+                }
+            })
+        })
+        .collect();
+    // All of them were sent.
+    sleep(Duration::from_millis(100)).await;
+    let mut sent = Vec::new();
+    for number in 0..300 {
+        let gate = Arc::clone(&gate);
+        sent.push(tokio::spawn(async move { request(&gate, own, number).await }));
+        sleep(Duration::from_millis(10)).await;
+    }
+    let mut latencies = Vec::new();
+    for request in sent {
+        latencies.push(request.await.unwrap());
+    }
+    others.iter().for_each(tokio::task::JoinHandle::abort);
+    latencies.sort_by_key(|latency| latency.unwrap_or(Duration::MAX));
+    latencies
+}
+
+fn p99(latencies: &[Option<Duration>]) -> Option<Duration> {
+    latencies[latencies.len() * 99 / 100]
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_user_with_ten_thousand_requests_does_not_double_the_p99_of_another() {
+    let alone = p99(&beside(0, user(2)).await).unwrap();
+    let shared = p99(&beside(10_000, user(2)).await).unwrap();
+    assert!(shared <= 2 * alone, "{alone:?} alone, {shared:?} beside the other");
+    // It does to that of a request of the same user, which is what would happen to all without turns.
+    assert_eq!(p99(&beside(10_000, user(1)).await), None);
+}
