@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use http::HeaderName;
 use mvp_net::TlsPolicy;
+use mvp_proxy::RemoteHeaders;
 
 pub(crate) use self::tracing::TracingConfig;
 pub(crate) use crate::cli::{MembershipSource, Peer, ServerUrl};
@@ -208,6 +209,18 @@ pub(crate) struct RequestHeader {
     pub uid: Vec<HeaderName>,
     /// The prefixes of headers with extra attributes.
     pub extra_prefix: Vec<HeaderName>,
+}
+
+impl RequestHeader {
+    /// The names of the headers, for the data path.
+    pub(crate) fn remote_headers(&self) -> RemoteHeaders {
+        RemoteHeaders {
+            username: self.username.clone(),
+            group: self.group.clone(),
+            uid: self.uid.clone(),
+            extra_prefix: self.extra_prefix.iter().map(|p| p.as_str().to_owned()).collect(),
+        }
+    }
 }
 
 impl ServeConfig {

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context;
 use futures_util::future::join_all;
 use mvp_net::{ConnectionLimit, HandshakeLimit, Listener, PassThrough, bind, bind_workers};
-use mvp_proxy::{Member, RemoteHeaders, Worker};
+use mvp_proxy::{Member, Worker};
 use prometheus_client::registry::Registry;
 use tokio::runtime::{Builder, Runtime};
 use tower_layer::Layer;
@@ -203,7 +203,7 @@ impl Gateway {
         let member = Member::builder(id, in_force.outbound_local.clone())
             .peer_tls(in_force.outbound_peers.clone())
             .egress(in_force.egress.clone())
-            .remote_headers(remote_headers(config))
+            .remote_headers(config.request_header.remote_headers())
             .refresh_interval(config.refresh_interval)
             .forget_after(config.peers.forget_after)
             .client_connections(connections.clone())
@@ -375,16 +375,6 @@ impl Gateway {
 fn pass_through(around: Around) -> PassThrough {
     let server_name = "apiserver-loopback-client";
     PassThrough { server_name, server: around.server, source: around.source }
-}
-
-fn remote_headers(config: &ServeConfig) -> RemoteHeaders {
-    let header = &config.request_header;
-    RemoteHeaders {
-        username: header.username.clone(),
-        group: header.group.clone(),
-        uid: header.uid.clone(),
-        extra_prefix: header.extra_prefix.iter().map(|p| p.as_str().to_owned()).collect(),
-    }
 }
 
 pub(crate) fn cannot_listen(address: SocketAddr, flags: &str, error: &io::Error) -> anyhow::Error {

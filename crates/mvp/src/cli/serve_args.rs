@@ -1,8 +1,7 @@
 //! The flags of `mvp serve`, which are also the keys of its config file and the text of its help.
 //!
-//! [`ServeArgs`] is typed but not validated: no file is read yet, and no flag is checked against
-//! another. [`crate::config`] does that. No flag is required here, because the config file may set
-//! it.
+//! [`ServeArgs`] is typed but not validated: no file is read yet, and no flag is checked against another.
+//! [`crate::config`] does that. No flag is required here, because the config file may set it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
