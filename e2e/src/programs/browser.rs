@@ -33,30 +33,37 @@ pub(crate) fn browser_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join("browser")
 }
 
-/// Installs the package, which starts no service, if it is not there. It has too many libraries to be
-/// unpacked by itself.
+/// The browser, installed if it is not there. Its package starts no service, and has too many libraries
+/// to be unpacked by itself.
 fn chromium() -> anyhow::Result<PathBuf> {
     let program = PathBuf::from(CHROMIUM);
-    if program.is_file() {
-        return Ok(program);
+    if !program.is_file() {
+        install(&["chromium", "fonts-dejavu-core"])?;
     }
+    Ok(program)
+}
+
+/// Installs packages of Debian.
+fn install(names: &[&str]) -> anyhow::Result<()> {
     let install = || {
         let flags = ["-qq", "install", "--yes", "--no-install-recommends"];
         let mut command = Command::new("apt-get");
-        command.env("DEBIAN_FRONTEND", "noninteractive").args(flags);
-        run(command.args(["chromium", "fonts-dejavu-core"]))
+        run(command.env("DEBIAN_FRONTEND", "noninteractive").args(flags).args(names))
     };
     // The package lists may be missing or old.
     if install().is_err() {
         run(Command::new("apt-get").args(["-qq", "update"]))?;
         install()?;
     }
-    Ok(program)
+    Ok(())
 }
 
 fn packages(cache: &Path) -> anyhow::Result<PathBuf> {
     let (package, lock) = ("package.json", "package-lock.json");
     let source = browser_folder();
+    if run(Command::new("npm").arg("--version")).is_err() {
+        install(&["nodejs", "npm"])?;
+    }
     let key = short(Sha256::new_with_prefix(std::fs::read(source.join(lock))?));
     once(cache, &format!("browser-{key}"), Path::new("node_modules"), |folder| {
         for file in [package, lock] {

@@ -13,6 +13,7 @@ use mvp_proxy::CallersReport;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
+use tokio::time;
 use tokio_util::sync::CancellationToken;
 
 use super::history::History;
@@ -141,7 +142,7 @@ impl Board {
             state = self.apart.run(round).await.unwrap_or_default();
             self.publish(&state);
             if pages == 0 {
-                let _ = tokio::time::timeout(IDLE, self.opened.notified()).await;
+                let _ = time::timeout(IDLE, self.opened.notified()).await;
             } else {
                 self.next_round(state.marks).await;
             }
@@ -156,9 +157,9 @@ impl Board {
 
     /// Waits for the next round: until a member changes, at most a second.
     async fn next_round(&self, marks: Marks) {
-        let begun = Instant::now();
-        while begun.elapsed() < ROUND {
-            let _ = tokio::time::timeout(LOOK, self.opened.notified()).await;
+        let end = time::Instant::now() + ROUND;
+        while time::Instant::now() < end {
+            let _ = time::timeout(LOOK, self.opened.notified()).await;
             if (self.sources.marks)() != marks {
                 return;
             }
@@ -276,14 +277,14 @@ struct State {
 impl State {
     /// Computes all sections or, while no page is open, notes the counters only.
     fn round(&mut self, board: &Board, watched: bool) {
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         if self.version == 0 {
-            self.version = u64::try_from(time.as_millis()).unwrap_or_default();
+            self.version = u64::try_from(clock.as_millis()).unwrap_or_default();
         }
         // Before the report: what changes meanwhile is seen in the next round.
         self.marks = (board.sources.marks)();
         let Some(status) = (board.sources.status)() else { return };
-        let now = time.as_secs();
+        let now = clock.as_secs();
         self.history.observe(now, &status);
         if !watched {
             return self.forget(board);
@@ -293,11 +294,11 @@ impl State {
         let skew = self.skew(board);
         let callers = self.callers(board);
         let flow = self.flow(&status, &others);
-        let id = status.id.as_deref().unwrap_or_default().to_owned();
-        self.put("gateway", sections::gateway(&status, time));
+        let id = sender(&status).to_owned();
+        self.put("gateway", sections::gateway(&status, clock));
         self.put("findings", sections::findings(&status));
-        self.put("members", sections::members(&status, time));
-        self.put("others", sections::others(&others, time));
+        self.put("members", sections::members(&status, clock));
+        self.put("others", sections::others(&others, clock));
         self.put("averted", Content::of(sections::averted(&status, self.history.averted(now))));
         let (refused, recent) = self.history.refused(now);
         self.put("refusals", Content::of(sections::refusals(&status, &refused, &recent)));
@@ -335,7 +336,7 @@ impl State {
     }
 
     fn flow(&self, status: &Status, others: &Others) -> Vec<Value> {
-        let mut edges = self.rates.edges(status.id.as_deref().unwrap_or_default());
+        let mut edges = self.rates.edges(sender(status));
         for (id, rates) in &self.others {
             let answers = |other: &&Answered<Status>| other.id.as_ref() == Some(id);
             if others.iter().find(answers).is_some_and(|other| other.status.is_some()) {
@@ -371,6 +372,11 @@ impl State {
             self.sections.insert(name, Section { version: self.version, content });
         }
     }
+}
+
+/// The gateway as a sender of requests: a load balancer is no member.
+fn sender(status: &Status) -> &str {
+    status.id.as_deref().unwrap_or("load balancer")
 }
 
 #[cfg(test)]

@@ -129,6 +129,24 @@ async fn other_hosts_need_a_certificate_of_an_allowed_group() {
     assert_eq!(ask(router, evil).await.0, StatusCode::FORBIDDEN);
 }
 
+/// So that a client certificate is judged again.
+#[tokio::test(start_paused = true)]
+async fn a_stream_shows_that_it_lives_and_ends_after_ten_minutes() {
+    let board = board();
+    let running = tokio::spawn(Arc::clone(&board).run());
+    let begun = tokio::time::Instant::now();
+    let stream = events::response(board.open(Audience::Anybody).unwrap());
+    let text = stream.into_body().collect().await.unwrap().to_bytes();
+    let text = String::from_utf8(text.to_vec()).unwrap();
+    let seconds = begun.elapsed().as_secs();
+    assert!((600..=620).contains(&seconds), "{seconds} s");
+    assert!(text.starts_with("retry: 1000\n\nevent: "), "{text}");
+    assert_eq!(text.matches("event: members\n").count(), 1, "{text}");
+    let alive = text.matches("event: alive\n").count();
+    assert!((50..=60).contains(&alive), "{alive}");
+    running.abort();
+}
+
 #[test]
 fn the_url_names_an_address_that_can_be_reached() {
     for (address, expected) in [

@@ -54,7 +54,7 @@ async fn a_change_is_shown_at_once_and_only_to_those_who_may_know() {
         }
     };
     let begun = Instant::now();
-    tokio::time::timeout(Duration::from_secs(10), changed).await.unwrap();
+    time::timeout(Duration::from_secs(10), changed).await.unwrap();
     assert!(begun.elapsed() < ROUND, "{:?}", begun.elapsed());
     assert_eq!(members(&mut anybody).1[0]["error"], "… refused 7");
     assert_eq!(members(&mut trusted).1[0]["error"], "10.0.0.1:6443 refused 7");
@@ -68,7 +68,7 @@ async fn nothing_is_sent_while_nothing_changes() {
     let mut viewer = board.open(Audience::Anybody).unwrap();
     viewer.first().await.unwrap();
     viewer.frame();
-    let quiet = tokio::time::timeout(Duration::from_secs(3), viewer.changed()).await;
+    let quiet = time::timeout(Duration::from_secs(3), viewer.changed()).await;
     assert!(quiet.is_err(), "{:?}", viewer.frame());
     running.abort();
 }
@@ -84,7 +84,7 @@ async fn the_next_page_shows_nothing_of_long_ago() {
     // A round without a page ends the frame.
     let mut frames = board.frames.subscribe();
     let cleared = frames.wait_for(|frame| frame.sections.is_empty());
-    tokio::time::timeout(Duration::from_secs(10), cleared).await.unwrap().unwrap();
+    time::timeout(Duration::from_secs(10), cleared).await.unwrap().unwrap();
     state.store(0, Ordering::Relaxed);
     let mut second = board.open(Audience::Anybody).unwrap();
     second.first().await.unwrap();
