@@ -12,6 +12,8 @@ mod denied;
 mod discovery;
 mod exchange;
 mod hashes;
+#[cfg(test)]
+mod model;
 mod openapi;
 mod progress;
 mod refresh;
