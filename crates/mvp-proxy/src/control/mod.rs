@@ -40,6 +40,30 @@ pub(crate) use request_headers::watch as watch_request_headers;
 pub(crate) use run::{first_snapshot, run};
 pub(crate) use schemas::{Schema, content_type as v2_media_type};
 
+/// What the model checker (`layer::model`) drives.
+#[cfg(test)]
+pub(crate) mod model {
+    use mvp_core::Timestamp;
+    use mvp_core::snapshot::Inputs;
+
+    pub(crate) use super::ControlSettings;
+    use super::extensions::Extensions;
+    pub(crate) use super::extensions::Found;
+    pub(crate) use super::fetch::{Fetched, Known, OpenApiOutcome, Outcome};
+    pub(crate) use super::roster::facts::Facts;
+    pub(crate) use super::roster::{Effect, Event, RosterState, Ticket};
+
+    /// What the control loop builds a snapshot from, without extension servers.
+    pub(crate) fn inputs(
+        roster: &RosterState,
+        settings: &ControlSettings,
+        started: Timestamp,
+        now: Timestamp,
+    ) -> Inputs {
+        super::run::inputs(roster, settings, &Extensions::default(), started, now)
+    }
+}
+
 pub use crate::ask::{Ask, AskError, is_watch};
 pub use crate::clock::Clock;
 use crate::gateway::Instance;

@@ -216,7 +216,8 @@ impl<M: Membership, R: Reach> ControlLoop<M, R> {
     }
 }
 
-fn inputs(
+/// What a snapshot is built from.
+pub(super) fn inputs(
     roster: &RosterState,
     settings: &ControlSettings,
     extensions: &Extensions,

@@ -14,7 +14,9 @@ use mvp_core::{RequestInfo, Snapshot, Timestamp, decide};
 use super::answer;
 use super::denied::Denied;
 use super::outgoing::outgoing;
-use super::progress::{Attempt, MAX_ROUNDS, Mark, Next, Outcome, Progress, Served, body_gone};
+use super::progress::{
+    Attempt, MAX_ROUNDS, Mark, Next, Outcome, Progress, Served, body_gone, health_for, is_believed,
+};
 use super::refuse::refuse;
 use super::traced;
 use crate::body::Body;
@@ -204,13 +206,8 @@ impl Exchange<'_> {
             return Attempt::Answered { by, member, response };
         }
         let (response, found) = Box::pin(inspect_not_found(response)).await;
-        let is_believed = match decision.on_not_found {
-            OnNotFound::Refresh => false,
-            // There is no body to tell by: the view must.
-            _ if self.request.parts.method == Method::HEAD => decision.listed,
-            _ => found == NotFound::Object,
-        };
-        match is_believed {
+        let is_head = self.request.parts.method == Method::HEAD;
+        match is_believed(decision.summary(), is_head, found) {
             true => Attempt::Answered { by, member, response },
             false => Attempt::NotFound { member, response, unrouted: found == NotFound::Unrouted },
         }
@@ -240,17 +237,8 @@ impl Exchange<'_> {
 
     /// The health of the local server.
     pub(super) fn local_health(&self) -> LocalHealth {
-        match self.shared.local_state.as_ref().map(LocalState::get) {
-            None => LocalHealth::Ready,
-            // A peer insists: nobody else serves the request.
-            Some(LocalHealth::Unready) if self.is_insistent() => LocalHealth::Ready,
-            // Only the local server can answer, so it is asked: a slow server must not fail health
-            // checks that it would pass if it were asked directly.
-            Some(LocalHealth::Unreachable) if matches!(self.info, RequestInfo::NonResource(_)) => {
-                LocalHealth::Unready
-            }
-            Some(health) => health,
-        }
+        let known = self.shared.local_state.as_ref().map_or(LocalHealth::Ready, LocalState::get);
+        health_for(&self.info, known, || self.is_insistent())
     }
 
     fn is_insistent(&self) -> bool {

@@ -13,6 +13,8 @@ mod denied;
 mod discovery;
 mod exchange;
 mod hashes;
+#[cfg(test)]
+mod model;
 mod openapi;
 mod outgoing;
 mod progress;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use http::Response;
 use http::request::Parts;
 use mvp_core::decide::{LocalHealth, OnNotFound, Reason, Summary};
+use mvp_core::not_found::NotFound;
 use mvp_core::{RequestInfo, Timestamp};
 
 use super::denied::Denied;
@@ -212,6 +213,35 @@ impl Served {
     fn refusal(reason: Reason, named: Vec<String>) -> Served {
         let outcome = Outcome::Refusal(named);
         Served { by: ServedBy::Nobody, reason, member: None, outcome, mark: None }
+    }
+}
+
+/// The health of the local server as the decision about this request takes it.
+pub(super) fn health_for(
+    info: &RequestInfo<'_>,
+    known: LocalHealth,
+    is_insistent: impl FnOnce() -> bool,
+) -> LocalHealth {
+    match known {
+        // A peer insists: nobody else serves the request.
+        LocalHealth::Unready if is_insistent() => LocalHealth::Ready,
+        // Only the local server can answer, so it is asked: a slow server must not fail health
+        // checks that it would pass if it were asked directly.
+        LocalHealth::Unreachable if matches!(info, RequestInfo::NonResource(_)) => {
+            LocalHealth::Unready
+        }
+        known => known,
+    }
+}
+
+/// Whether a doubted 404 passes through.
+pub(super) fn is_believed(decision: Summary, is_head: bool, found: NotFound) -> bool {
+    match decision.on_not_found {
+        OnNotFound::PassThrough => true,
+        OnNotFound::Refresh => false,
+        // There is no body to tell by: the view must.
+        _ if is_head => decision.listed,
+        _ => found == NotFound::Object,
     }
 }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mvp_core::decide::{LocalHealth, Reason};
+use mvp_core::decide::{Asked, LocalHealth, Reason};
 use mvp_core::member::Member;
-use mvp_core::{Snapshot, decide};
+use mvp_core::{RequestInfo, Snapshot, decide};
 
 use super::denied::Denied;
 use super::exchange::Exchange;
@@ -28,23 +28,31 @@ impl Exchange<'_> {
         reader.refresh(longest, is_over).await
     }
 
-    /// How long to wait for the members that have not confirmed their views; `None` if it is settled
-    /// what to do.
     fn wait(&self, snapshot: &Snapshot, denied: &Denied, health: LocalHealth) -> Option<Duration> {
-        let denials = denied.as_denials();
-        match decide(&self.info, snapshot, self.asked(health, &denials)).reason {
-            Reason::LocalViewUnknown | Reason::NobodyReachable => Some(MIN_WAIT),
-            Reason::Unconfirmed => {
-                let members = snapshot.unconfirmed(self.info.part(), self.request.at);
-                Some(members.map(wait_for).max().unwrap_or(MIN_WAIT))
-            }
-            // A peer denied it, and the local server has not confirmed its view: asked now, it would
-            // deny it too, and no refresh would follow.
-            Reason::Unlisted => Some(snapshot.local().map_or(MIN_WAIT, wait_for)),
-            // A member that denied what it lists must confirm its view first.
-            Reason::ViewSuspect => denied.unconfirmed(snapshot).map(wait_for).max(),
-            _ => None,
+        wait(&self.info, snapshot, self.asked(health, &denied.as_denials()), denied)
+    }
+}
+
+/// How long to wait for the members that have not confirmed their views; `None` if it is settled
+/// what to do.
+pub(super) fn wait(
+    info: &RequestInfo<'_>,
+    snapshot: &Snapshot,
+    asked: Asked<'_>,
+    denied: &Denied,
+) -> Option<Duration> {
+    match decide(info, snapshot, asked).reason {
+        Reason::LocalViewUnknown | Reason::NobodyReachable => Some(MIN_WAIT),
+        Reason::Unconfirmed => {
+            let members = snapshot.unconfirmed(info.part(), asked.arrived);
+            Some(members.map(wait_for).max().unwrap_or(MIN_WAIT))
         }
+        // A peer denied it, and the local server has not confirmed its view: asked now, it would
+        // deny it too, and no refresh would follow.
+        Reason::Unlisted => Some(snapshot.local().map_or(MIN_WAIT, wait_for)),
+        // A member that denied what it lists must confirm its view first.
+        Reason::ViewSuspect => denied.unconfirmed(snapshot).map(wait_for).max(),
+        _ => None,
     }
 }
 

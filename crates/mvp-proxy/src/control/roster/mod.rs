@@ -6,6 +6,8 @@
 
 mod apply;
 mod effect;
+#[cfg(test)]
+pub(crate) mod facts;
 mod polling;
 mod share;
 #[cfg(test)]
@@ -197,6 +199,7 @@ impl RosterState {
             Entry::Vacant(entry) => entry.insert(Tracked::new(name.clone(), now, heard)),
             Entry::Occupied(entry) => entry.into_mut(),
         };
+        let was_silent = now.since(tracked.member.heard) > self.rules.heard_within;
         tracked.member.heard = heard.max(tracked.member.heard);
         if !vouched && self.rules.is_dead(tracked.member.heard, now) {
             if tracked.is_present() {
@@ -205,7 +208,9 @@ impl RosterState {
             return false;
         }
         tracked.member.kind = *kind;
-        if !tracked.is_present() {
+        // It may have restarted while it was silent, and serve something new.
+        let is_heard = now.since(tracked.member.heard) <= self.rules.heard_within;
+        if !tracked.is_present() || (!vouched && was_silent && is_heard) {
             tracked.rejoin(now);
         }
         tracked.stand(Standing::Present { vouched });

@@ -332,3 +332,18 @@ fn a_member_that_moved_is_remembered_at_its_former_address_until_its_gateway_ans
         assert!(!remembered(&state), "it expires");
     }
 }
+
+/// Its Lease outlives it, so it never left: found by the model checker (`layer::model`).
+#[test]
+fn a_member_that_was_silent_for_minutes_blocks_404s_from_its_next_heartbeat_until_it_answers() {
+    let mut state = state();
+    list(&mut state, &[record("a:1", Some(0))], 0);
+    answers(&mut state, "own", &Who::Server, 0);
+    answers(&mut state, "b", &Who::Server, 0);
+    list(&mut state, &[record("a:1", Some(0))], 360);
+    assert_eq!(shown(&state, 360), Some((Presence::Present, false)), "404s no longer wait for it");
+    list(&mut state, &[record("a:1", Some(361))], 361);
+    assert_eq!(shown(&state, 361), Some((Presence::Present, true)), "it may serve something new");
+    answers(&mut state, "b", &Who::Server, 362);
+    assert_eq!(shown(&state, 362), Some((Presence::Present, false)));
+}

@@ -49,6 +49,12 @@ impl WaitBudget {
         false
     }
 
+    /// The time that is spent, and when it was updated.
+    #[cfg(test)]
+    pub(super) fn spent(&self) -> (Duration, Timestamp) {
+        (self.spent, self.updated)
+    }
+
     /// Whether 404s wait no longer.
     pub(super) fn is_exhausted(&self) -> bool {
         self.exhausted
