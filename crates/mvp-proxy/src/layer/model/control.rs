@@ -27,8 +27,8 @@ pub(super) const STEP: Duration = Duration::from_millis(60);
 /// How often members send a heartbeat while minutes pass.
 const HEARTBEAT: Duration = Duration::from_secs(20);
 
-/// When the gateway under test started.
-pub(super) const STARTED: Timestamp = Timestamp::after_start(Duration::from_secs(1000));
+/// When the gateway under test started: with its clock, from which the roster counts.
+pub(super) const STARTED: Timestamp = Timestamp::after_start(Duration::ZERO);
 
 type Notes<'a> = Option<&'a RefCell<Vec<String>>>;
 

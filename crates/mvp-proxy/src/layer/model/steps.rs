@@ -72,7 +72,7 @@ impl World {
                 Life::Starting(_) => steps.push(Step::Ready),
                 Life::Down(version) => {
                     steps.push(Step::Start(member, version));
-                    if self.may_fail() {
+                    if self.may_fail() || self.setup.away == Some(member) {
                         steps.push(Step::Start(member, version.other()));
                     }
                     if server.named && !self.is_local(member) {

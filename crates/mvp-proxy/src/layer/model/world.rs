@@ -27,7 +27,8 @@ pub(super) struct Setup {
     pub(super) settled: bool,
     /// A member that answers no fetch, and whether StorageVersions record what it serves.
     pub(super) mute: Option<(usize, bool)>,
-    /// A member that has been down for 6 minutes, and that the sources still name.
+    /// A member that has been down for 6 minutes, and that the sources still name. It may return
+    /// with another version, which is no fault.
     pub(super) away: Option<usize>,
     /// Seconds that may pass at once.
     pub(super) jumps: &'static [u64],
@@ -149,7 +150,10 @@ impl World {
     fn is_fault(&self, step: Step) -> bool {
         match step {
             Step::Change(_) | Step::Crash(_) | Step::Pass(_) => true,
-            Step::Start(member, version) => version != self.servers[member].life.version(),
+            Step::Start(member, version) => {
+                let is_change = version != self.servers[member].life.version();
+                is_change && self.setup.away != Some(member)
+            }
             Step::FetchLost(member) => {
                 let is_mute = self.setup.mute.is_some_and(|(mute, _)| mute == member);
                 let seen = self.fetches[member].as_ref().map_or(DOWN, |fetch| fetch.seen);
