@@ -8,7 +8,7 @@ use crate::cluster::{CREATE_ON_PEER, DISCOVERY, GET_CUSTOM, LIST_PODS, PUT_STATU
 use crate::{hop, steps};
 
 /// Each scenario with its repetitions in the shorter run; the longer run has ten times as many.
-pub(crate) const SCENARIOS: [(&str, usize); 11] = [
+pub(crate) const SCENARIOS: [(&str, usize); 12] = [
     ("resolve list", 1000),
     ("resolve watch", 1000),
     ("resolve and decide list", 1000),
@@ -18,6 +18,7 @@ pub(crate) const SCENARIOS: [(&str, usize); 11] = [
     ("resolve and decide watch", 1000),
     ("resolve and decide discovery", 1000),
     ("the layer before a service", 500),
+    ("making the request for the layer", 500),
     ("the gateway, to the local server", 100),
     ("the gateway, to a peer", 100),
 ];
@@ -34,6 +35,7 @@ pub(crate) fn run(scenario: &str, times: usize) -> anyhow::Result<()> {
         "resolve and decide watch" => steps::resolve_and_decide(WATCH, times),
         "resolve and decide discovery" => steps::resolve_and_decide(DISCOVERY, times),
         "the layer before a service" => return steps::layer(times),
+        "making the request for the layer" => return steps::request(times),
         "the gateway, to the local server" => return hop::run(hop::LOCAL, times),
         "the gateway, to a peer" => return hop::run(hop::PEER, times),
         _ => anyhow::bail!("unknown scenario `{scenario}`"),

@@ -61,12 +61,9 @@ pub(crate) fn layer(times: usize) -> anyhow::Result<()> {
             Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"{}"))))
         });
         let mut service = worker.authenticate().layer(worker.layer().layer(inner));
-        let judgement = pki.trust()?.judge(&pki.user_chain(), UnixTime::now());
-        let remote = SocketAddr::from(([127, 0, 0, 1], 50_000));
-        let connection = ConnectionInfo::new(remote, pki.user_chain(), judgement).over_http2();
+        let connection = connection(&pki)?;
         for _ in 0..times {
-            let mut request = list_pods()?;
-            request.extensions_mut().insert(connection.clone());
+            let request = list_pods(&connection)?;
             let response = ServiceExt::<Request<Full<Bytes>>>::ready(&mut service)
                 .await?
                 .call(request)
@@ -77,8 +74,24 @@ pub(crate) fn layer(times: usize) -> anyhow::Result<()> {
     })
 }
 
+/// The request of [`layer`] alone, which the client of the layer makes.
+pub(crate) fn request(times: usize) -> anyhow::Result<()> {
+    let connection = connection(&Pki::new())?;
+    for _ in 0..times {
+        black_box(list_pods(&connection)?);
+    }
+    Ok(())
+}
+
+/// The connection of a user with a certificate.
+fn connection(pki: &Pki) -> anyhow::Result<ConnectionInfo> {
+    let judgement = pki.trust()?.judge(&pki.user_chain(), UnixTime::now());
+    let remote = SocketAddr::from(([127, 0, 0, 1], 50_000));
+    Ok(ConnectionInfo::new(remote, pki.user_chain(), judgement).over_http2())
+}
+
 /// A list request as kubectl sends it.
-fn list_pods() -> anyhow::Result<Request<Full<Bytes>>> {
+fn list_pods(connection: &ConnectionInfo) -> anyhow::Result<Request<Full<Bytes>>> {
     let Wire { method, path, query } = LIST_PODS;
     Ok(Request::builder()
         .method(method)
@@ -88,5 +101,6 @@ fn list_pods() -> anyhow::Result<Request<Full<Bytes>>> {
         .header(USER_AGENT, "kubectl/v1.36.4 (linux/amd64) kubernetes/0000000")
         .header("kubectl-command", "kubectl get")
         .header("kubectl-session", "0f6f3a5e-34a1-4a1c-9a53-7f6d1b0b6c3d")
+        .extension(connection.clone())
         .body(Full::default())?)
 }
