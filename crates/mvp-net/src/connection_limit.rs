@@ -167,6 +167,15 @@ impl ConnectionLimit {
         }
     }
 
+    /// Cuts the oldest connection that never had a request, such as one whose handshake takes long.
+    /// Returns whether there was one.
+    pub(crate) fn make_room_for_handshake(&self) -> bool {
+        let state = &mut *self.shared.state();
+        let cut = state.evict_unused();
+        state.evicted += u64::from(cut);
+        cut
+    }
+
     /// Cuts up to `number` connections to free descriptors. Returns whether any was cut.
     pub(crate) fn make_room(&self, number: usize) -> bool {
         let state = &mut *self.shared.state();

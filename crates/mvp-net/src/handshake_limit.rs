@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// A limit of TLS handshakes in progress, with counters. Clones share both: use one for all listeners
 /// of a process.
 ///
-/// A connection over the limit is closed before its handshake. The default is no limit.
+/// At the limit, the oldest connection without a request makes room, as at the limit of connections. The
+/// default is no limit.
 #[derive(Clone, Debug)]
 pub struct HandshakeLimit(Arc<Shared>);
 
@@ -34,17 +35,20 @@ impl HandshakeLimit {
         self.0.refused.load(Ordering::Relaxed)
     }
 
-    /// Begins a handshake, which lasts until the guard is dropped. `None` if there are too many.
-    pub(crate) fn begin(&self) -> Option<Handshake> {
+    /// Begins a handshake, which lasts until the guard is dropped. At the limit it begins only if
+    /// `make_room` has ended another one; else it is refused.
+    pub(crate) fn begin(&self, make_room: impl FnOnce() -> bool) -> Option<Handshake> {
         let Shared { most, in_progress, refused } = &*self.0;
         let one_more = |now: usize| (now < *most).then(|| now + 1);
-        match in_progress.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more) {
-            Ok(_) => Some(Handshake(Arc::clone(&self.0))),
-            Err(_) => {
+        let begun = in_progress.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        if begun.is_err() {
+            if !make_room() {
                 refused.fetch_add(1, Ordering::Relaxed);
-                None
+                return None;
             }
+            in_progress.fetch_add(1, Ordering::Relaxed);
         }
+        Some(Handshake(Arc::clone(&self.0)))
     }
 }
 
@@ -71,12 +75,14 @@ mod tests {
     #[test]
     fn handshakes_over_the_limit_are_refused_and_counted() {
         let limit = HandshakeLimit::new(2);
-        let first = limit.begin().unwrap();
-        let _second = limit.clone().begin().unwrap();
-        assert!(limit.begin().is_none());
+        let first = limit.begin(|| unreachable!()).unwrap();
+        let _second = limit.clone().begin(|| unreachable!()).unwrap();
+        assert!(limit.begin(|| false).is_none());
         assert_eq!((limit.in_progress(), limit.refused()), (2, 1));
-        drop(first);
-        assert!(limit.begin().is_some());
+        let third = limit.begin(|| true).expect("another one ends");
+        assert_eq!((limit.in_progress(), limit.refused()), (3, 1));
+        drop((first, third));
+        assert!(limit.begin(|| unreachable!()).is_some());
         assert_eq!((limit.in_progress(), limit.refused()), (1, 1));
     }
 }

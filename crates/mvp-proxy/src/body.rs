@@ -56,7 +56,7 @@ impl Body {
         match self.0 {
             Kind::Http2(body) => Body(Kind::Http2(body.holding(guard))),
             kind => {
-                let guarded = Guarded { body: Body(kind), _guard: guard };
+                let guarded = Guarded { body: Body(kind), guard: Some(guard) };
                 Body(Kind::Streamed(guarded.boxed_unsync()))
             }
         }
@@ -134,9 +134,10 @@ impl<B: HttpBody + Unpin> HttpBody for AllowedTrailers<B> {
     }
 }
 
+/// Its guard is dropped with the last frame: a client that does not read it must not hold the guard.
 struct Guarded<G> {
     body: Body,
-    _guard: G,
+    guard: Option<G>,
 }
 
 impl<G: Unpin> HttpBody for Guarded<G> {
@@ -147,7 +148,12 @@ impl<G: Unpin> HttpBody for Guarded<G> {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        Pin::new(&mut self.get_mut().body).poll_frame(cx)
+        let Guarded { body, guard } = self.get_mut();
+        let frame = Pin::new(&mut *body).poll_frame(cx);
+        if matches!(frame, Poll::Ready(None | Some(Err(_)))) || body.is_end_stream() {
+            *guard = None;
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

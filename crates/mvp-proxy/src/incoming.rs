@@ -38,7 +38,8 @@ impl Incoming {
         Incoming { data, missing, data_ended: false, _upload: upload, _guard: guard, held: None }
     }
 
-    /// The same body, which keeps `guard` until it is dropped.
+    /// The same body, which keeps `guard` until its last frame: a client that does not read it must not
+    /// hold the guard.
     pub(crate) fn holding<G: Send + 'static>(self, guard: G) -> Incoming {
         let held: Box<dyn Any + Send> = match self.held {
             None => Box::new(guard),
@@ -64,13 +65,20 @@ impl Body for Incoming {
                     let _ = this.data.flow_control().release_capacity(data.len());
                     this.missing =
                         this.missing.map(|missing| missing.saturating_sub(data.len() as u64));
+                    if this.missing == Some(0) || this.data.is_end_stream() {
+                        this.held = None;
+                    }
                     return Poll::Ready(Some(Ok(Frame::data(data))));
                 }
-                Some(Err(error)) => return Poll::Ready(Some(Err(incomplete(error)))),
+                Some(Err(error)) => {
+                    this.held = None;
+                    return Poll::Ready(Some(Err(incomplete(error))));
+                }
                 None => this.data_ended = true,
             }
         }
         let trailers = ready!(this.data.poll_trailers(cx));
+        this.held = None;
         Poll::Ready(match trailers {
             Ok(trailers) => trailers.map(|trailers| Ok(Frame::trailers(trailers))),
             Err(error) => Some(Err(incomplete(error))),

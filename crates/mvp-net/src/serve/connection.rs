@@ -86,7 +86,8 @@ pub(crate) async fn serve_connection<S, B>(
     {
         return pass_through.join(stream, remote, &activity, &shared.shutdown).await;
     }
-    let Some(handshaking) = limits.handshakes.begin() else {
+    let make_room = || limits.connections.make_room_for_handshake();
+    let Some(handshaking) = limits.handshakes.begin(make_room) else {
         let error = "too many handshakes in progress";
         tracing::debug!(client = %remote, error, "connection refused");
         return;

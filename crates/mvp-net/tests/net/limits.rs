@@ -13,6 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tower::service_fn;
 use tower::util::BoxCloneService;
 
@@ -83,7 +84,7 @@ async fn connections_over_the_limit_of_handshakes_are_closed_and_others_go_on() 
     let limits = Limits { handshakes: handshakes.clone(), ..Limits::default() };
     let gateway = Gateway::start(limits);
     let mut served = gateway.http1(None).await;
-    let silent = TcpStream::connect(gateway.address).await.unwrap();
+    let mut silent = TcpStream::connect(gateway.address).await.unwrap();
     soon(async {
         while handshakes.in_progress() != 1 {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -95,7 +96,17 @@ async fn connections_over_the_limit_of_handshakes_are_closed_and_others_go_on() 
     assert_eq!(handshakes.refused(), 1);
     // Its handshake is over.
     text(soon(served.send_request(get("/"))).await.unwrap()).await;
-    drop(silent);
+    // The silent one makes room for another as soon as it is not new any more.
+    let cut = async {
+        loop {
+            let _newcomer = TcpStream::connect(gateway.address).await.unwrap();
+            let read = silent.read_u8();
+            if let Ok(read) = timeout(Duration::from_millis(50), read).await {
+                return read.is_err();
+            }
+        }
+    };
+    assert!(timeout(Duration::from_secs(20), cut).await.unwrap());
     soon(async {
         while handshakes.in_progress() != 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;

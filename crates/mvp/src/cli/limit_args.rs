@@ -11,8 +11,8 @@ const LIMITS: &str = "Limits";
 /// The flags of limits that `mvp serve` shares between all clients.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct LimitArgs {
-    /// Maximum number of TLS handshakes with clients in progress, 0 for no limit; more connections
-    /// are closed before their handshake.
+    /// Maximum number of TLS handshakes with clients in progress, 0 for no limit; for more,
+    /// the oldest connection without a request is closed, or else the new one.
     #[arg(long, value_name = "NUMBER", default_value = "4096")]
     #[arg(help_heading = LIMITS, value_parser = values::handshakes)]
     pub max_client_handshakes: usize,

@@ -318,3 +318,31 @@ impl Table {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::huffman::tests::encode;
+    use super::*;
+
+    /// A piece of a path is not judged by its own bytes: the `#` can begin in the piece before.
+    #[test]
+    fn a_hash_is_replaced_however_the_path_is_split() {
+        let block = |path: &str| {
+            let path = encode(path.as_bytes());
+            let length = u8::try_from(path.len()).unwrap();
+            [&[0x04, 0x80 | length][..], &path].concat()
+        };
+        for before in ["/api/v1/secrets", "/a?x", "/v", ""] {
+            let sent = block(&format!("{before}#one"));
+            for split in 0..=sent.len() {
+                let mut bytes = sent.clone();
+                let mut decoder = Decoder::default();
+                let (first, rest) = bytes.split_at_mut(split);
+                decoder.follow(first).unwrap();
+                decoder.follow(rest).unwrap();
+                decoder.end().unwrap();
+                assert_eq!(bytes, block(&format!("{before}>one")), "{before:?} at {split}");
+            }
+        }
+    }
+}
