@@ -72,6 +72,16 @@ impl Client {
         }
     }
 
+    /// A client over HTTP/2 that never lets a body be sent to it.
+    pub async fn without_window(address: SocketAddr, who: Option<&Pair>) -> Client {
+        let stream = TokioIo::new(tls(address, b"h2", who).await);
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        let handshake = builder.initial_stream_window_size(0).handshake(stream);
+        let (sender, connection) = soon(handshake).await.unwrap();
+        tokio::spawn(connection);
+        Client::Http2(sender)
+    }
+
     /// Sends a request and returns at the response head.
     pub async fn open(&mut self, request: Request<TestBody>) -> Response<Incoming> {
         soon(self.try_open(request)).await.unwrap()

@@ -128,6 +128,23 @@ async fn a_place_is_given_back_however_a_request_ends() {
 }
 
 #[tokio::test]
+async fn a_client_that_does_not_read_holds_no_place() {
+    let world = world(1, 0).await;
+    let alice = &pki().alice;
+    world.bare.says(BARE, 200, "application/json", "{}");
+    let mut client = Client::without_window(world.gateway.address, Some(alice)).await;
+    let mut unread = Vec::new();
+    for _ in 0..3 {
+        // Each needs the only place.
+        let response = client.open(get(BARE)).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        unread.push(response);
+    }
+    until(|| world.gateway.metric("mvp_in_flight").as_deref() == Some("0")).await;
+    assert_eq!(world.gateway.metric("mvp_peer_refusals_total").as_deref(), Some("0"));
+}
+
+#[tokio::test]
 async fn watches_and_other_requests_do_not_share_a_bound() {
     let world = world(1, 1).await;
     world.bare.rule(BARE, |_| async {
