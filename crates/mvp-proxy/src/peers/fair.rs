@@ -1,8 +1,9 @@
 //! Who is next when requests wait for a member, without I/O and clock. Entry item: [`Fair`].
 //!
-//! Users take turns, whatever the number of their requests. Nodes come before all others. The number
-//! that waits is bounded: of each user, and in total; if all places are taken, a user with more
-//! waiting requests than the newcomer loses the last one. A user whose requests the member itself
+//! Users take turns, whatever the number of their requests. Nodes have places of their own, and every
+//! other turn for the places of everybody, so that they never starve others. The number that waits is
+//! bounded: of each user, and in total; if all places are taken, a user with more waiting requests
+//! than the newcomer loses the last one. A user whose requests the member itself
 //! refuses with 429 gets fewer in flight: half as many at most once a second, and more with each round
 //! of successes.
 
@@ -36,7 +37,7 @@ pub(super) struct Flow {
 pub(super) enum Class {
     /// Never waits: `system:masters`, and gateways themselves.
     Exempt,
-    /// Comes before others: `system:nodes`.
+    /// Has places of its own, and every other turn: `system:nodes`.
     Node,
     /// Anybody else.
     Other,
@@ -45,7 +46,7 @@ pub(super) enum Class {
 /// Who may be next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
-    /// Nodes alone: the places of others are taken.
+    /// Nodes alone: it is one of their own places.
     Nodes,
     /// Anybody.
     Anybody,
@@ -61,6 +62,8 @@ pub(super) struct Fair<T> {
     bound: usize,
     max_waiting: usize,
     next_ticket: u64,
+    /// Whether the last place of everybody went to a node.
+    node_was_last: bool,
 }
 
 /// A request that may be sent.
@@ -91,7 +94,8 @@ impl<T> Fair<T> {
     /// Nobody waits. `bound` is that of requests in flight, `max_waiting` that of waiting ones.
     pub(super) fn new(bound: usize, max_waiting: usize) -> Fair<T> {
         let (nodes, others) = (Queue::new(), Queue::new());
-        Fair { nodes, others, slowed: HashMap::new(), bound, max_waiting, next_ticket: 0 }
+        let (slowed, next_ticket, node_was_last) = (HashMap::new(), 0, false);
+        Fair { nodes, others, slowed, bound, max_waiting, next_ticket, node_was_last }
     }
 
     /// Whether anybody waits or is slowed.
@@ -136,13 +140,23 @@ impl<T> Fair<T> {
 
     /// Takes the request that is next.
     pub(super) fn pop(&mut self, room: Room) -> Option<Admitted<T>> {
-        let Fair { nodes, others, slowed, .. } = self;
-        if let Some((_, item)) = nodes.pop(|_| true) {
-            return Some(Admitted { item, slowed: None });
-        }
         if room == Room::Nodes {
-            return None;
+            return self.pop_node();
         }
+        // Nodes and others take turns.
+        let other = if self.node_was_last { self.pop_other() } else { None };
+        let node = if other.is_none() { self.pop_node() } else { None };
+        self.node_was_last = node.is_some();
+        other.or(node).or_else(|| self.pop_other())
+    }
+
+    fn pop_node(&mut self) -> Option<Admitted<T>> {
+        let (_, item) = self.nodes.pop(|_| true)?;
+        Some(Admitted { item, slowed: None })
+    }
+
+    fn pop_other(&mut self) -> Option<Admitted<T>> {
+        let Fair { others, slowed, .. } = self;
         let may = |user: u64| slowed.get(&user).is_none_or(|user| user.in_flight < user.limit);
         let (user, item) = others.pop(may)?;
         let slowed = slowed.get_mut(&user).map(|slowed| {

@@ -28,6 +28,8 @@ pub(super) struct Gate {
     /// The most requests in flight; nodes may have some more, and exempt users any number.
     bound: usize,
     in_flight: AtomicUsize,
+    /// Those of nodes in places of their own, which do not count against the bound.
+    of_nodes: AtomicUsize,
     /// Those of exempt users, which do not count against the bound.
     exempt: AtomicUsize,
     /// Whether anybody waits or is slowed. Written under the lock of `fair`.
@@ -58,18 +60,19 @@ impl Gate {
     pub(super) fn new(bound: usize) -> Gate {
         let bound = if bound == 0 { usize::MAX } else { bound };
         let fair = Mutex::new(Fair::new(bound, MAX_WAITING));
-        let (in_flight, exempt) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Gate { bound, in_flight, exempt, busy: AtomicBool::new(false), fair }
+        let [in_flight, of_nodes, exempt] = [0; 3].map(AtomicUsize::new);
+        Gate { bound, in_flight, of_nodes, exempt, busy: AtomicBool::new(false), fair }
     }
 
     /// The number of requests in flight.
     pub(super) fn in_flight(&self) -> usize {
-        self.in_flight.load(Ordering::Relaxed) + self.exempt.load(Ordering::Relaxed)
+        let counters = [&self.in_flight, &self.of_nodes, &self.exempt];
+        counters.map(|counter| counter.load(Ordering::Relaxed)).into_iter().sum()
     }
 
     /// A place, if there is one, nobody waits, and nobody is slowed.
     pub(super) fn try_enter(self: &Arc<Gate>) -> Option<Place> {
-        let is_free = !self.busy.load(Ordering::SeqCst) && self.reserve(self.bound);
+        let is_free = !self.busy.load(Ordering::SeqCst) && reserve(&self.in_flight, self.bound);
         is_free.then(|| self.place(Kind::Usual))
     }
 
@@ -120,8 +123,8 @@ impl Gate {
 
     /// Gives places to those who are next.
     fn dispatch(self: &Arc<Gate>) {
-        while let Some(Admitted { item, slowed }) = self.next() {
-            if let Err(place) = item.send(self.place(slowed.map_or(Kind::Usual, Kind::Slowed))) {
+        while let Some((item, kind)) = self.next() {
+            if let Err(place) = item.send(self.place(kind)) {
                 // Nobody waits for it any more. Not its `drop`, which would come back here.
                 place.leave();
             }
@@ -129,31 +132,29 @@ impl Gate {
     }
 
     /// The request that is next, with a place in flight.
-    fn next(&self) -> Option<Admitted<oneshot::Sender<Place>>> {
+    fn next(&self) -> Option<(oneshot::Sender<Place>, Kind)> {
         // The lock is held meanwhile: a place that is reserved for nothing could otherwise keep
         // somebody else waiting.
         self.change(|fair| {
-            let room = if self.reserve(self.bound) {
-                Room::Anybody
-            } else if fair.has_nodes()
-                && self.reserve(self.bound.saturating_add(self.bound.div_ceil(FOR_NODES)))
-            {
-                Room::Nodes
+            let for_nodes = self.bound.div_ceil(FOR_NODES);
+            let (room, counter) = if fair.has_nodes() && reserve(&self.of_nodes, for_nodes) {
+                (Room::Nodes, &self.of_nodes)
+            } else if reserve(&self.in_flight, self.bound) {
+                (Room::Anybody, &self.in_flight)
             } else {
                 return None;
             };
-            let next = fair.pop(room);
-            if next.is_none() {
-                self.in_flight.fetch_sub(1, Ordering::SeqCst);
-            }
-            next
+            let Some(Admitted { item, slowed }) = fair.pop(room) else {
+                counter.fetch_sub(1, Ordering::SeqCst);
+                return None;
+            };
+            let kind = match (room, slowed) {
+                (Room::Nodes, _) => Kind::Node,
+                (Room::Anybody, Some(user)) => Kind::Slowed(user),
+                (Room::Anybody, None) => Kind::Usual,
+            };
+            Some((item, kind))
         })
-    }
-
-    /// Takes a place below `bound`.
-    fn reserve(&self, bound: usize) -> bool {
-        let one_more = |in_flight: usize| (in_flight < bound).then(|| in_flight + 1);
-        self.in_flight.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
     }
 
     fn place(self: &Arc<Gate>, kind: Kind) -> Place {
@@ -172,6 +173,12 @@ impl Gate {
     }
 }
 
+/// Takes a place below `bound`.
+fn reserve(counter: &AtomicUsize, bound: usize) -> bool {
+    let one_more = |in_flight: usize| (in_flight < bound).then(|| in_flight + 1);
+    counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
+}
+
 /// A guard that counts a request as in flight until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -187,6 +194,8 @@ enum Kind {
     Usual,
     /// The same, and against the limit of this slowed user.
     Slowed(u64),
+    /// Against the places of nodes.
+    Node,
     /// It only adds to the load.
     Exempt,
 }
@@ -211,7 +220,8 @@ impl Place {
             gate.exempt.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        gate.in_flight.fetch_sub(1, Ordering::SeqCst);
+        let counter = if let Kind::Node = self.kind { &gate.of_nodes } else { &gate.in_flight };
+        counter.fetch_sub(1, Ordering::SeqCst);
         if !gate.busy.load(Ordering::SeqCst) {
             return None;
         }

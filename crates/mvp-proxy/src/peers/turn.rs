@@ -17,7 +17,7 @@ use crate::upstream::{Outgoing, Target};
 /// The limits of requests in flight to one member, of all workers together; 0 for none.
 ///
 /// At a limit, users take turns: a request waits for up to a second, then it is refused with 429.
-/// `system:masters` never wait, and `system:nodes` have another quarter and come first.
+/// `system:masters` never wait, and `system:nodes` have another quarter and every other turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerLimits {
     /// The limit of requests that end soon.

@@ -43,6 +43,25 @@ fn nodes_come_first_and_have_room_of_their_own() {
 }
 
 #[test]
+fn nodes_and_others_alternate_in_the_places_of_everybody() {
+    let mut fair = Fair::new(100, 100);
+    for item in 0..3 {
+        fair.push(node(1), item).unwrap();
+        fair.push(user(2), 100 + item).unwrap();
+    }
+    assert_eq!(all(&mut fair), [0, 100, 1, 101, 2, 102]);
+    // A user whose turn it is, but that has enough in flight, keeps no node waiting.
+    fair.refused(2, at(0));
+    for item in 0..20 {
+        fair.push(user(2), 100 + item).unwrap();
+    }
+    assert_eq!(all(&mut fair).len(), 12);
+    fair.push(node(1), 3).unwrap();
+    fair.push(node(1), 4).unwrap();
+    assert_eq!(all(&mut fair), [3, 4]);
+}
+
+#[test]
 fn one_user_has_a_quarter_of_the_places() {
     let mut fair = Fair::new(100, 8);
     assert!(fair.push(user(1), 0).is_some() && fair.push(user(1), 1).is_some());

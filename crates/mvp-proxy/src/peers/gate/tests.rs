@@ -112,6 +112,31 @@ async fn masters_never_wait_and_nodes_have_places_of_their_own() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nodes_that_always_wait_do_not_keep_others_waiting() {
+    let gate = gate(4);
+    let mut places: Vec<Place> = (0..4).map(|_| gate.try_enter().unwrap()).collect();
+    let node = Flow { hash: 2, class: Class::Node };
+    let own = gate.enter(node, now()).await.unwrap();
+    let mut nodes = Vec::new();
+    for _ in 0..10 {
+        nodes.push(waiting(&gate, node).await);
+    }
+    let mut other = waiting(&gate, user(1)).await;
+    drop(places.pop());
+    let first = polled(&mut nodes[0]).await.unwrap().unwrap();
+    assert!(polled(&mut other).await.is_none(), "the first turn is that of a node");
+    drop(places.pop());
+    let _other = polled(&mut other).await.unwrap().unwrap();
+    // The place of nodes goes to a node.
+    drop(own);
+    let _own = polled(&mut nodes[1]).await.unwrap().unwrap();
+    assert!(polled(&mut nodes[2]).await.is_none());
+    assert_eq!(gate.in_flight(), 5);
+    drop((places, first, nodes));
+    assert!(gate.try_enter().is_some());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_user_that_the_member_refuses_is_slowed_and_others_are_not() {
     let gate = gate(16);
     gate.slow(user(1), now());
