@@ -120,9 +120,11 @@ impl<T> Fair<T> {
             return None;
         }
         let lost = if self.waiting() >= self.max_waiting {
-            // Nodes lose theirs only to nodes.
+            // Nodes lose theirs only to nodes, and others lose theirs to any node.
+            let is_node = flow.class != Class::Other;
             let has_more = |(_, longest): &(u64, usize)| *longest > own + 1;
-            let from_others = self.others.longest().filter(has_more);
+            let from_others =
+                self.others.longest().filter(|longest| is_node || has_more(longest));
             let from_nodes = self.nodes.longest().filter(has_more);
             match (from_others, from_nodes, flow.class) {
                 (Some((user, _)), ..) => self.others.pop_last(user),

@@ -86,6 +86,19 @@ fn a_user_with_more_waiting_requests_loses_a_place() {
 }
 
 #[test]
+fn a_node_takes_the_place_of_another_user_even_if_that_has_one_request() {
+    let mut fair = Fair::new(100, 8);
+    for hash in 0..8 {
+        fair.push(user(hash), hash).unwrap();
+    }
+    assert!(fair.push(user(8), 8).is_none());
+    assert!(fair.push(node(9), 9).unwrap().1.is_some_and(|lost| lost < 8));
+    assert!(fair.push(node(9), 10).unwrap().1.is_some_and(|lost| lost < 8));
+    assert!(fair.push(node(9), 11).is_none(), "a quarter of the places is the most for a node, too");
+    assert_eq!((fair.nodes.length, fair.others.length), (2, 6));
+}
+
+#[test]
 fn a_request_that_waits_no_longer_is_removed() {
     let mut fair = Fair::new(100, 8);
     let (ticket, _) = fair.push(user(1), 1).unwrap();
