@@ -30,7 +30,8 @@ pub(super) struct Gate {
     in_flight: AtomicUsize,
     /// Those of nodes in places of their own, which do not count against the bound.
     of_nodes: AtomicUsize,
-    /// Those of exempt users, which do not count against the bound.
+    /// Those of exempt users that found no usual place. They do not count against the bound; below
+    /// it, exempt users have usual places, as anybody, because nobody is told apart there.
     exempt: AtomicUsize,
     /// Whether anybody waits or is slowed. Written under the lock of `fair`.
     busy: AtomicBool,
