@@ -71,6 +71,11 @@ impl Gate {
         counters.map(|counter| counter.load(Ordering::Relaxed)).into_iter().sum()
     }
 
+    /// Whether a place is free that anybody may have.
+    pub(super) fn has_room(&self) -> bool {
+        self.in_flight.load(Ordering::Relaxed) < self.bound
+    }
+
     /// A place, if there is one, nobody waits, and nobody is slowed.
     pub(super) fn try_enter(self: &Arc<Gate>) -> Option<Place> {
         let is_free = !self.busy.load(Ordering::SeqCst) && reserve(&self.in_flight, self.bound);

@@ -12,6 +12,7 @@ use super::order::Kind;
 use crate::body::Body;
 use crate::envelope::Lasting;
 use crate::error::{SendError, Stage};
+use crate::upstream::client::{Resource, Sticky};
 use crate::upstream::{Outgoing, Target};
 
 /// The limits of requests in flight to one member, of all workers together; 0 for none.
@@ -44,11 +45,13 @@ pub(super) struct Call<'a> {
     /// The client's request; `None` for one of our own.
     pub(super) client: Option<&'a Parts>,
     pub(super) lasting: Option<Lasting>,
+    /// Remembers the member that responds.
+    pub(super) sticky: Option<(&'a Sticky, Resource)>,
 }
 
 impl<'a> Call<'a> {
     pub(super) fn of(outgoing: &Outgoing<'a>, kind: Kind) -> Call<'a> {
-        Call { kind, client: Some(outgoing.parts), lasting: outgoing.lasting }
+        Call { kind, client: Some(outgoing.parts), lasting: outgoing.lasting, sticky: None }
     }
 
     pub(super) fn lasts(&self) -> bool {
