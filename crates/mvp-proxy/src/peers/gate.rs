@@ -11,6 +11,7 @@ use std::time::Duration;
 use mvp_core::Timestamp;
 use thiserror::Error;
 use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
 use tokio::time::timeout;
 
 use super::fair::{Admitted, Class, Fair, Flow, Room};
@@ -92,13 +93,21 @@ impl Gate {
             self.exempt.fetch_add(1, Ordering::Relaxed);
             return Ok(self.place(Kind::Exempt));
         }
-        let (sender, receiver) = oneshot::channel();
+        let (sender, mut receiver) = oneshot::channel();
         let waiting = self.push(flow, sender, now)?;
         self.dispatch();
+        match receiver.try_recv() {
+            Ok(place) => return Ok(place),
+            Err(TryRecvError::Closed) => return Err(Refused::Full),
+            Err(TryRecvError::Empty) => {}
+        }
         let entered = timeout(WAIT, receiver).await;
         drop(waiting);
         match entered {
-            Ok(Ok(place)) => Ok(place),
+            Ok(Ok(mut place)) => {
+                place.waited = true;
+                Ok(place)
+            }
             Ok(Err(_)) => Err(Refused::Full),
             Err(_) => Err(Refused::Late),
         }
@@ -164,7 +173,7 @@ impl Gate {
     }
 
     fn place(self: &Arc<Gate>, kind: Kind) -> Place {
-        Place { gate: Some(Arc::clone(self)), kind }
+        Place { gate: Some(Arc::clone(self)), kind, waited: false }
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut Fair<oneshot::Sender<Place>>) -> R) -> R {
@@ -191,6 +200,8 @@ pub(crate) struct Place {
     /// `None` once it was left.
     gate: Option<Arc<Gate>>,
     kind: Kind,
+    /// Whether the request waited for it.
+    waited: bool,
 }
 
 /// How a place is counted.
@@ -207,6 +218,11 @@ enum Kind {
 }
 
 impl Place {
+    /// Whether the request waited for it.
+    pub(super) fn waited(&self) -> bool {
+        self.waited
+    }
+
     /// Notes that the member served the request.
     pub(super) fn served(&self) {
         if let (Some(gate), Kind::Slowed(user)) = (&self.gate, self.kind) {

@@ -46,6 +46,7 @@ async fn a_place_is_given_back_when_its_guard_is_dropped() {
     let mut third = waiting(&gate, user(1)).await;
     drop(first);
     let third = polled(&mut third).await.unwrap().unwrap();
+    assert!(third.waited() && !second.waited());
     assert_eq!(gate.in_flight(), 2);
     drop((second, third));
     assert_eq!(gate.in_flight(), 0);
@@ -142,6 +143,7 @@ async fn a_user_that_the_member_refuses_is_slowed_and_others_are_not() {
     gate.slow(user(1), now());
     assert!(gate.try_enter().is_none(), "users are told apart from now on");
     let first = gate.enter(user(1), now()).await.unwrap();
+    assert!(!first.waited(), "a place is free");
     let _second = gate.enter(user(1), now()).await.unwrap();
     let mut third = waiting(&gate, user(1)).await;
     let _others: Vec<Place> = {
