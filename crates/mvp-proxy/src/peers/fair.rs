@@ -180,21 +180,26 @@ impl<T> Fair<T> {
         }
     }
 
-    /// Notes that the member refused a request of this user with 429.
-    pub(super) fn refused(&mut self, user: u64, now: Timestamp) {
+    /// Notes that the member refused a request of this user with 429. Returns whether fewer of them
+    /// may be in flight now.
+    pub(super) fn refused(&mut self, user: u64, now: Timestamp) -> bool {
         let first = self.first();
         match self.slowed.get_mut(&user) {
             Some(slowed) if now.since(slowed.since) >= SLOWED_EVERY => {
-                slowed.limit = (slowed.limit / 2).max(1);
+                let before = slowed.limit;
+                slowed.limit = (before / 2).max(1);
                 (slowed.since, slowed.successes) = (now, 0);
+                slowed.limit < before
             }
-            Some(_) => {}
+            Some(_) => false,
             None => {
                 self.sweep(now);
-                if self.slowed.len() < MAX_SLOWED {
+                let has_room = self.slowed.len() < MAX_SLOWED;
+                if has_room {
                     let new = Slowed { limit: first, in_flight: 0, successes: 0, since: now };
                     self.slowed.insert(user, new);
                 }
+                has_room
             }
         }
     }

@@ -113,11 +113,12 @@ impl Gate {
         }
     }
 
-    /// Notes that the member refused a request of this user with 429.
-    pub(super) fn slow(&self, flow: Flow, now: Timestamp) {
-        if flow.class == Class::Other && self.bound < usize::MAX {
-            self.change(|fair| fair.refused(flow.hash, now));
-        }
+    /// Notes that the member refused a request of this user with 429. Returns whether fewer of them
+    /// may be in flight now.
+    pub(super) fn slow(&self, flow: Flow, now: Timestamp) -> bool {
+        flow.class == Class::Other
+            && self.bound < usize::MAX
+            && self.change(|fair| fair.refused(flow.hash, now))
     }
 
     fn push(

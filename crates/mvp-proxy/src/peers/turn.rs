@@ -93,8 +93,9 @@ impl Peers {
             place.served();
         } else if !call.lasts() && response.headers().contains_key(RETRY_AFTER) {
             let flow = self.health.flows().of(call.client, &self.forwarder);
-            health.gate(false).slow(flow, self.health.now());
-            self.metrics.slowed();
+            if health.gate(false).slow(flow, self.health.now()) {
+                self.metrics.slowed();
+            }
         }
     }
 }

@@ -124,15 +124,15 @@ fn a_user_that_the_member_refuses_has_fewer_in_flight_and_others_do_not() {
     assert_eq!(fair.pop(Room::Anybody), Some(Admitted { item: 2, slowed: Some(1) }));
     assert_eq!(fair.pop(Room::Anybody), None);
     // Half as many, once a second.
-    fair.refused(1, at(1));
-    fair.refused(1, at(1));
+    assert!(fair.refused(1, at(1)));
+    assert!(!fair.refused(1, at(1)));
     fair.left(1);
     assert_eq!(fair.pop(Room::Anybody), None);
     fair.left(1);
     assert!(fair.pop(Room::Anybody).is_some());
     // One is always possible.
     for seconds in 2..20 {
-        fair.refused(1, at(seconds));
+        assert!(!fair.refused(1, at(seconds)));
     }
     fair.left(1);
     assert!(fair.pop(Room::Anybody).is_some());

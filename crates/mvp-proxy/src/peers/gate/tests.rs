@@ -140,7 +140,11 @@ async fn nodes_that_always_wait_do_not_keep_others_waiting() {
 #[tokio::test(start_paused = true)]
 async fn a_user_that_the_member_refuses_is_slowed_and_others_are_not() {
     let gate = gate(16);
-    gate.slow(user(1), now());
+    for class in [Class::Node, Class::Exempt] {
+        assert!(!gate.slow(Flow { hash: 1, class }, now()));
+    }
+    assert!(!Gate::default().slow(user(1), now()), "nobody is slowed where nothing is bounded");
+    assert!(gate.slow(user(1), now()));
     assert!(gate.try_enter().is_none(), "users are told apart from now on");
     let first = gate.enter(user(1), now()).await.unwrap();
     assert!(!first.waited(), "a place is free");
