@@ -236,7 +236,8 @@ impl Peers {
     ) -> Option<Response<Body>> {
         let target = Target::peer(member)?;
         let request = Envelope { insists: true, ..request(member)? };
-        match self.exchange(&target, health, call, request).await {
+        let sent = self.exchange(&target, health, call, request).await;
+        match sent.or_else(SendError::into_response) {
             Ok(response) => Some(response),
             Err(error) => {
                 delivery.failed(error.stage);
