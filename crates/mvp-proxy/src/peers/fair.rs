@@ -71,7 +71,15 @@ pub(super) struct Fair<T> {
 pub(super) struct Admitted<T> {
     pub(super) item: T,
     /// The slowed user whose request it is: [`Fair::left`] must be called when it ends.
-    pub(super) slowed: Option<u64>,
+    pub(super) slowed: Option<Slow>,
+}
+
+/// A user while it is slowed. If that ends and begins again, it is another one, which does not count
+/// the requests of the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Slow {
+    user: u64,
+    ticket: u64,
 }
 
 #[derive(Debug)]
@@ -84,6 +92,7 @@ struct Queue<T> {
 
 #[derive(Debug)]
 struct Slowed {
+    ticket: u64,
     limit: usize,
     in_flight: usize,
     successes: usize,
@@ -134,8 +143,7 @@ impl<T> Fair<T> {
         } else {
             None
         };
-        let ticket = self.next_ticket;
-        self.next_ticket = ticket.wrapping_add(1);
+        let ticket = self.ticket();
         self.queue(flow).push(flow.hash, ticket, item);
         Some((ticket, lost))
     }
@@ -163,7 +171,7 @@ impl<T> Fair<T> {
         let (user, item) = others.pop(may)?;
         let slowed = slowed.get_mut(&user).map(|slowed| {
             slowed.in_flight += 1;
-            user
+            Slow { user, ticket: slowed.ticket }
         });
         Some(Admitted { item, slowed })
     }
@@ -174,8 +182,8 @@ impl<T> Fair<T> {
     }
 
     /// Notes that a request of a slowed user ended.
-    pub(super) fn left(&mut self, user: u64) {
-        if let Some(slowed) = self.slowed.get_mut(&user) {
+    pub(super) fn left(&mut self, slow: Slow) {
+        if let Some(slowed) = self.slowed(slow) {
             slowed.in_flight = slowed.in_flight.saturating_sub(1);
         }
     }
@@ -196,7 +204,8 @@ impl<T> Fair<T> {
                 self.sweep(now);
                 let has_room = self.slowed.len() < MAX_SLOWED;
                 if has_room {
-                    let new = Slowed { limit: first, in_flight: 0, successes: 0, since: now };
+                    let (ticket, limit) = (self.ticket(), first);
+                    let new = Slowed { ticket, limit, in_flight: 0, successes: 0, since: now };
                     self.slowed.insert(user, new);
                 }
                 has_room
@@ -205,22 +214,32 @@ impl<T> Fair<T> {
     }
 
     /// Notes that the member served a request of a slowed user.
-    pub(super) fn served(&mut self, user: u64) {
+    pub(super) fn served(&mut self, slow: Slow) {
         let first = self.first();
-        let Some(slowed) = self.slowed.get_mut(&user) else { return };
+        let Some(slowed) = self.slowed(slow) else { return };
         slowed.successes += 1;
         if slowed.successes >= slowed.limit {
             slowed.successes = 0;
             slowed.limit += first.div_ceil(STEP);
         }
         if slowed.limit >= first.saturating_mul(2) {
-            self.slowed.remove(&user);
+            self.slowed.remove(&slow.user);
         }
     }
 
     /// Forgets users that had no 429 for a while.
     pub(super) fn sweep(&mut self, now: Timestamp) {
         self.slowed.retain(|_, slowed| now.since(slowed.since) < SLOWED_FOR);
+    }
+
+    fn slowed(&mut self, slow: Slow) -> Option<&mut Slowed> {
+        self.slowed.get_mut(&slow.user).filter(|slowed| slowed.ticket == slow.ticket)
+    }
+
+    fn ticket(&mut self) -> u64 {
+        let ticket = self.next_ticket;
+        self.next_ticket = ticket.wrapping_add(1);
+        ticket
     }
 
     fn first(&self) -> usize {

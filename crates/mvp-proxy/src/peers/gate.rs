@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::time::timeout;
 
-use super::fair::{Admitted, Class, Fair, Flow, Room};
+use super::fair::{Admitted, Class, Fair, Flow, Room, Slow};
 
 /// How long a request waits for its turn.
 const WAIT: Duration = Duration::from_secs(1);
@@ -166,7 +166,7 @@ impl Gate {
             };
             let kind = match (room, slowed) {
                 (Room::Nodes, _) => Kind::Node,
-                (Room::Anybody, Some(user)) => Kind::Slowed(user),
+                (Room::Anybody, Some(slow)) => Kind::Slowed(slow),
                 (Room::Anybody, None) => Kind::Usual,
             };
             Some((item, kind))
@@ -211,7 +211,7 @@ enum Kind {
     /// Against the bound.
     Usual,
     /// The same, and against the limit of this slowed user.
-    Slowed(u64),
+    Slowed(Slow),
     /// Against the places of nodes.
     Node,
     /// It only adds to the load.
@@ -226,8 +226,8 @@ impl Place {
 
     /// Notes that the member served the request.
     pub(super) fn served(&self) {
-        if let (Some(gate), Kind::Slowed(user)) = (&self.gate, self.kind) {
-            gate.change(|fair| fair.served(user));
+        if let (Some(gate), Kind::Slowed(slow)) = (&self.gate, self.kind) {
+            gate.change(|fair| fair.served(slow));
         }
     }
 
@@ -248,8 +248,8 @@ impl Place {
         if !gate.busy.load(Ordering::SeqCst) {
             return None;
         }
-        if let Kind::Slowed(user) = self.kind {
-            gate.change(|fair| fair.left(user));
+        if let Kind::Slowed(slow) = self.kind {
+            gate.change(|fair| fair.left(slow));
         }
         Some(gate)
     }

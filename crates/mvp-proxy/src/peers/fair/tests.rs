@@ -14,6 +14,11 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp::after_start(Duration::from_secs(seconds))
 }
 
+/// A user as it is slowed now.
+fn slow(fair: &Fair<u64>, user: u64) -> Slow {
+    Slow { user, ticket: fair.slowed.get(&user).map_or(0, |slowed| slowed.ticket) }
+}
+
 /// Everybody that waits, in turn.
 fn all(fair: &mut Fair<u64>) -> Vec<u64> {
     std::iter::from_fn(|| fair.pop(Room::Anybody).map(|admitted| admitted.item)).collect()
@@ -118,23 +123,24 @@ fn a_user_that_the_member_refuses_has_fewer_in_flight_and_others_do_not() {
         fair.push(user(2), 100 + item).unwrap();
     }
     let admitted: Vec<_> = std::iter::from_fn(|| fair.pop(Room::Anybody)).collect();
-    let of_first = admitted.iter().filter(|admitted| admitted.slowed == Some(1)).count();
+    let first = slow(&fair, 1);
+    let of_first = admitted.iter().filter(|admitted| admitted.slowed == Some(first)).count();
     assert_eq!((of_first, admitted.len()), (2, 12), "an eighth of the bound, and all of the other");
-    fair.left(1);
-    assert_eq!(fair.pop(Room::Anybody), Some(Admitted { item: 2, slowed: Some(1) }));
+    fair.left(first);
+    assert_eq!(fair.pop(Room::Anybody), Some(Admitted { item: 2, slowed: Some(first) }));
     assert_eq!(fair.pop(Room::Anybody), None);
     // Half as many, once a second.
     assert!(fair.refused(1, at(1)));
     assert!(!fair.refused(1, at(1)));
-    fair.left(1);
+    fair.left(first);
     assert_eq!(fair.pop(Room::Anybody), None);
-    fair.left(1);
+    fair.left(first);
     assert!(fair.pop(Room::Anybody).is_some());
     // One is always possible.
     for seconds in 2..20 {
         assert!(!fair.refused(1, at(seconds)));
     }
-    fair.left(1);
+    fair.left(first);
     assert!(fair.pop(Room::Anybody).is_some());
 }
 
@@ -142,8 +148,9 @@ fn a_user_that_the_member_refuses_has_fewer_in_flight_and_others_do_not() {
 fn successes_and_time_give_it_back() {
     let mut fair: Fair<u64> = Fair::new(1600, 100);
     fair.refused(1, at(0));
+    let first = slow(&fair, 1);
     let successes = (1..).find(|_| {
-        fair.served(1);
+        fair.served(first);
         !fair.is_busy()
     });
     assert!((200..5_000).contains(&successes.unwrap()), "{successes:?}");
@@ -156,6 +163,27 @@ fn successes_and_time_give_it_back() {
         fair.refused(user, at(40));
     }
     assert_eq!(fair.slowed.len(), MAX_SLOWED);
+}
+
+#[test]
+fn requests_from_before_a_user_recovered_do_not_count_when_it_is_slowed_again() {
+    let mut fair = Fair::new(8, 100);
+    fair.refused(1, at(0));
+    let old = slow(&fair, 1);
+    fair.push(user(1), 1).unwrap();
+    assert_eq!(fair.pop(Room::Anybody).unwrap().slowed, Some(old));
+    fair.sweep(at(30));
+    fair.refused(1, at(31));
+    assert_ne!(slow(&fair, 1), old);
+    fair.push(user(1), 2).unwrap();
+    fair.push(user(1), 3).unwrap();
+    assert!(fair.pop(Room::Anybody).is_some());
+    fair.left(old);
+    fair.served(old);
+    assert_eq!(fair.pop(Room::Anybody), None, "one is in flight");
+    let new = slow(&fair, 1);
+    fair.left(new);
+    assert!(fair.pop(Room::Anybody).is_some());
 }
 
 /// Whatever happens, the lists agree with each other.
@@ -181,7 +209,8 @@ fn the_lists_agree_after_any_sequence() {
             }
             _ => {
                 fair.refused(hash, at(step / 100));
-                fair.left(hash);
+                let slow = slow(&fair, hash);
+                fair.left(slow);
             }
         }
         for queue in [&fair.nodes, &fair.others] {
