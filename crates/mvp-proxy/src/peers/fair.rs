@@ -1,7 +1,7 @@
 //! Who is next when requests wait for a member, without I/O and clock. Entry item: [`Fair`].
 //!
-//! Users take turns, whatever the number of their requests. Nodes have places of their own, and every
-//! other turn for the places of everybody, so that they never starve others. The number that waits is
+//! Users take turns, whatever the number of their requests. Nodes have places of their own, and
+//! every other turn for the places of everybody: they never starve others. The number that waits is
 //! bounded: of each user, and in total; if all places are taken, a user with more waiting requests
 //! than the newcomer loses the last one. A user whose requests the member itself
 //! refuses with 429 gets fewer in flight: half as many at most once a second, and more with each round
@@ -74,8 +74,8 @@ pub(super) struct Admitted<T> {
     pub(super) slowed: Option<Slow>,
 }
 
-/// A user while it is slowed. If that ends and begins again, it is another one, which does not count
-/// the requests of the one before.
+/// A user while it is slowed. If that ends and begins again, it is another one, which does not
+/// count the requests of the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Slow {
     user: u64,
@@ -132,8 +132,7 @@ impl<T> Fair<T> {
             // Nodes lose theirs only to nodes, and others lose theirs to any node.
             let is_node = flow.class != Class::Other;
             let has_more = |(_, longest): &(u64, usize)| *longest > own + 1;
-            let from_others =
-                self.others.longest().filter(|longest| is_node || has_more(longest));
+            let from_others = self.others.longest().filter(|longest| is_node || has_more(longest));
             let from_nodes = self.nodes.longest().filter(has_more);
             match (from_others, from_nodes, flow.class) {
                 (Some((user, _)), ..) => self.others.pop_last(user),

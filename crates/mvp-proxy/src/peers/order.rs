@@ -1,5 +1,6 @@
 //! The order in which peers are tried: by health, then the newest first for writes, and those with
-//! room first for reads, then the peer that the client's connection stays with, then by cost. Entry item: [`order`].
+//! room first for reads, then the peer that the client's connection stays with, then by cost. Entry
+//! item: [`order`].
 
 use std::cmp::Reverse;
 use std::sync::Arc;

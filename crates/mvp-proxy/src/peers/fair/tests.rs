@@ -99,7 +99,7 @@ fn a_node_takes_the_place_of_another_user_even_if_that_has_one_request() {
     assert!(fair.push(user(8), 8).is_none());
     assert!(fair.push(node(9), 9).unwrap().1.is_some_and(|lost| lost < 8));
     assert!(fair.push(node(9), 10).unwrap().1.is_some_and(|lost| lost < 8));
-    assert!(fair.push(node(9), 11).is_none(), "a quarter of the places is the most for a node, too");
+    assert!(fair.push(node(9), 11).is_none(), "a node has a quarter at most, too");
     assert_eq!((fair.nodes.length, fair.others.length), (2, 6));
 }
 
