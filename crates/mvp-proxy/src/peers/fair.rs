@@ -1,8 +1,9 @@
 //! Who is next when requests wait for a member, without I/O and clock. Entry item: [`Fair`].
 //!
-//! Users take turns, whatever the number of their requests. Nodes come before all others. The number
-//! that waits is bounded: of each user, and in total; if all places are taken, a user with more
-//! waiting requests than the newcomer loses the last one. A user whose requests the member itself
+//! Users take turns, whatever the number of their requests. Nodes have places of their own, and
+//! every other turn for the places of everybody: they never starve others. The number that waits is
+//! bounded: of each user, and in total; if all places are taken, a user with more waiting requests
+//! than the newcomer loses the last one. A user whose requests the member itself
 //! refuses with 429 gets fewer in flight: half as many at most once a second, and more with each round
 //! of successes.
 
@@ -36,7 +37,7 @@ pub(super) struct Flow {
 pub(super) enum Class {
     /// Never waits: `system:masters`, and gateways themselves.
     Exempt,
-    /// Comes before others: `system:nodes`.
+    /// Has places of its own, and every other turn: `system:nodes`.
     Node,
     /// Anybody else.
     Other,
@@ -45,7 +46,7 @@ pub(super) enum Class {
 /// Who may be next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
-    /// Nodes alone: the places of others are taken.
+    /// Nodes alone: it is one of their own places.
     Nodes,
     /// Anybody.
     Anybody,
@@ -61,6 +62,8 @@ pub(super) struct Fair<T> {
     bound: usize,
     max_waiting: usize,
     next_ticket: u64,
+    /// Whether the last place of everybody went to a node.
+    node_was_last: bool,
 }
 
 /// A request that may be sent.
@@ -68,7 +71,15 @@ pub(super) struct Fair<T> {
 pub(super) struct Admitted<T> {
     pub(super) item: T,
     /// The slowed user whose request it is: [`Fair::left`] must be called when it ends.
-    pub(super) slowed: Option<u64>,
+    pub(super) slowed: Option<Slow>,
+}
+
+/// A user while it is slowed. If that ends and begins again, it is another one, which does not
+/// count the requests of the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Slow {
+    user: u64,
+    ticket: u64,
 }
 
 #[derive(Debug)]
@@ -81,6 +92,7 @@ struct Queue<T> {
 
 #[derive(Debug)]
 struct Slowed {
+    ticket: u64,
     limit: usize,
     in_flight: usize,
     successes: usize,
@@ -91,7 +103,8 @@ impl<T> Fair<T> {
     /// Nobody waits. `bound` is that of requests in flight, `max_waiting` that of waiting ones.
     pub(super) fn new(bound: usize, max_waiting: usize) -> Fair<T> {
         let (nodes, others) = (Queue::new(), Queue::new());
-        Fair { nodes, others, slowed: HashMap::new(), bound, max_waiting, next_ticket: 0 }
+        let (slowed, next_ticket, node_was_last) = (HashMap::new(), 0, false);
+        Fair { nodes, others, slowed, bound, max_waiting, next_ticket, node_was_last }
     }
 
     /// Whether anybody waits or is slowed.
@@ -116,9 +129,10 @@ impl<T> Fair<T> {
             return None;
         }
         let lost = if self.waiting() >= self.max_waiting {
-            // Nodes lose theirs only to nodes.
+            // Nodes lose theirs only to nodes, and others lose theirs to any node.
+            let is_node = flow.class != Class::Other;
             let has_more = |(_, longest): &(u64, usize)| *longest > own + 1;
-            let from_others = self.others.longest().filter(has_more);
+            let from_others = self.others.longest().filter(|longest| is_node || has_more(longest));
             let from_nodes = self.nodes.longest().filter(has_more);
             match (from_others, from_nodes, flow.class) {
                 (Some((user, _)), ..) => self.others.pop_last(user),
@@ -128,26 +142,35 @@ impl<T> Fair<T> {
         } else {
             None
         };
-        let ticket = self.next_ticket;
-        self.next_ticket = ticket.wrapping_add(1);
+        let ticket = self.ticket();
         self.queue(flow).push(flow.hash, ticket, item);
         Some((ticket, lost))
     }
 
     /// Takes the request that is next.
     pub(super) fn pop(&mut self, room: Room) -> Option<Admitted<T>> {
-        let Fair { nodes, others, slowed, .. } = self;
-        if let Some((_, item)) = nodes.pop(|_| true) {
-            return Some(Admitted { item, slowed: None });
-        }
         if room == Room::Nodes {
-            return None;
+            return self.pop_node();
         }
+        // Nodes and others take turns.
+        let other = if self.node_was_last { self.pop_other() } else { None };
+        let node = if other.is_none() { self.pop_node() } else { None };
+        self.node_was_last = node.is_some();
+        other.or(node).or_else(|| self.pop_other())
+    }
+
+    fn pop_node(&mut self) -> Option<Admitted<T>> {
+        let (_, item) = self.nodes.pop(|_| true)?;
+        Some(Admitted { item, slowed: None })
+    }
+
+    fn pop_other(&mut self) -> Option<Admitted<T>> {
+        let Fair { others, slowed, .. } = self;
         let may = |user: u64| slowed.get(&user).is_none_or(|user| user.in_flight < user.limit);
         let (user, item) = others.pop(may)?;
         let slowed = slowed.get_mut(&user).map(|slowed| {
             slowed.in_flight += 1;
-            user
+            Slow { user, ticket: slowed.ticket }
         });
         Some(Admitted { item, slowed })
     }
@@ -158,48 +181,64 @@ impl<T> Fair<T> {
     }
 
     /// Notes that a request of a slowed user ended.
-    pub(super) fn left(&mut self, user: u64) {
-        if let Some(slowed) = self.slowed.get_mut(&user) {
+    pub(super) fn left(&mut self, slow: Slow) {
+        if let Some(slowed) = self.slowed(slow) {
             slowed.in_flight = slowed.in_flight.saturating_sub(1);
         }
     }
 
-    /// Notes that the member refused a request of this user with 429.
-    pub(super) fn refused(&mut self, user: u64, now: Timestamp) {
+    /// Notes that the member refused a request of this user with 429. Returns whether fewer of them
+    /// may be in flight now.
+    pub(super) fn refused(&mut self, user: u64, now: Timestamp) -> bool {
         let first = self.first();
         match self.slowed.get_mut(&user) {
             Some(slowed) if now.since(slowed.since) >= SLOWED_EVERY => {
-                slowed.limit = (slowed.limit / 2).max(1);
+                let before = slowed.limit;
+                slowed.limit = (before / 2).max(1);
                 (slowed.since, slowed.successes) = (now, 0);
+                slowed.limit < before
             }
-            Some(_) => {}
+            Some(_) => false,
             None => {
                 self.sweep(now);
-                if self.slowed.len() < MAX_SLOWED {
-                    let new = Slowed { limit: first, in_flight: 0, successes: 0, since: now };
+                let has_room = self.slowed.len() < MAX_SLOWED;
+                if has_room {
+                    let (ticket, limit) = (self.ticket(), first);
+                    let new = Slowed { ticket, limit, in_flight: 0, successes: 0, since: now };
                     self.slowed.insert(user, new);
                 }
+                has_room
             }
         }
     }
 
     /// Notes that the member served a request of a slowed user.
-    pub(super) fn served(&mut self, user: u64) {
+    pub(super) fn served(&mut self, slow: Slow) {
         let first = self.first();
-        let Some(slowed) = self.slowed.get_mut(&user) else { return };
+        let Some(slowed) = self.slowed(slow) else { return };
         slowed.successes += 1;
         if slowed.successes >= slowed.limit {
             slowed.successes = 0;
             slowed.limit += first.div_ceil(STEP);
         }
         if slowed.limit >= first.saturating_mul(2) {
-            self.slowed.remove(&user);
+            self.slowed.remove(&slow.user);
         }
     }
 
     /// Forgets users that had no 429 for a while.
     pub(super) fn sweep(&mut self, now: Timestamp) {
         self.slowed.retain(|_, slowed| now.since(slowed.since) < SLOWED_FOR);
+    }
+
+    fn slowed(&mut self, slow: Slow) -> Option<&mut Slowed> {
+        self.slowed.get_mut(&slow.user).filter(|slowed| slowed.ticket == slow.ticket)
+    }
+
+    fn ticket(&mut self) -> u64 {
+        let ticket = self.next_ticket;
+        self.next_ticket = ticket.wrapping_add(1);
+        ticket
     }
 
     fn first(&self) -> usize {

@@ -2,9 +2,11 @@
 //!
 //! It is the authenticated user, as in kube-apiserver's priority and fairness, but not the one that is
 //! impersonated: only the server knows who may impersonate whom. The owner of a token that a server
-//! has accepted is a user; those with other tokens are told apart by their addresses.
+//! has accepted is a user; those with other tokens share a few turns, by the network of their
+//! address: whoever has many addresses has no more turns for it.
 
 use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, Ipv6Addr};
 
 use http::HeaderValue;
 use http::request::Parts;
@@ -13,6 +15,9 @@ use mvp_net::ConnectionInfo;
 use super::fair::{Class, Flow};
 use crate::identity::{Identity, User};
 use crate::upstream::Forwarder;
+
+/// The turns of all tokens that no server has accepted.
+const UNKNOWN_TOKENS: u64 = 16;
 
 /// Hashes users, under a random key of this process.
 #[derive(Debug, Clone, Default)]
@@ -23,7 +28,8 @@ pub(super) struct Flows(RandomState);
 enum Who<'a> {
     User(Option<&'a [u8]>),
     Token(u64),
-    UnknownToken(Option<std::net::IpAddr>),
+    /// The number of its turn.
+    UnknownToken(u64),
     Anonymous,
     System,
 }
@@ -40,12 +46,25 @@ impl Flows {
             Some((parts, Identity::Token)) => {
                 let address = || Some(parts.extensions.get::<ConnectionInfo>()?.remote().ip());
                 let token = forwarder.accepted_token(&parts.headers);
-                let unknown = || Who::UnknownToken(address());
+                let unknown = || {
+                    Who::UnknownToken(self.0.hash_one(address().map(network)) % UNKNOWN_TOKENS)
+                };
                 (Class::Other, token.map_or_else(unknown, Who::Token))
             }
             Some((_, Identity::Anonymous)) => (Class::Other, Who::Anonymous),
         };
         Flow { hash: self.0.hash_one(who), class }
+    }
+}
+
+/// The addresses that a client can choose from: with IPv6 a whole /64.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => {
+            let prefix = u128::from(address) & !u128::from(u64::MAX);
+            IpAddr::V6(Ipv6Addr::from(prefix))
+        }
     }
 }
 
@@ -114,5 +133,15 @@ mod tests {
         assert_eq!(alice, of(parts(user("alice", "developers"), &as_bob)));
         let with_token = |token| of(parts(Identity::Token, &[("authorization", token)]));
         assert_eq!(with_token("Bearer one"), with_token("Bearer two"));
+    }
+
+    #[test]
+    fn addresses_that_one_client_can_choose_from_are_one_network() {
+        let network = |address: &str| network(address.parse().unwrap()).to_string();
+        assert_eq!(network("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!(network("2001:db8:1:2::1"), "2001:db8:1:2::");
+        assert_eq!(network("2001:db8:1:3::1"), "2001:db8:1:3::");
+        assert_eq!(network("192.0.2.7"), "192.0.2.7");
+        assert_eq!(network("::ffff:192.0.2.7"), "192.0.2.7");
     }
 }

@@ -11,9 +11,10 @@ use std::time::Duration;
 use mvp_core::Timestamp;
 use thiserror::Error;
 use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
 use tokio::time::timeout;
 
-use super::fair::{Admitted, Class, Fair, Flow, Room};
+use super::fair::{Admitted, Class, Fair, Flow, Room, Slow};
 
 /// How long a request waits for its turn.
 const WAIT: Duration = Duration::from_secs(1);
@@ -28,7 +29,10 @@ pub(super) struct Gate {
     /// The most requests in flight; nodes may have some more, and exempt users any number.
     bound: usize,
     in_flight: AtomicUsize,
-    /// Those of exempt users, which do not count against the bound.
+    /// Those of nodes in places of their own, which do not count against the bound.
+    of_nodes: AtomicUsize,
+    /// Those of exempt users that found no usual place. They do not count against the bound; below
+    /// it, exempt users have usual places, as anybody, because nobody is told apart there.
     exempt: AtomicUsize,
     /// Whether anybody waits or is slowed. Written under the lock of `fair`.
     busy: AtomicBool,
@@ -58,18 +62,24 @@ impl Gate {
     pub(super) fn new(bound: usize) -> Gate {
         let bound = if bound == 0 { usize::MAX } else { bound };
         let fair = Mutex::new(Fair::new(bound, MAX_WAITING));
-        let (in_flight, exempt) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Gate { bound, in_flight, exempt, busy: AtomicBool::new(false), fair }
+        let [in_flight, of_nodes, exempt] = [0; 3].map(AtomicUsize::new);
+        Gate { bound, in_flight, of_nodes, exempt, busy: AtomicBool::new(false), fair }
     }
 
     /// The number of requests in flight.
     pub(super) fn in_flight(&self) -> usize {
-        self.in_flight.load(Ordering::Relaxed) + self.exempt.load(Ordering::Relaxed)
+        let counters = [&self.in_flight, &self.of_nodes, &self.exempt];
+        counters.map(|counter| counter.load(Ordering::Relaxed)).into_iter().sum()
+    }
+
+    /// Whether a place is free that anybody may have.
+    pub(super) fn has_room(&self) -> bool {
+        self.in_flight.load(Ordering::Relaxed) < self.bound
     }
 
     /// A place, if there is one, nobody waits, and nobody is slowed.
     pub(super) fn try_enter(self: &Arc<Gate>) -> Option<Place> {
-        let is_free = !self.busy.load(Ordering::SeqCst) && self.reserve(self.bound);
+        let is_free = !self.busy.load(Ordering::SeqCst) && reserve(&self.in_flight, self.bound);
         is_free.then(|| self.place(Kind::Usual))
     }
 
@@ -83,23 +93,32 @@ impl Gate {
             self.exempt.fetch_add(1, Ordering::Relaxed);
             return Ok(self.place(Kind::Exempt));
         }
-        let (sender, receiver) = oneshot::channel();
+        let (sender, mut receiver) = oneshot::channel();
         let waiting = self.push(flow, sender, now)?;
         self.dispatch();
+        match receiver.try_recv() {
+            Ok(place) => return Ok(place),
+            Err(TryRecvError::Closed) => return Err(Refused::Full),
+            Err(TryRecvError::Empty) => {}
+        }
         let entered = timeout(WAIT, receiver).await;
         drop(waiting);
         match entered {
-            Ok(Ok(place)) => Ok(place),
+            Ok(Ok(mut place)) => {
+                place.waited = true;
+                Ok(place)
+            }
             Ok(Err(_)) => Err(Refused::Full),
             Err(_) => Err(Refused::Late),
         }
     }
 
-    /// Notes that the member refused a request of this user with 429.
-    pub(super) fn slow(&self, flow: Flow, now: Timestamp) {
-        if flow.class == Class::Other && self.bound < usize::MAX {
-            self.change(|fair| fair.refused(flow.hash, now));
-        }
+    /// Notes that the member refused a request of this user with 429. Returns whether fewer of them
+    /// may be in flight now.
+    pub(super) fn slow(&self, flow: Flow, now: Timestamp) -> bool {
+        flow.class == Class::Other
+            && self.bound < usize::MAX
+            && self.change(|fair| fair.refused(flow.hash, now))
     }
 
     fn push(
@@ -120,8 +139,8 @@ impl Gate {
 
     /// Gives places to those who are next.
     fn dispatch(self: &Arc<Gate>) {
-        while let Some(Admitted { item, slowed }) = self.next() {
-            if let Err(place) = item.send(self.place(slowed.map_or(Kind::Usual, Kind::Slowed))) {
+        while let Some((item, kind)) = self.next() {
+            if let Err(place) = item.send(self.place(kind)) {
                 // Nobody waits for it any more. Not its `drop`, which would come back here.
                 place.leave();
             }
@@ -129,35 +148,33 @@ impl Gate {
     }
 
     /// The request that is next, with a place in flight.
-    fn next(&self) -> Option<Admitted<oneshot::Sender<Place>>> {
+    fn next(&self) -> Option<(oneshot::Sender<Place>, Kind)> {
         // The lock is held meanwhile: a place that is reserved for nothing could otherwise keep
         // somebody else waiting.
         self.change(|fair| {
-            let room = if self.reserve(self.bound) {
-                Room::Anybody
-            } else if fair.has_nodes()
-                && self.reserve(self.bound.saturating_add(self.bound.div_ceil(FOR_NODES)))
-            {
-                Room::Nodes
+            let for_nodes = self.bound.div_ceil(FOR_NODES);
+            let (room, counter) = if fair.has_nodes() && reserve(&self.of_nodes, for_nodes) {
+                (Room::Nodes, &self.of_nodes)
+            } else if reserve(&self.in_flight, self.bound) {
+                (Room::Anybody, &self.in_flight)
             } else {
                 return None;
             };
-            let next = fair.pop(room);
-            if next.is_none() {
-                self.in_flight.fetch_sub(1, Ordering::SeqCst);
-            }
-            next
+            let Some(Admitted { item, slowed }) = fair.pop(room) else {
+                counter.fetch_sub(1, Ordering::SeqCst);
+                return None;
+            };
+            let kind = match (room, slowed) {
+                (Room::Nodes, _) => Kind::Node,
+                (Room::Anybody, Some(slow)) => Kind::Slowed(slow),
+                (Room::Anybody, None) => Kind::Usual,
+            };
+            Some((item, kind))
         })
     }
 
-    /// Takes a place below `bound`.
-    fn reserve(&self, bound: usize) -> bool {
-        let one_more = |in_flight: usize| (in_flight < bound).then(|| in_flight + 1);
-        self.in_flight.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
-    }
-
     fn place(self: &Arc<Gate>, kind: Kind) -> Place {
-        Place { gate: Some(Arc::clone(self)), kind }
+        Place { gate: Some(Arc::clone(self)), kind, waited: false }
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut Fair<oneshot::Sender<Place>>) -> R) -> R {
@@ -172,12 +189,20 @@ impl Gate {
     }
 }
 
+/// Takes a place below `bound`.
+fn reserve(counter: &AtomicUsize, bound: usize) -> bool {
+    let one_more = |in_flight: usize| (in_flight < bound).then(|| in_flight + 1);
+    counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
+}
+
 /// A guard that counts a request as in flight until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     /// `None` once it was left.
     gate: Option<Arc<Gate>>,
     kind: Kind,
+    /// Whether the request waited for it.
+    waited: bool,
 }
 
 /// How a place is counted.
@@ -186,16 +211,23 @@ enum Kind {
     /// Against the bound.
     Usual,
     /// The same, and against the limit of this slowed user.
-    Slowed(u64),
+    Slowed(Slow),
+    /// Against the places of nodes.
+    Node,
     /// It only adds to the load.
     Exempt,
 }
 
 impl Place {
+    /// Whether the request waited for it.
+    pub(super) fn waited(&self) -> bool {
+        self.waited
+    }
+
     /// Notes that the member served the request.
     pub(super) fn served(&self) {
-        if let (Some(gate), Kind::Slowed(user)) = (&self.gate, self.kind) {
-            gate.change(|fair| fair.served(user));
+        if let (Some(gate), Kind::Slowed(slow)) = (&self.gate, self.kind) {
+            gate.change(|fair| fair.served(slow));
         }
     }
 
@@ -211,12 +243,13 @@ impl Place {
             gate.exempt.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        gate.in_flight.fetch_sub(1, Ordering::SeqCst);
+        let counter = if let Kind::Node = self.kind { &gate.of_nodes } else { &gate.in_flight };
+        counter.fetch_sub(1, Ordering::SeqCst);
         if !gate.busy.load(Ordering::SeqCst) {
             return None;
         }
-        if let Kind::Slowed(user) = self.kind {
-            gate.change(|fair| fair.left(user));
+        if let Kind::Slowed(slow) = self.kind {
+            gate.change(|fair| fair.left(slow));
         }
         Some(gate)
     }

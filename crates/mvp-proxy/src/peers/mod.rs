@@ -93,11 +93,8 @@ impl Peers {
         let stays = sticky.and_then(|(sticky, resource)| sticky.member(resource));
         let choices = self.order(candidates.iter(), kind, stays.as_deref(), delivery);
         let request = |_: &Member| outgoing.attempt();
-        let sent = self.send_to(&choices, Call::of(outgoing, kind), delivery, request).await;
-        if let (Ok((member, _)), Some((sticky, resource))) = (&sent, sticky) {
-            sticky.stay(resource, member);
-        }
-        sent
+        let call = Call { sticky, ..Call::of(outgoing, kind) };
+        self.send_to(&choices, call, delivery, request).await
     }
 
     /// Sends a request to any member.
@@ -141,7 +138,7 @@ impl Peers {
     ) -> Sent {
         let mut delivery = Delivery::of_read();
         let choices = self.order(members, Kind::Read, None, &delivery);
-        let own = Call { kind: Kind::Read, client: None, lasting: None };
+        let own = Call { kind: Kind::Read, client: None, lasting: None, sticky: None };
         let request = |member: &Member| Some(Envelope { trace, ..request(member).into() });
         self.send_to(&choices, own, &mut delivery, request).await
     }
@@ -239,7 +236,8 @@ impl Peers {
     ) -> Option<Response<Body>> {
         let target = Target::peer(member)?;
         let request = Envelope { insists: true, ..request(member)? };
-        match self.exchange(&target, health, call, request).await {
+        let sent = self.exchange(&target, health, call, request).await;
+        match sent.or_else(SendError::into_response) {
             Ok(response) => Some(response),
             Err(error) => {
                 delivery.failed(error.stage);
@@ -274,6 +272,10 @@ impl Peers {
             Ok(mut response) => {
                 gateway::unmark(&mut response);
                 self.note_load(health, call, &place, &response);
+                // Not for a response of our own, such as the 429 of a full member.
+                if let Some((sticky, resource)) = call.sticky {
+                    sticky.stay(resource, &target.id);
+                }
                 if call.kind == Kind::Read && response.extensions().get::<Opened>().is_none() {
                     let now = self.health.now();
                     health.measure(now.since(began), now);

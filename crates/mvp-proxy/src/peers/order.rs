@@ -1,5 +1,6 @@
-//! The order in which peers are tried: by health, then the newest first for writes, then the peer
-//! that the client's connection stays with, then by cost. Entry item: [`order`].
+//! The order in which peers are tried: by health, then the newest first for writes, and those with
+//! room first for reads, then the peer that the client's connection stays with, then by cost. Entry
+//! item: [`order`].
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -57,8 +58,10 @@ pub(super) fn order<'a>(
         choices.sort_by_cached_key(|Choice { member, health }| {
             let newest = (kind == Kind::Write).then_some(member.view.release);
             let stays = sticky == Some(&*member.id);
+            // A write waits for the newest member; a read need not wait where another has room.
+            let full = kind != Kind::Write && !health.gate(kind == Kind::Watch).has_room();
             let standing = health.standing(&may_try, now);
-            (standing, Reverse(newest), !stays, health.cost(kind == Kind::Watch, now))
+            (standing, Reverse(newest), full, !stays, health.cost(kind == Kind::Watch, now))
         });
     }
     choices
@@ -98,16 +101,14 @@ mod tests {
 
     impl World {
         fn new() -> World {
+            World::with(PeerLimits::NONE)
+        }
+
+        fn with(limits: PeerLimits) -> World {
             let members =
                 vec![member("a", "v1.36.0"), member("b", "v1.36.0"), member("c", "v1.35")];
-            World {
-                members,
-                health: Health::new(
-                    Clock::start(),
-                    Arc::new(Metrics::new(false)),
-                    PeerLimits::NONE,
-                ),
-            }
+            let metrics = Arc::new(Metrics::new(false));
+            World { members, health: Health::new(Clock::start(), metrics, limits) }
         }
 
         fn order(&self, kind: Kind, sticky: Option<&str>, turn: usize) -> String {
@@ -172,6 +173,20 @@ mod tests {
         assert_eq!(world.order(Kind::Read, Some("c"), 0), "cab");
         assert_eq!(world.order(Kind::Write, Some("c"), 0), "abc");
         assert_eq!(world.order(Kind::Write, Some("b"), 0), "bac");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_goes_where_there_is_room_and_a_write_waits_for_the_newest() {
+        let world = World::with(PeerLimits { requests: 1, watches: 1 });
+        let place = world.of(0).gate(false).try_enter();
+        assert_eq!(world.order(Kind::Read, Some("a"), 0), "bca");
+        assert_eq!(world.order(Kind::Write, Some("a"), 0), "abc");
+        assert_eq!(world.order(Kind::Watch, Some("a"), 0), "abc", "watches have other places");
+        let watch = world.of(0).gate(true).try_enter();
+        assert_eq!(world.order(Kind::Watch, Some("a"), 0), "bca");
+        drop((place, watch));
+        assert_eq!(world.order(Kind::Read, Some("a"), 0), "abc");
+        assert_eq!(world.order(Kind::Watch, Some("a"), 0), "abc");
     }
 
     #[tokio::test(start_paused = true)]

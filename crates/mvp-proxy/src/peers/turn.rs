@@ -12,12 +12,13 @@ use super::order::Kind;
 use crate::body::Body;
 use crate::envelope::Lasting;
 use crate::error::{SendError, Stage};
+use crate::upstream::client::{Resource, Sticky};
 use crate::upstream::{Outgoing, Target};
 
 /// The limits of requests in flight to one member, of all workers together; 0 for none.
 ///
 /// At a limit, users take turns: a request waits for up to a second, then it is refused with 429.
-/// `system:masters` never wait, and `system:nodes` have another quarter and come first.
+/// `system:masters` never wait, and `system:nodes` have another quarter and every other turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerLimits {
     /// The limit of requests that end soon.
@@ -44,11 +45,13 @@ pub(super) struct Call<'a> {
     /// The client's request; `None` for one of our own.
     pub(super) client: Option<&'a Parts>,
     pub(super) lasting: Option<Lasting>,
+    /// Remembers the member that responds.
+    pub(super) sticky: Option<(&'a Sticky, Resource)>,
 }
 
 impl<'a> Call<'a> {
     pub(super) fn of(outgoing: &Outgoing<'a>, kind: Kind) -> Call<'a> {
-        Call { kind, client: Some(outgoing.parts), lasting: outgoing.lasting }
+        Call { kind, client: Some(outgoing.parts), lasting: outgoing.lasting, sticky: None }
     }
 
     pub(super) fn lasts(&self) -> bool {
@@ -66,7 +69,12 @@ impl Peers {
     ) -> Result<Place, SendError> {
         let flow = self.health.flows().of(call.client, &self.forwarder);
         let entered = health.gate(call.lasts()).enter(flow, self.health.now()).await;
-        self.metrics.took_turn(entered.is_ok());
+        // Beside a slowed user, or for `system:masters`, a place may be free at once.
+        match &entered {
+            Ok(place) if place.waited() => self.metrics.took_turn(true),
+            Ok(_) => {}
+            Err(_) => self.metrics.took_turn(false),
+        }
         entered.map_err(|refused| {
             let cause = format!("the API server {} is busy: {refused}", target.id);
             SendError::new(&target.id, Stage::Overloaded, cause)
@@ -85,8 +93,9 @@ impl Peers {
             place.served();
         } else if !call.lasts() && response.headers().contains_key(RETRY_AFTER) {
             let flow = self.health.flows().of(call.client, &self.forwarder);
-            health.gate(false).slow(flow, self.health.now());
-            self.metrics.slowed();
+            if health.gate(false).slow(flow, self.health.now()) {
+                self.metrics.slowed();
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ use mvp_net::ConnectionInfo;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-pub(crate) use sticky::Sticky;
+pub(crate) use sticky::{Resource, Sticky};
 
 use super::lanes::Exclusive;
 

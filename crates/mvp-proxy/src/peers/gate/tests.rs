@@ -46,6 +46,7 @@ async fn a_place_is_given_back_when_its_guard_is_dropped() {
     let mut third = waiting(&gate, user(1)).await;
     drop(first);
     let third = polled(&mut third).await.unwrap().unwrap();
+    assert!(third.waited() && !second.waited());
     assert_eq!(gate.in_flight(), 2);
     drop((second, third));
     assert_eq!(gate.in_flight(), 0);
@@ -112,11 +113,41 @@ async fn masters_never_wait_and_nodes_have_places_of_their_own() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nodes_that_always_wait_do_not_keep_others_waiting() {
+    let gate = gate(4);
+    let mut places: Vec<Place> = (0..4).map(|_| gate.try_enter().unwrap()).collect();
+    let node = Flow { hash: 2, class: Class::Node };
+    let own = gate.enter(node, now()).await.unwrap();
+    let mut nodes = Vec::new();
+    for _ in 0..10 {
+        nodes.push(waiting(&gate, node).await);
+    }
+    let mut other = waiting(&gate, user(1)).await;
+    drop(places.pop());
+    let first = polled(&mut nodes[0]).await.unwrap().unwrap();
+    assert!(polled(&mut other).await.is_none(), "the first turn is that of a node");
+    drop(places.pop());
+    let _other = polled(&mut other).await.unwrap().unwrap();
+    // The place of nodes goes to a node.
+    drop(own);
+    let _own = polled(&mut nodes[1]).await.unwrap().unwrap();
+    assert!(polled(&mut nodes[2]).await.is_none());
+    assert_eq!(gate.in_flight(), 5);
+    drop((places, first, nodes));
+    assert!(gate.try_enter().is_some());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_user_that_the_member_refuses_is_slowed_and_others_are_not() {
     let gate = gate(16);
-    gate.slow(user(1), now());
+    for class in [Class::Node, Class::Exempt] {
+        assert!(!gate.slow(Flow { hash: 1, class }, now()));
+    }
+    assert!(!Gate::default().slow(user(1), now()), "nobody is slowed where nothing is bounded");
+    assert!(gate.slow(user(1), now()));
     assert!(gate.try_enter().is_none(), "users are told apart from now on");
     let first = gate.enter(user(1), now()).await.unwrap();
+    assert!(!first.waited(), "a place is free");
     let _second = gate.enter(user(1), now()).await.unwrap();
     let mut third = waiting(&gate, user(1)).await;
     let _others: Vec<Place> = {
