@@ -134,9 +134,13 @@ fn build(workspace: &Path, profile: &str, target: &Path) -> anyhow::Result<PathB
         let profile = workspace.join(PROFILE);
         command.env("CARGO_ENCODED_RUSTFLAGS", format!("-Cprofile-use={}", profile.display()));
     }
+    command.current_dir(workspace).args(["build", "--bin=mvp", "--profile", profile]);
+    if profile == RELEASES {
+        // By itself, as in the training: the names of functions depend on the features.
+        command.arg("--package=mvp");
+    }
     let output = command
-        .current_dir(workspace)
-        .args(["build", "--bin", "mvp", "--profile", profile, "--target-dir"])
+        .arg("--target-dir")
         .arg(target)
         .arg("--message-format=json-render-diagnostics")
         .stderr(Stdio::inherit())

@@ -46,8 +46,8 @@ pub(crate) fn build() -> anyhow::Result<PathBuf> {
         format!("-Cprofile-use={root}/{PROFILE}"),
     ];
     let output = cargo::cargo()
-        .args(["build", "--locked", "--package=mvp", "--bin=mvp", "--profile=dist", "--target"])
-        .arg(cargo::target())
+        // Without --target, as in the training: names of functions depend on that, too.
+        .args(["build", "--locked", "--package=mvp", "--bin=mvp", "--profile=dist"])
         // Below the root, whose path is replaced: generated code has its path in the binary, too.
         .arg("--target-dir")
         .arg(cargo::workspace()?.join("target"))

@@ -46,9 +46,8 @@ impl Flows {
             Some((parts, Identity::Token)) => {
                 let address = || Some(parts.extensions.get::<ConnectionInfo>()?.remote().ip());
                 let token = forwarder.accepted_token(&parts.headers);
-                let unknown = || {
-                    Who::UnknownToken(self.0.hash_one(address().map(network)) % UNKNOWN_TOKENS)
-                };
+                let unknown =
+                    || Who::UnknownToken(self.0.hash_one(address().map(network)) % UNKNOWN_TOKENS);
                 (Class::Other, token.map_or_else(unknown, Who::Token))
             }
             Some((_, Identity::Anonymous)) => (Class::Other, Who::Anonymous),
