@@ -86,11 +86,14 @@ async fn names_and_addresses_are_shown_over_the_socket_alone() {
     assert_eq!(section(&page, "gateway")["named"], true);
 
     // Through a port that somebody forwards to the socket, other names read and change nothing.
-    for request in [
-        "GET /dashboard/events HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n",
-        "POST /forget?id=x HTTP/1.1\r\nhost: localhost\r\norigin: https://evil.example\r\n\
-         content-length: 0\r\nconnection: close\r\n\r\n",
-    ] {
+    let paths =
+        [EVENTS, "/livez", "/debug/callers", "/debug/flags", "/debug/snapshot", "/debug/status"];
+    let read = |path| {
+        format!("GET {path} HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n")
+    };
+    let change = "POST /forget?id=x HTTP/1.1\r\nhost: localhost\r\norigin: https://evil.example\r\n\
+                  content-length: 0\r\nconnection: close\r\n\r\n";
+    for request in paths.into_iter().map(read).chain([change.to_owned()]) {
         let mut stream = unix(&path).await;
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
