@@ -4,6 +4,7 @@
 //! - [`board`]: one computation for all open pages
 //! - [`sections`]: what the page shows, as JSON
 //! - [`history`]: counts over the last hour, and recent refusals
+//! - [`places`]: how many pages can be open
 //! - [`rates`]: requests in a second, from counts
 //! - [`events`]: the stream of one page
 //! - [`secure`]: the listener for other hosts, with TLS and client certificates
@@ -12,6 +13,7 @@ mod assets;
 pub(crate) mod board;
 mod events;
 mod history;
+mod places;
 mod rates;
 mod sections;
 pub(crate) mod secure;

@@ -54,7 +54,9 @@ impl Sampler {
             (Some(false), _) => false,
             (Some(true), Sender::Peer | Sender::Trusted) => true,
             // The trace ID must not decide: clients choose it.
-            (Some(true), Sender::Client | Sender::Untraced) => self.admits(now) || self.ratio.hits(),
+            (Some(true), Sender::Client | Sender::Untraced) => {
+                self.admits(now) || self.ratio.hits()
+            }
             // The gateway of the client has decided.
             (None, Sender::Peer | Sender::Untraced) => false,
             (None, Sender::Trusted | Sender::Client) => self.ratio.hits(),

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -17,6 +16,7 @@ use tokio::time;
 use tokio_util::sync::CancellationToken;
 
 use super::history::History;
+use super::places::{Place, Places};
 use super::rates::Rates;
 use super::sections::{self, Content};
 use crate::admin::apart::Apart;
@@ -32,8 +32,6 @@ const IDLE: Duration = Duration::from_secs(10);
 const OTHERS: Duration = Duration::from_secs(3);
 /// The interval at which callers are listed.
 const CALLERS: Duration = Duration::from_secs(5);
-/// The most open pages.
-const MAX_PAGES: usize = 64;
 
 /// The reports of other members.
 pub(crate) type Others = Vec<Answered<Status>>;
@@ -97,7 +95,7 @@ pub(crate) struct Board {
     sources: Arc<Sources>,
     apart: Apart,
     frames: watch::Sender<Arc<Frame>>,
-    pages: AtomicUsize,
+    places: Arc<Places>,
     opened: Notify,
     others: Mutex<(Instant, Others)>,
     all_apis: Mutex<Option<(u64, Arc<str>)>>,
@@ -112,7 +110,7 @@ impl Board {
             sources: Arc::new(sources),
             apart: Apart::default(),
             frames: watch::Sender::default(),
-            pages: AtomicUsize::new(0),
+            places: Arc::default(),
             opened: Notify::new(),
             others: Mutex::new((Instant::now(), Vec::new())),
             all_apis: Mutex::default(),
@@ -125,7 +123,7 @@ impl Board {
         let mut state = State::default();
         let mut asked: Option<(Instant, JoinHandle<()>)> = None;
         loop {
-            let pages = self.pages.load(Ordering::Relaxed);
+            let pages = self.places.count();
             // A slow member must not let questions pile up.
             let due = asked
                 .as_ref()
@@ -180,10 +178,8 @@ impl Board {
     }
 
     /// Opens a page; `None` if too many are open.
-    pub(crate) fn open(self: &Arc<Board>, audience: Audience) -> Option<Viewer> {
-        let count = |pages: usize| (pages < MAX_PAGES).then_some(pages + 1);
-        self.pages.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count).ok()?;
-        let place = Place(Arc::clone(self));
+    pub(crate) fn open(&self, audience: Audience) -> Option<Viewer> {
+        let place = self.places.take(audience)?;
         self.opened.notify_one();
         Some(Viewer {
             frames: self.frames.subscribe(),
@@ -245,15 +241,6 @@ impl Viewer {
             changed = self.frames.changed() => changed.ok(),
             () = self.end.cancelled() => None,
         }
-    }
-}
-
-/// Counts an open page.
-struct Place(Arc<Board>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.pages.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

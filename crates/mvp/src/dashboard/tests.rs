@@ -147,6 +147,36 @@ async fn a_stream_shows_that_it_lives_and_ends_after_ten_minutes() {
     running.abort();
 }
 
+/// Also if there is something new whenever it reads.
+#[tokio::test(start_paused = true)]
+async fn a_stream_ends_for_a_slow_reader_too() {
+    let board = crate::dashboard::board::tests::restless();
+    let running = tokio::spawn(Arc::clone(&board).run());
+    let begun = tokio::time::Instant::now();
+    let mut stream = events::response(board.open(Audience::Anybody).unwrap()).into_body();
+    while let Some(frame) = stream.frame().await {
+        frame.unwrap();
+        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    }
+    let seconds = begun.elapsed().as_secs();
+    assert!((590..=620).contains(&seconds), "{seconds} s");
+    running.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_reads_nothing_gives_its_place_back() {
+    let board = crate::dashboard::board::tests::restless();
+    let running = tokio::spawn(Arc::clone(&board).run());
+    let open = || board.open(Audience::Anybody).map(events::response);
+    let streams: Vec<Response> = std::iter::from_fn(open).collect();
+    assert_eq!(streams.len(), places::MAX_ANYBODY);
+    tokio::time::sleep(events::LIFE / 2).await;
+    assert!(board.open(Audience::Anybody).is_none());
+    tokio::time::sleep(events::LIFE).await;
+    assert!(board.open(Audience::Anybody).is_some());
+    running.abort();
+}
+
 #[test]
 fn the_url_names_an_address_that_can_be_reached() {
     for (address, expected) in [
