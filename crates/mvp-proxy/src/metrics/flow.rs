@@ -82,10 +82,15 @@ impl Flow {
     }
 
     fn count(&self, key: Key<'_>, is_error: bool) {
-        let hash = self.hasher.hash_one(key);
         let edges = self.edges.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(edge) = edges.find(hash, |edge| edge.key() == key) {
+        if let Some(edge) = self.find(&edges, key) {
             return edge.count(is_error);
+        }
+        // Beyond the bound nobody waits for the lock that excludes others.
+        if edges.len() >= MAX_EDGES
+            && let Some(rest) = self.find(&edges, REST)
+        {
+            return rest.count(is_error);
         }
         drop(edges);
         let mut edges = self.edges.write().unwrap_or_else(PoisonError::into_inner);
@@ -104,6 +109,10 @@ impl Flow {
         // Another request may have added the same count.
         let entry = edges.entry(hash, |edge| edge.key() == key, rehash).or_insert_with(new);
         entry.get().count(is_error);
+    }
+
+    fn find<'a>(&self, edges: &'a HashTable<Edge>, key: Key<'_>) -> Option<&'a Edge> {
+        edges.find(self.hasher.hash_one(key), |edge| edge.key() == key)
     }
 
     /// All counts, the largest first.
