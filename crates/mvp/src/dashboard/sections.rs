@@ -135,12 +135,15 @@ fn one_other(other: &Answered<Status>, now: Duration, trusted: bool) -> Value {
         let fresh = status.members.iter().filter(|member| member.view == ViewOf::Fresh).count();
         let days = status.certificates.iter().map(|one| one.expires).min();
         let urgent = found::findings(status).into_iter().filter(|finding| finding.urgent).count();
+        // Another member tells these counts: any numbers.
+        let counts = status.refusals.iter().map(|count| count.count);
+        let refused = counts.fold(0, u64::saturating_add);
         json!({
             "version": status.version, "ready": status.ready, "live": status.live,
             "started": status.uptime_seconds.map(|up| ((now.as_secs_f64() - up) / 10.0).round() * 10.0),
             "fresh": fresh, "known": status.members.len(), "urgent": urgent,
             "averted": status.averted.total,
-            "refused": status.refusals.iter().map(|count| count.count).sum::<u64>(),
+            "refused": refused,
             "expires": days,
         })
     });
@@ -234,6 +237,7 @@ pub(super) fn callers(report: Option<&CallersReport>, now: u64) -> Content<Value
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Count;
 
     #[test]
     fn addresses_are_left_out_of_texts() {
@@ -249,6 +253,16 @@ mod tests {
         ] {
             assert_eq!(without_addresses(text), shown);
         }
+    }
+
+    #[test]
+    fn the_counts_of_others_do_not_overflow() {
+        let count = |name: &str| Count { name: name.to_owned(), count: u64::MAX };
+        let refusals = vec![count("view-suspect"), count("local-down")];
+        let status = Some(Status { refusals, ..Status::default() });
+        let other = Answered { status, ..Answered::default() };
+        let shown = others(&Vec::from([other]), Duration::from_secs(1000));
+        assert_eq!(shown.anybody[0]["state"]["refused"], u64::MAX);
     }
 
     #[test]
