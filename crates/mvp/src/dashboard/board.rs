@@ -285,7 +285,9 @@ impl State {
         self.put("gateway", sections::gateway(&status, clock));
         self.put("findings", sections::findings(&status));
         self.put("members", sections::members(&status, clock));
-        self.put("others", sections::others(&others, clock));
+        // What others tell was true when they told it.
+        let others_at = clock.saturating_sub(told.elapsed());
+        self.put("others", sections::others(&others, others_at));
         self.put("averted", Content::of(sections::averted(&status, self.history.averted(now))));
         let (refused, recent) = self.history.refused(now);
         self.put("refusals", Content::of(sections::refusals(&status, &refused, &recent)));
