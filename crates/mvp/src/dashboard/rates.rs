@@ -43,8 +43,7 @@ impl Rates {
             .iter()
             .filter_map(|(key, (requests, errors))| {
                 // One that was cut off from a full list had requests before, too: nobody knows how many.
-                let unknown =
-                    if before.len() < MAX_EDGES { (0, 0) } else { (*requests, *errors) };
+                let unknown = if before.len() < MAX_EDGES { (0, 0) } else { (*requests, *errors) };
                 let (old, old_errors) = before.get(key).copied().unwrap_or(unknown);
                 let requests = requests.saturating_sub(old);
                 let rate = |count: u64| rounded(count, seconds);
