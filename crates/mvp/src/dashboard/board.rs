@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use mvp_proxy::CallersReport;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
@@ -98,7 +99,7 @@ pub(crate) struct Board {
     places: Arc<Places>,
     opened: Notify,
     others: Mutex<(Instant, Others)>,
-    all_apis: Mutex<Option<(u64, Arc<str>)>>,
+    all_apis: Mutex<Option<(u64, Bytes)>>,
     /// Ends all streams.
     end: CancellationToken,
 }
@@ -190,7 +191,7 @@ impl Board {
     }
 
     /// All APIs of all members, written once for each change; `None` if that failed.
-    pub(super) async fn all_apis(self: &Arc<Board>) -> Option<String> {
+    pub(super) async fn all_apis(self: &Arc<Board>) -> Option<Bytes> {
         let board = Arc::clone(self);
         let written = self.apart.run(move || {
             let mark = (board.sources.marks)().apis;
@@ -198,14 +199,14 @@ impl Board {
             if let Some((of, text)) = &*known
                 && *of == mark
             {
-                return Some(Arc::clone(text));
+                return Some(text.clone());
             }
             let document = skew::compared(&(board.sources.apis)(), true).ok()?;
-            let text: Arc<str> = sections::skew(document).to_string().into();
-            *known = Some((mark, Arc::clone(&text)));
+            let text = Bytes::from(sections::skew(document).to_string());
+            *known = Some((mark, text.clone()));
             Some(text)
         });
-        written.await.flatten().map(|text| text.to_string())
+        written.await.flatten()
     }
 }
 

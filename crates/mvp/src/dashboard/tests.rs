@@ -76,8 +76,14 @@ async fn pages_of_other_sites_read_nothing() {
         assert!(body.contains("--admin-allowed-hosts"), "{body}");
         assert_eq!(response.headers()["cross-origin-resource-policy"], "same-origin");
     }
-    let other_site = request(EVENTS).header("sec-fetch-site", "cross-site");
-    assert_eq!(ask(page(), other_site).await.0, StatusCode::FORBIDDEN);
+    for path in [EVENTS, APIS] {
+        let other_site = request(path).header("sec-fetch-site", "cross-site");
+        assert_eq!(ask(page(), other_site).await.0, StatusCode::FORBIDDEN, "{path}");
+    }
+    let own = request(APIS).header("sec-fetch-site", "same-origin");
+    let (status, response, _) = ask(page(), own).await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(response.headers()["content-type"], "application/json");
 }
 
 #[tokio::test]
