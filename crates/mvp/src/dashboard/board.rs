@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::history::History;
 use super::places::{Place, Places};
 use super::rates::Rates;
-use super::sections::{self, Content};
+use super::sections::{self, Content, MAX_APIS, MAX_DIFFERENCES};
 use crate::admin::apart::Apart;
 use crate::operator::skew;
 use crate::report::{Answered, Status};
@@ -202,7 +202,7 @@ impl Board {
                 return Some(text.clone());
             }
             let document = skew::compared(&(board.sources.apis)(), true).ok()?;
-            let text = Bytes::from(sections::skew(document).to_string());
+            let text = Bytes::from(sections::skew(document, MAX_APIS).to_string());
             *known = Some((mark, text.clone()));
             Some(text)
         });
@@ -341,7 +341,7 @@ impl State {
         let mark = self.marks.apis;
         if self.skew.as_ref().is_none_or(|(of, _)| *of != mark) {
             let document = skew::compared(&(board.sources.apis)(), false).ok()?;
-            self.skew = Some((mark, sections::skew(document)));
+            self.skew = Some((mark, sections::skew(document, MAX_DIFFERENCES)));
         }
         self.skew.as_ref().map(|(_, document)| document.clone())
     }

@@ -95,7 +95,7 @@ async fn names_and_addresses_are_shown_over_the_socket_alone() {
     // Through a port that somebody forwards to the socket, other names read and change nothing.
     let paths =
         [EVENTS, "/livez", "/debug/callers", "/debug/flags", "/debug/snapshot", "/debug/status"];
-    let read = |path| {
+    let read = |path: &str| {
         format!("GET {path} HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n")
     };
     let change = "POST /forget?id=x HTTP/1.1\r\nhost: localhost\r\norigin: https://evil.example\r\n\
