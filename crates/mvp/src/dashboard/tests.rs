@@ -8,7 +8,7 @@ use mvp_net::{CertificateUser, ConnectionInfo, Judgement};
 use tower::ServiceExt;
 
 use super::*;
-use crate::dashboard::board::tests::board;
+use crate::dashboard::board::tests::{board, restless};
 
 fn page() -> Router {
     protected(routes(board(), Audience::Anybody), Arc::default())
@@ -156,7 +156,7 @@ async fn a_stream_shows_that_it_lives_and_ends_after_ten_minutes() {
 /// Also if there is something new whenever it reads.
 #[tokio::test(start_paused = true)]
 async fn a_stream_ends_for_a_slow_reader_too() {
-    let board = crate::dashboard::board::tests::restless();
+    let board = restless();
     let running = tokio::spawn(Arc::clone(&board).run());
     let begun = tokio::time::Instant::now();
     let mut stream = events::response(board.open(Audience::Anybody).unwrap()).into_body();
@@ -171,7 +171,7 @@ async fn a_stream_ends_for_a_slow_reader_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_page_that_reads_nothing_gives_its_place_back() {
-    let board = crate::dashboard::board::tests::restless();
+    let board = restless();
     let running = tokio::spawn(Arc::clone(&board).run());
     let open = || board.open(Audience::Anybody).map(events::response);
     let streams: Vec<Response> = std::iter::from_fn(open).collect();
