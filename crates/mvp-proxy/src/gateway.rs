@@ -5,6 +5,7 @@
 //! - [`Refusal`]: a peer processed nothing of a request, and why.
 //! - [`mark_lost`]: a peer's server received a request and sent no response.
 //! - [`INSISTS`]: all servers that could serve a request are unready; this one must.
+//! - [`TRACED`]: the gateway of the client traces the request.
 //! - [`Instance`]: which process responded.
 
 use std::sync::Arc;
@@ -28,6 +29,10 @@ const LOST: HeaderName = HeaderName::from_static("x-mvp-lost");
 
 /// Asks a peer to use its server although that is unready.
 pub(crate) const INSISTS: HeaderName = HeaderName::from_static("x-mvp-insists");
+
+/// Tells a peer that this gateway traces the request. The client alone may have asked for it in
+/// `traceparent`, which passes through.
+pub(crate) const TRACED: HeaderName = HeaderName::from_static("x-mvp-traced");
 
 /// The process that responded, as `ID_INSTANCE`.
 pub(crate) const INSTANCE: HeaderName = HeaderName::from_static("x-mvp-instance");

@@ -89,12 +89,13 @@ fn over_tcp(
 
 /// The routes over the Unix socket.
 ///
-/// No web page can open a Unix socket, but somebody may forward a port to it (`ssh -L`). So the page checks
-/// `Host` here, too.
+/// No web page can open a Unix socket, but somebody may forward a port to it (`ssh -L`). So `Host` is
+/// checked here, too.
 fn over_socket(admin: Admin, hosts: Arc<AllowedHosts>) -> Router {
     let page = dashboard::routes(Arc::clone(&admin.board), Audience::Trusted);
     routes(post(forget), get(callers))
         .route("/debug/flags", get(flags))
+        .layer(from_fn_with_state(Arc::clone(&hosts), host::check))
         .layer(from_fn(uncached))
         .with_state(admin)
         .merge(dashboard::protected(page, hosts))

@@ -4,6 +4,7 @@
 //! - [`board`]: one computation for all open pages
 //! - [`sections`]: what the page shows, as JSON
 //! - [`history`]: counts over the last hour, and recent refusals
+//! - [`places`]: how many pages can be open
 //! - [`rates`]: requests in a second, from counts
 //! - [`events`]: the stream of one page
 //! - [`secure`]: the listener for other hosts, with TLS and client certificates
@@ -12,6 +13,7 @@ mod assets;
 pub(crate) mod board;
 mod events;
 mod history;
+mod places;
 mod rates;
 mod sections;
 pub(crate) mod secure;
@@ -78,14 +80,18 @@ pub(crate) fn refused() -> Router {
     Router::new().route(PATH, get(refuse)).route(EVENTS, get(refuse)).route(APIS, get(refuse))
 }
 
+/// The refusal of a request of another page: it must not take the places of ours, or their time. Browsers
+/// say where a request comes from.
+fn refusal_of_others(headers: &HeaderMap) -> Option<Response> {
+    let site = headers.get("sec-fetch-site")?.as_bytes();
+    let is_other = site != b"same-origin" && site != b"none";
+    let said = "forbidden: only the dashboard itself reads its data\n";
+    is_other.then(|| text(StatusCode::FORBIDDEN, said))
+}
+
 async fn stream(board: Arc<Board>, audience: Audience, headers: HeaderMap) -> Response {
-    // Browsers say where a request comes from. Pages of others must not take the places of ours.
-    let site = headers.get("sec-fetch-site").map(|site| site.as_bytes());
-    if site.is_some_and(|site| site != b"same-origin" && site != b"none") {
-        return text(
-            StatusCode::FORBIDDEN,
-            "forbidden: only the dashboard itself reads its data\n",
-        );
+    if let Some(refusal) = refusal_of_others(&headers) {
+        return refusal;
     }
     match board.open(audience) {
         Some(viewer) => events::response(viewer),
@@ -93,7 +99,10 @@ async fn stream(board: Arc<Board>, audience: Audience, headers: HeaderMap) -> Re
     }
 }
 
-async fn apis(State(board): State<Arc<Board>>) -> Response {
+async fn apis(State(board): State<Arc<Board>>, headers: HeaderMap) -> Response {
+    if let Some(refusal) = refusal_of_others(&headers) {
+        return refusal;
+    }
     match board.all_apis().await {
         Some(body) => ([("content-type", "application/json")], body).into_response(),
         None => text(StatusCode::INTERNAL_SERVER_ERROR, "it cannot be written; see the log\n"),

@@ -21,8 +21,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) const MAX_MEMBERS: usize = 128;
 /// The most APIs in a list of counts.
 const MAX_APIS: usize = 10;
-/// The most pairs of a member and an API that are counted.
-const MAX_EDGES: usize = 200;
+/// The most pairs of a member and an API in a report: those with the most requests.
+pub(crate) const MAX_EDGES: usize = 200;
 /// The most conflicting IDs, or flags, in a report.
 const MAX_TEXTS: usize = 32;
 /// The most entries of every other list of a report that is read.

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use arc_swap::{ArcSwap, Cache};
-use http::{Extensions, Request, Response};
+use http::{Request, Response};
 use mvp_core::decide::Origin;
 use mvp_net::ConnectionInfo;
 use pin_project_lite::pin_project;
@@ -18,6 +18,7 @@ use super::rules::authenticate;
 use super::untrusted::Untrusted;
 use super::{Identity, Names, RemoteHeaders, Screen, Screened};
 use crate::body::Body;
+use crate::gateway::TRACED;
 use crate::door::{self, Door, Head, Refusal};
 use crate::trace::{Ending, Sender, TRUSTED_GROUPS, Trace, Tracer};
 
@@ -155,17 +156,24 @@ impl<S> Authenticate<S> {
 
     /// Begins the trace of a request, if it is sampled, and sets it as an extension.
     fn begin_trace<B>(&self, began: Instant, request: &mut Request<B>) -> Option<Trace> {
-        let sender = sender(request.extensions());
-        let trace = self.tracer.as_ref()?.begin(began, request, sender)?;
+        let tracer = self.tracer.as_ref()?;
+        let sender = sender(request);
+        let trace = tracer.begin(began, request, sender)?;
         request.extensions_mut().insert(trace.clone());
         Some(trace)
     }
 }
 
 /// Whose trace context it is. That of a refused request is anybody's.
-fn sender(extensions: &Extensions) -> Sender {
+fn sender<B>(request: &Request<B>) -> Sender {
+    let extensions = request.extensions();
     match extensions.get::<Identity>() {
-        Some(_) if extensions.get() == Some(&Origin::Peer) => Sender::Peer,
+        Some(_) if extensions.get() == Some(&Origin::Peer) => {
+            match request.headers().contains_key(TRACED) {
+                true => Sender::Peer,
+                false => Sender::Untraced,
+            }
+        }
         Some(identity) if identity.is_of(&TRUSTED_GROUPS) => Sender::Trusted,
         _ => Sender::Client,
     }

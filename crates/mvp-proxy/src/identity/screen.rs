@@ -141,7 +141,7 @@ impl Names {
 
 /// Headers without which a request would mean something else, or nothing. They are forwarded even
 /// if a server claims to read users from them.
-pub(crate) const NEEDED: [&str; 27] = [
+pub(crate) const NEEDED: [&str; 28] = [
     "accept",
     "accept-encoding",
     "authorization",
@@ -168,6 +168,7 @@ pub(crate) const NEEDED: [&str; 27] = [
     "transfer-encoding",
     "upgrade",
     "x-mvp-insists",
+    "x-mvp-traced",
     "x-stream-protocol-version",
 ];
 

@@ -26,7 +26,8 @@ pub struct Flow {
 /// Requests that one member answered for one resource, since the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlowCount {
-    /// The member that answered; empty for requests that were refused.
+    /// The member that answered, or `load balancer` for one without a member; empty for requests that
+    /// were refused, and `others` for all requests beyond the bound.
     pub member: String,
     /// The group; empty for the core group and for paths without a resource.
     pub group: String,
@@ -53,6 +54,9 @@ struct Edge {
 /// Member, group, version and resource.
 type Key<'a> = (&'a str, &'a str, &'a str, &'a str);
 
+/// What is counted together beyond the bound.
+const REST: Key<'static> = ("others", "", "", "");
+
 impl Edge {
     fn key(&self) -> Key<'_> {
         (&self.member, &self.group, &self.version, &self.resource)
@@ -78,20 +82,20 @@ impl Flow {
     }
 
     fn count(&self, key: Key<'_>, is_error: bool) {
-        let hash = self.hasher.hash_one(key);
         let edges = self.edges.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(edge) = edges.find(hash, |edge| edge.key() == key) {
+        if let Some(edge) = self.find(&edges, key) {
             return edge.count(is_error);
+        }
+        // Beyond the bound nobody waits for the lock that excludes others.
+        if edges.len() >= MAX_EDGES
+            && let Some(rest) = self.find(&edges, REST)
+        {
+            return rest.count(is_error);
         }
         drop(edges);
         let mut edges = self.edges.write().unwrap_or_else(PoisonError::into_inner);
+        let key = if edges.len() < MAX_EDGES { key } else { REST };
         let (member, group, version, resource) = key;
-        // Further ones are counted without their names: one for each member, and members are few.
-        let (member, group, version, resource) = match edges.len() {
-            0..MAX_EDGES => (member, group, version, resource),
-            _ => ("", "", "", ""),
-        };
-        let key = (member, group, version, resource);
         let rehash = |edge: &Edge| self.hasher.hash_one(edge.key());
         let new = || Edge {
             member: member.into(),
@@ -105,6 +109,10 @@ impl Flow {
         // Another request may have added the same count.
         let entry = edges.entry(hash, |edge| edge.key() == key, rehash).or_insert_with(new);
         entry.get().count(is_error);
+    }
+
+    fn find<'a>(&self, edges: &'a HashTable<Edge>, key: Key<'_>) -> Option<&'a Edge> {
+        edges.find(self.hasher.hash_one(key), |edge| edge.key() == key)
     }
 
     /// All counts, the largest first.
@@ -124,12 +132,12 @@ impl Flow {
     }
 }
 
-/// The member that answered; empty for a refusal.
+/// The member that answered, or the load balancer itself; empty for a refusal.
 fn answered_by<'a>(record: &Record<'a>) -> &'a str {
     let local = || record.snapshot.local().map(|local| &*local.id);
     match record.by {
         ServedBy::Nobody => "",
-        _ => record.member.or_else(local).unwrap_or_default(),
+        _ => record.member.or_else(local).unwrap_or("load balancer"),
     }
 }
 
@@ -161,8 +169,9 @@ mod tests {
         }
         let counts = flow.counts();
         assert_eq!(counts.len(), MAX_EDGES + 1);
-        let rest = counts.iter().find(|count| count.resource.is_empty()).map(|rest| rest.requests);
-        assert_eq!(rest, Some(100));
+        let rest = counts.iter().find(|count| count.resource.is_empty());
+        let rest = rest.map(|rest| (&*rest.member, rest.requests));
+        assert_eq!(rest, Some(("others", 100)), "empty would be a refusal");
         assert_eq!(
             counts.iter().map(|count| count.requests).sum::<u64>(),
             (MAX_EDGES + 100) as u64

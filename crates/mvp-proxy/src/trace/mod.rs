@@ -38,7 +38,7 @@ pub struct Sampling {
     /// The fraction of requests without a trace context, from 0 to 1.
     pub ratio: f64,
     /// How many requests of ordinary clients are traced in one second because the clients ask for
-    /// it. Peers, and users of `system:masters` and `system:monitoring`, have no such limit.
+    /// it. Peers that trace a request themselves, and users of `system:masters` and `system:monitoring`, have no such limit.
     pub client_requests_per_second: u32,
 }
 

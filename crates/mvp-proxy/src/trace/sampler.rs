@@ -17,8 +17,10 @@ pub(crate) const TRUSTED_GROUPS: [&str; 2] = ["system:masters", "system:monitori
 /// Who sent a request, as far as traces are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sender {
-    /// Another gateway, which has decided already.
+    /// Another gateway, which traces the request.
     Peer,
+    /// Another gateway, which does not trace the request: the context is that of its client.
+    Untraced,
     /// A user of one of [`TRUSTED_GROUPS`].
     Trusted,
     /// Anybody else.
@@ -52,9 +54,11 @@ impl Sampler {
             (Some(false), _) => false,
             (Some(true), Sender::Peer | Sender::Trusted) => true,
             // The trace ID must not decide: clients choose it.
-            (Some(true), Sender::Client) => self.admits(now) || self.ratio.hits(),
-            // The gateway of the client does not trace it.
-            (None, Sender::Peer) => false,
+            (Some(true), Sender::Client | Sender::Untraced) => {
+                self.admits(now) || self.ratio.hits()
+            }
+            // The gateway of the client has decided.
+            (None, Sender::Peer | Sender::Untraced) => false,
             (None, Sender::Trusted | Sender::Client) => self.ratio.hits(),
         }
     }
@@ -82,19 +86,21 @@ mod tests {
         Context { trace: [1; 16], span: [1; 8], sampled }
     }
 
-    const SENDERS: [Sender; 3] = [Sender::Peer, Sender::Trusted, Sender::Client];
+    const SENDERS: [Sender; 4] =
+        [Sender::Peer, Sender::Untraced, Sender::Trusted, Sender::Client];
 
     #[test]
     fn the_context_decides_before_the_ratio() {
         for (ratio, is_drawn) in [(0.0, false), (1.0, true)] {
-            let sampler = Sampler::new(Sampling { ratio, client_requests_per_second: 1 });
+            let sampler = Sampler::new(Sampling { ratio, client_requests_per_second: 2 });
             for sender in SENDERS {
                 let samples = |asked: Option<bool>| {
                     sampler.samples(asked.map(context).as_ref(), sender, sampler.start)
                 };
                 assert!(samples(Some(true)), "{sender:?}");
                 assert!(!samples(Some(false)), "{sender:?}");
-                assert_eq!(samples(None), is_drawn && sender != Sender::Peer, "{sender:?}");
+                let is_of_gateway = matches!(sender, Sender::Peer | Sender::Untraced);
+                assert_eq!(samples(None), is_drawn && !is_of_gateway, "{sender:?}");
             }
         }
     }
@@ -109,6 +115,7 @@ mod tests {
         assert_eq!(traced(Sender::Client, 0), 3);
         assert_eq!(traced(Sender::Client, 7), 3, "the limit is for each second");
         assert_eq!(traced(Sender::Client, 7), 0);
+        assert_eq!(traced(Sender::Untraced, 7), 0, "the context is that of a client");
         assert_eq!(traced(Sender::Trusted, 7), 100);
         assert_eq!(traced(Sender::Peer, 7), 100);
         assert_eq!(traced(Sender::Client, 8), 3, "others do not use it up");

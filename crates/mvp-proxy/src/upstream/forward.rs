@@ -129,7 +129,7 @@ impl Forwarder {
         target: &Target,
         envelope: Envelope<'_>,
     ) -> Result<Response<Body>, SendError> {
-        let Envelope { mut request, extensions, lasting, insists, aborted, .. } = envelope;
+        let Envelope { mut request, extensions, lasting, insists, aborted, trace } = envelope;
         let extensions = &*extensions;
         let Some(identity) = extensions.get::<Identity>().cloned() else {
             return Err(SendError::new(&target.id, Stage::Identity, "the request has no identity"));
@@ -167,7 +167,7 @@ impl Forwarder {
         let outbound = if target.local { &self.local } else { &self.peers };
         let bucket = || Bucket::of(&identity, token);
         let pool = self.lanes.pool(target, credential, lane, outbound, extensions, bucket)?;
-        let told = Told { extensions, insists };
+        let told = Told { extensions, insists, traced: trace.is_some() };
         prepare(&mut request, &told, target, &identity, &self.screen, pool.is_http2());
         if let Some(upgrade) = &upgrade {
             upgrade.write(request.headers_mut());

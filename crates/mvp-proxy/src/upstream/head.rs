@@ -9,7 +9,7 @@ use mvp_net::ConnectionInfo;
 use super::client;
 use super::target::Target;
 use crate::body::Body;
-use crate::gateway::{INSISTS, PEER_PROXIED};
+use crate::gateway::{INSISTS, PEER_PROXIED, TRACED};
 use crate::headers;
 use crate::identity::{Identity, Screen};
 
@@ -18,6 +18,8 @@ pub(super) struct Told<'a> {
     /// The extensions of the request as it arrived.
     pub(super) extensions: &'a Extensions,
     pub(super) insists: bool,
+    /// Whether this gateway traces it.
+    pub(super) traced: bool,
 }
 
 /// Writes the head of `request` for `target`.
@@ -46,6 +48,11 @@ pub(super) fn prepare(
             headers.insert(INSISTS, HeaderValue::from_static("true"));
         } else {
             headers.remove(INSISTS);
+        }
+        if told.traced && !target.local {
+            headers.insert(TRACED, HeaderValue::from_static("true"));
+        } else {
+            headers.remove(TRACED);
         }
         headers::take_host(headers)
     };
@@ -107,11 +114,11 @@ mod tests {
         };
         let identity = Identity::User(Arc::new(User::default()));
         let mut request = Request::new(Body::empty());
-        for name in ["x-my-group", "X-Remote-User", "x_remote_user"] {
+        for name in ["x-my-group", "X-Remote-User", "x_remote_user", "x-mvp-traced"] {
             let name = name.parse::<HeaderName>().unwrap();
             request.headers_mut().insert(name, HeaderValue::from_static("root"));
         }
-        let told = Told { extensions: &Extensions::new(), insists: false };
+        let told = Told { extensions: &Extensions::new(), insists: false, traced: false };
         prepare(&mut request, &told, &target, &identity, &custom.into(), true);
         assert!(!request.headers().values().any(|value| value == "root"), "{request:?}");
     }

@@ -101,6 +101,21 @@ async fn a_request_of_a_peer_without_a_context_is_not_traced() {
     assert_eq!(peers.spans(), []);
 }
 
+/// The context of a client that is over the limit passes through the hop, but asks for nothing there.
+#[tokio::test]
+async fn a_client_over_the_limit_is_not_traced_by_the_next_gateway() {
+    let (own, peers) = (Traces::of(0.0, 0), Traces::of(0.0, 0));
+    let world = world(&own, &peers).await;
+    // Nor does it help to imitate a gateway.
+    let request = with(with(get(MVP), "traceparent", CONTEXT), "x-mvp-traced", "true");
+    let answered = ask(world.gateway.address, Protocol::Http2, Some(&pki().alice), request).await;
+    assert_eq!(answered.status, StatusCode::OK);
+    let seen = world.behind.requests.only(MVP);
+    assert_eq!(seen.all("traceparent"), [CONTEXT]);
+    assert_eq!(seen.header("x-mvp-traced"), None);
+    assert_eq!((own.spans(), peers.spans()), (Vec::new(), Vec::new()));
+}
+
 /// Its certificate claims to be of system:masters.
 #[tokio::test]
 async fn a_caller_that_is_not_authenticated_is_traced_as_anybody() {

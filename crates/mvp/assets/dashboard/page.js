@@ -142,8 +142,11 @@ function table() {
   const rows = found.slice(0, ROWS).map((one) => row(api(one), ...cells(one, shown.servers)));
   const why = wanted.length ? "Nothing found." : shown.servers.length < 2 ? "There is nothing to compare." : "All servers serve the same APIs.";
   at("skew-rows").replaceChildren(...(rows.length ? rows : [nothing(shown.servers.length + 1, why)]));
-  const more = found.length - rows.length + (wanted.length ? 0 : shown.leftOut);
-  say("skew-more", more > 0 ? `${count(more)} more: search for them, or run mvp skew.` : "");
+  const more = found.length - rows.length;
+  const notes = [];
+  if (more > 0) notes.push(`${count(more)} more: search for them, or run mvp skew.`);
+  if (shown.leftOut) notes.push(`${count(shown.leftOut)} APIs are too many for this page, and are not searched: run mvp skew.`);
+  say("skew-more", notes.join(" "));
 }
 
 function head(name, under) {

@@ -1,5 +1,6 @@
-//! The check of `Host` over TCP, against DNS rebinding: a web page that resolves its own name to our
-//! address could otherwise read what the admin endpoint tells. Entry: [`check`].
+//! The check of `Host`, against DNS rebinding: a web page that resolves its own name to our address, or to
+//! a port that somebody forwards to the Unix socket, could otherwise read what the admin endpoint tells.
+//! Entry: [`check`].
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

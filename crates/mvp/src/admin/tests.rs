@@ -124,9 +124,33 @@ async fn every_path_over_tcp_checks_the_host() {
     let (status, _, body) = send(router(admin(None)), request.unwrap()).await;
     assert_eq!(status, StatusCode::FORBIDDEN);
     assert!(body.contains("--admin-allowed-hosts"), "{body}");
-    let request = Request::get("/livez").header("host", "evil.example").body(Body::empty());
-    let (status, ..) = send(over_socket(admin(None), Arc::default()), request.unwrap()).await;
-    assert_eq!(status, StatusCode::OK, "no web page can open a Unix socket");
+}
+
+/// No web page can open a Unix socket, but it can open a port that somebody forwards to it.
+#[tokio::test]
+async fn every_path_over_the_unix_socket_checks_the_host() {
+    for path in [
+        "/",
+        "/dashboard",
+        "/dashboard/apis",
+        "/livez",
+        "/metrics",
+        "/debug/snapshot",
+        "/debug/callers",
+        "/debug/status",
+        "/debug/apis",
+        "/debug/flags",
+        "/forget",
+        "/none",
+    ] {
+        for (host, passes) in [("localhost", true), ("evil.example:6480", false)] {
+            let request = Request::get(path).header("host", host).body(Body::empty()).unwrap();
+            let router = over_socket(admin(None), Arc::default());
+            let (status, _, body) = send(router, request).await;
+            assert_eq!(status != StatusCode::FORBIDDEN, passes, "{path} {host}");
+            assert_eq!(body.contains("--admin-allowed-hosts"), !passes, "{body}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use mvp_proxy::CallersReport;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
@@ -17,8 +17,9 @@ use tokio::time;
 use tokio_util::sync::CancellationToken;
 
 use super::history::History;
+use super::places::{Place, Places};
 use super::rates::Rates;
-use super::sections::{self, Content};
+use super::sections::{self, Content, MAX_APIS, MAX_DIFFERENCES};
 use crate::admin::apart::Apart;
 use crate::operator::skew;
 use crate::report::{Answered, Status};
@@ -32,8 +33,6 @@ const IDLE: Duration = Duration::from_secs(10);
 const OTHERS: Duration = Duration::from_secs(3);
 /// The interval at which callers are listed.
 const CALLERS: Duration = Duration::from_secs(5);
-/// The most open pages.
-const MAX_PAGES: usize = 64;
 
 /// The reports of other members.
 pub(crate) type Others = Vec<Answered<Status>>;
@@ -97,10 +96,10 @@ pub(crate) struct Board {
     sources: Arc<Sources>,
     apart: Apart,
     frames: watch::Sender<Arc<Frame>>,
-    pages: AtomicUsize,
+    places: Arc<Places>,
     opened: Notify,
     others: Mutex<(Instant, Others)>,
-    all_apis: Mutex<Option<(u64, Arc<str>)>>,
+    all_apis: Mutex<Option<(u64, Bytes)>>,
     /// Ends all streams.
     end: CancellationToken,
 }
@@ -112,7 +111,7 @@ impl Board {
             sources: Arc::new(sources),
             apart: Apart::default(),
             frames: watch::Sender::default(),
-            pages: AtomicUsize::new(0),
+            places: Arc::default(),
             opened: Notify::new(),
             others: Mutex::new((Instant::now(), Vec::new())),
             all_apis: Mutex::default(),
@@ -125,7 +124,7 @@ impl Board {
         let mut state = State::default();
         let mut asked: Option<(Instant, JoinHandle<()>)> = None;
         loop {
-            let pages = self.pages.load(Ordering::Relaxed);
+            let pages = self.places.count();
             // A slow member must not let questions pile up.
             let due = asked
                 .as_ref()
@@ -180,10 +179,8 @@ impl Board {
     }
 
     /// Opens a page; `None` if too many are open.
-    pub(crate) fn open(self: &Arc<Board>, audience: Audience) -> Option<Viewer> {
-        let count = |pages: usize| (pages < MAX_PAGES).then_some(pages + 1);
-        self.pages.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count).ok()?;
-        let place = Place(Arc::clone(self));
+    pub(crate) fn open(&self, audience: Audience) -> Option<Viewer> {
+        let place = self.places.take(audience)?;
         self.opened.notify_one();
         Some(Viewer {
             frames: self.frames.subscribe(),
@@ -194,7 +191,7 @@ impl Board {
     }
 
     /// All APIs of all members, written once for each change; `None` if that failed.
-    pub(super) async fn all_apis(self: &Arc<Board>) -> Option<String> {
+    pub(super) async fn all_apis(self: &Arc<Board>) -> Option<Bytes> {
         let board = Arc::clone(self);
         let written = self.apart.run(move || {
             let mark = (board.sources.marks)().apis;
@@ -202,14 +199,14 @@ impl Board {
             if let Some((of, text)) = &*known
                 && *of == mark
             {
-                return Some(Arc::clone(text));
+                return Some(text.clone());
             }
             let document = skew::compared(&(board.sources.apis)(), true).ok()?;
-            let text: Arc<str> = sections::skew(document).to_string().into();
-            *known = Some((mark, Arc::clone(&text)));
+            let text = Bytes::from(sections::skew(document, MAX_APIS).to_string());
+            *known = Some((mark, text.clone()));
             Some(text)
         });
-        written.await.flatten().map(|text| text.to_string())
+        written.await.flatten()
     }
 }
 
@@ -245,15 +242,6 @@ impl Viewer {
             changed = self.frames.changed() => changed.ok(),
             () = self.end.cancelled() => None,
         }
-    }
-}
-
-/// Counts an open page.
-struct Place(Arc<Board>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.pages.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -298,7 +286,9 @@ impl State {
         self.put("gateway", sections::gateway(&status, clock));
         self.put("findings", sections::findings(&status));
         self.put("members", sections::members(&status, clock));
-        self.put("others", sections::others(&others, clock));
+        // What others tell was true when they told it.
+        let others_at = clock.saturating_sub(told.elapsed());
+        self.put("others", sections::others(&others, others_at));
         self.put("averted", Content::of(sections::averted(&status, self.history.averted(now))));
         let (refused, recent) = self.history.refused(now);
         self.put("refusals", Content::of(sections::refusals(&status, &refused, &recent)));
@@ -351,7 +341,7 @@ impl State {
         let mark = self.marks.apis;
         if self.skew.as_ref().is_none_or(|(of, _)| *of != mark) {
             let document = skew::compared(&(board.sources.apis)(), false).ok()?;
-            self.skew = Some((mark, sections::skew(document)));
+            self.skew = Some((mark, sections::skew(document, MAX_DIFFERENCES)));
         }
         self.skew.as_ref().map(|(_, document)| document.clone())
     }

@@ -9,7 +9,8 @@ use axum::body::Body;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use tokio::time::{Instant, timeout};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use super::board::Viewer;
 
@@ -18,14 +19,17 @@ pub(super) const ALIVE: Duration = Duration::from_secs(10);
 /// The time after which the page connects again.
 const RETRY: Duration = Duration::from_secs(1);
 /// The life of a stream. The page connects again, and its client certificate is judged again.
-const LIFE: Duration = Duration::from_secs(600);
+pub(super) const LIFE: Duration = Duration::from_secs(600);
 
-/// The stream for a page.
+/// The stream for a page. It is written apart, so that a page that reads slowly, or nothing, gives its
+/// place back in time, too.
 pub(super) fn response(viewer: Viewer) -> Response {
-    let page = Page { viewer, seen: BTreeMap::new(), ends: Instant::now() + LIFE };
-    let events = stream::unfold(page, |mut page| async move {
-        let chunk = page.next().await?;
-        Some((Ok::<String, Infallible>(chunk), page))
+    let (chunks, written) = mpsc::channel(1);
+    let page = Page { viewer, seen: BTreeMap::new() };
+    tokio::spawn(timeout(LIFE, page.write(chunks)));
+    let events = stream::unfold(written, |mut written| async move {
+        let chunk = written.recv().await?;
+        Some((Ok::<String, Infallible>(chunk), written))
     });
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
     (headers, Body::from_stream(events)).into_response()
@@ -35,11 +39,24 @@ struct Page {
     viewer: Viewer,
     /// The version of each section that was sent.
     seen: BTreeMap<&'static str, u64>,
-    ends: Instant,
 }
 
 impl Page {
-    /// The sections that changed, or a sign of life; `None` at the end of the stream.
+    /// Writes the stream, until its reader is gone.
+    async fn write(mut self, chunks: mpsc::Sender<String>) {
+        loop {
+            let chunk = tokio::select! {
+                chunk = self.next() => chunk,
+                () = chunks.closed() => return,
+            };
+            let Some(chunk) = chunk else { return };
+            if chunks.send(chunk).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The sections that changed, or a sign of life; `None` at the end of the process.
     async fn next(&mut self) -> Option<String> {
         if self.seen.is_empty() {
             self.viewer.first().await?;
@@ -49,9 +66,6 @@ impl Page {
             let chunk = self.changed();
             if !chunk.is_empty() {
                 return Some(chunk);
-            }
-            if Instant::now() >= self.ends {
-                return None;
             }
             match timeout(ALIVE, self.viewer.changed()).await {
                 Ok(still_served) => still_served?,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::report::FlowEdge;
+use crate::report::{FlowEdge, MAX_EDGES};
 
 /// The time over which rates are averaged.
 const WINDOW: Duration = Duration::from_secs(5);
@@ -42,7 +42,9 @@ impl Rates {
         let mut edges: Vec<(&Key, f64, f64)> = after
             .iter()
             .filter_map(|(key, (requests, errors))| {
-                let (old, old_errors) = before.get(key).copied().unwrap_or_default();
+                // One that was cut off from a full list had requests before, too: nobody knows how many.
+                let unknown = if before.len() < MAX_EDGES { (0, 0) } else { (*requests, *errors) };
+                let (old, old_errors) = before.get(key).copied().unwrap_or(unknown);
                 let requests = requests.saturating_sub(old);
                 let rate = |count: u64| rounded(count, seconds);
                 let errors = errors.saturating_sub(old_errors);
@@ -111,6 +113,21 @@ mod tests {
         assert_eq!((&edges[0]["from"], &edges[0]["to"]), (&json!("a"), &json!("b")));
         assert_eq!((&edges[0]["rate"], &edges[0]["errors"]), (&json!(7.0), &json!(1.0)));
         assert!(rates.0.len() <= 7, "{}", rates.0.len());
+    }
+
+    #[test]
+    fn what_enters_a_full_list_does_not_count_its_whole_life() {
+        for (length, shown) in [(MAX_EDGES - 1, 1), (MAX_EDGES, 0)] {
+            let start = Instant::now();
+            let others = (0..length).map(|number| edge(&format!("m-{number}"), 1000, 0));
+            let mut edges: Vec<FlowEdge> = others.collect();
+            let mut rates = Rates::default();
+            rates.observe(start, &edges);
+            edges.truncate(MAX_EDGES - 1);
+            edges.push(edge("new", 1001, 0));
+            rates.observe(start + Duration::from_secs(1), &edges);
+            assert_eq!(rates.edges("a").len(), shown, "{length}");
+        }
     }
 
     #[test]

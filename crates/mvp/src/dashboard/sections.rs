@@ -13,8 +13,9 @@ use crate::operator::status::findings as found;
 use crate::report::advice;
 use crate::report::{Answered, Kind, MemberState, Status, ViewOf};
 
-/// The most rows of the differences, and of the callers.
-const MAX_ROWS: usize = 3000;
+/// The most rows of the differences, of all APIs, and of the callers.
+pub(super) const MAX_DIFFERENCES: usize = 3000;
+pub(super) const MAX_APIS: usize = 20_000;
 const MAX_CALLERS: usize = 300;
 /// Younger views are all the same: each is confirmed every second.
 const YOUNG: f64 = 5.0;
@@ -135,12 +136,15 @@ fn one_other(other: &Answered<Status>, now: Duration, trusted: bool) -> Value {
         let fresh = status.members.iter().filter(|member| member.view == ViewOf::Fresh).count();
         let days = status.certificates.iter().map(|one| one.expires).min();
         let urgent = found::findings(status).into_iter().filter(|finding| finding.urgent).count();
+        // Another member tells these counts: any numbers.
+        let counts = status.refusals.iter().map(|count| count.count);
+        let refused = counts.fold(0, u64::saturating_add);
         json!({
             "version": status.version, "ready": status.ready, "live": status.live,
             "started": status.uptime_seconds.map(|up| ((now.as_secs_f64() - up) / 10.0).round() * 10.0),
             "fresh": fresh, "known": status.members.len(), "urgent": urgent,
             "averted": status.averted.total,
-            "refused": status.refusals.iter().map(|count| count.count).sum::<u64>(),
+            "refused": refused,
             "expires": days,
         })
     });
@@ -177,8 +181,9 @@ pub(super) fn flow(id: &str, recorded: bool, edges: Vec<Value>) -> Value {
     json!({ "id": id, "recorded": recorded, "edges": edges })
 }
 
-/// The document of `mvp skew`. Why a server does not answer is told by its member, with the time.
-pub(super) fn skew(mut document: Value) -> Value {
+/// The document of `mvp skew` with so many rows at most: those that differ come first. Why a server does
+/// not answer is told by its member, with the time.
+pub(super) fn skew(mut document: Value, most: usize) -> Value {
     let servers = document.get_mut("servers").and_then(Value::as_array_mut);
     for server in servers.into_iter().flatten().filter_map(Value::as_object_mut) {
         let silent = server.get("problem").is_some_and(Value::is_string);
@@ -186,13 +191,22 @@ pub(super) fn skew(mut document: Value) -> Value {
     }
     let mut left_out = 0;
     if let Some(rows) = document.get_mut("apis").and_then(Value::as_array_mut) {
-        left_out = rows.len().saturating_sub(MAX_ROWS);
-        rows.truncate(MAX_ROWS);
+        rows.sort_by_cached_key(is_alike);
+        left_out = rows.len().saturating_sub(most);
+        rows.truncate(most);
     }
     if let Some(fields) = document.as_object_mut() {
         fields.insert("leftOut".to_owned(), json!(left_out));
     }
     document
+}
+
+/// Whether all servers that answered serve the API of a row alike.
+fn is_alike(row: &Value) -> bool {
+    let servers = row.get("servers").and_then(Value::as_object);
+    let mut cells = servers.into_iter().flat_map(|servers| servers.values());
+    let first = cells.next();
+    cells.all(|cell| Some(cell) == first)
 }
 
 /// Who called which resource in the last hour; for anybody without names.
@@ -234,6 +248,7 @@ pub(super) fn callers(report: Option<&CallersReport>, now: u64) -> Content<Value
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Count;
 
     #[test]
     fn addresses_are_left_out_of_texts() {
@@ -249,6 +264,34 @@ mod tests {
         ] {
             assert_eq!(without_addresses(text), shown);
         }
+    }
+
+    #[test]
+    fn the_counts_of_others_do_not_overflow() {
+        let count = |name: &str| Count { name: name.to_owned(), count: u64::MAX };
+        let refusals = vec![count("view-suspect"), count("local-down")];
+        let status = Some(Status { refusals, ..Status::default() });
+        let other = Answered { status, ..Answered::default() };
+        let shown = others(&Vec::from([other]), Duration::from_secs(1000));
+        assert_eq!(shown.anybody[0]["state"]["refused"], u64::MAX);
+    }
+
+    #[test]
+    fn what_differs_is_not_left_out() {
+        let row = |name: &str, of_b: Value| {
+            json!({ "resource": name, "servers": { "a": ["get"], "b": of_b } })
+        };
+        let rows = [
+            row("alike", json!(["get"])),
+            row("alike-too", json!(["get"])),
+            row("missing", Value::Null),
+            row("verbs", json!(["get", "list"])),
+        ];
+        let shown = skew(json!({ "servers": [], "apis": rows }), 3);
+        let names: Vec<&Value> =
+            shown["apis"].as_array().unwrap().iter().map(|row| &row["resource"]).collect();
+        assert_eq!(names, ["missing", "verbs", "alike"]);
+        assert_eq!(shown["leftOut"], 1);
     }
 
     #[test]

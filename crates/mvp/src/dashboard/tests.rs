@@ -8,7 +8,7 @@ use mvp_net::{CertificateUser, ConnectionInfo, Judgement};
 use tower::ServiceExt;
 
 use super::*;
-use crate::dashboard::board::tests::board;
+use crate::dashboard::board::tests::{board, restless};
 
 fn page() -> Router {
     protected(routes(board(), Audience::Anybody), Arc::default())
@@ -76,8 +76,14 @@ async fn pages_of_other_sites_read_nothing() {
         assert!(body.contains("--admin-allowed-hosts"), "{body}");
         assert_eq!(response.headers()["cross-origin-resource-policy"], "same-origin");
     }
-    let other_site = request(EVENTS).header("sec-fetch-site", "cross-site");
-    assert_eq!(ask(page(), other_site).await.0, StatusCode::FORBIDDEN);
+    for path in [EVENTS, APIS] {
+        let other_site = request(path).header("sec-fetch-site", "cross-site");
+        assert_eq!(ask(page(), other_site).await.0, StatusCode::FORBIDDEN, "{path}");
+    }
+    let own = request(APIS).header("sec-fetch-site", "same-origin");
+    let (status, response, _) = ask(page(), own).await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(response.headers()["content-type"], "application/json");
 }
 
 #[tokio::test]
@@ -144,6 +150,36 @@ async fn a_stream_shows_that_it_lives_and_ends_after_ten_minutes() {
     assert_eq!(text.matches("event: members\n").count(), 1, "{text}");
     let alive = text.matches("event: alive\n").count();
     assert!((50..=60).contains(&alive), "{alive}");
+    running.abort();
+}
+
+/// Also if there is something new whenever it reads.
+#[tokio::test(start_paused = true)]
+async fn a_stream_ends_for_a_slow_reader_too() {
+    let board = restless();
+    let running = tokio::spawn(Arc::clone(&board).run());
+    let begun = tokio::time::Instant::now();
+    let mut stream = events::response(board.open(Audience::Anybody).unwrap()).into_body();
+    while let Some(frame) = stream.frame().await {
+        frame.unwrap();
+        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    }
+    let seconds = begun.elapsed().as_secs();
+    assert!((590..=620).contains(&seconds), "{seconds} s");
+    running.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_reads_nothing_gives_its_place_back() {
+    let board = restless();
+    let running = tokio::spawn(Arc::clone(&board).run());
+    let open = || board.open(Audience::Anybody).map(events::response);
+    let streams: Vec<Response> = std::iter::from_fn(open).collect();
+    assert_eq!(streams.len(), places::MAX_ANYBODY);
+    tokio::time::sleep(events::LIFE / 2).await;
+    assert!(board.open(Audience::Anybody).is_none());
+    tokio::time::sleep(events::LIFE).await;
+    assert!(board.open(Audience::Anybody).is_some());
     running.abort();
 }
 

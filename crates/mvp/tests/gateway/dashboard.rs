@@ -70,27 +70,37 @@ async fn names_and_addresses_are_shown_over_the_socket_alone() {
     let more = [format!("--admin-socket={}", path.display()), "--dashboard-flow".to_owned()];
     let gateway = Gateway::start(free_address(), "a", local.address, &more).ready().await;
     let client = Client::user(gateway.address).await;
-    assert_eq!(client.get(WIDGETS).await.0, StatusCode::OK);
+    let asked = client.request(Method::GET, WIDGETS).header("user-agent", "known-agent/1.0");
+    let answer = client.send(asked.body(Full::default()).unwrap()).await;
+    assert_eq!(answer.status(), StatusCode::OK);
+    answer.into_body().collect().await.unwrap();
 
     let sections = ["event: callers\n", "event: members\n", "event: skew\n"];
     let (page, _tcp) = read_until(tcp(&gateway).await, EVENTS, &sections).await;
     assert!(page.starts_with("HTTP/1.1 200 ") && page.contains("text/event-stream"), "{page}");
     let callers = section(&page, "callers");
     assert_eq!((&callers["named"], &callers["resources"][0]["count"]), (&false.into(), &1.into()));
-    assert!(!page.contains("127.0.0.1") && !page.contains("user-agent"), "{page}");
+    for hidden in ["127.0.0.1", "alice", "known-agent"] {
+        assert!(!page.contains(hidden), "{hidden} in {page}");
+    }
 
     let (page, _unix) = read_until(unix(&path).await, EVENTS, &sections).await;
     let callers = section(&page, "callers");
-    let user = &callers["resources"][0]["callers"][0]["user"];
-    assert!(user.as_str().is_some_and(|user| !user.is_empty()), "{callers}");
+    let caller = &callers["resources"][0]["callers"][0];
+    assert_eq!(caller["user"], "alice", "{callers}");
+    let agent = caller["agent"].as_str().unwrap_or_default();
+    assert!(agent.starts_with("known-agent"), "{callers}");
     assert_eq!(section(&page, "gateway")["named"], true);
 
     // Through a port that somebody forwards to the socket, other names read and change nothing.
-    for request in [
-        "GET /dashboard/events HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n",
-        "POST /forget?id=x HTTP/1.1\r\nhost: localhost\r\norigin: https://evil.example\r\n\
-         content-length: 0\r\nconnection: close\r\n\r\n",
-    ] {
+    let paths =
+        [EVENTS, "/livez", "/debug/callers", "/debug/flags", "/debug/snapshot", "/debug/status"];
+    let read = |path: &str| {
+        format!("GET {path} HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n")
+    };
+    let change = "POST /forget?id=x HTTP/1.1\r\nhost: localhost\r\norigin: https://evil.example\r\n\
+                  content-length: 0\r\nconnection: close\r\n\r\n";
+    for request in paths.into_iter().map(read).chain([change.to_owned()]) {
         let mut stream = unix(&path).await;
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();

@@ -1,15 +1,28 @@
 //! Tests of the computation.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::json;
 
 use super::*;
+use crate::dashboard::places::{MAX_ANYBODY, MAX_PAGES};
 use crate::report::{CheckState, MemberState};
 
 /// A board without members.
 pub(crate) fn board() -> Arc<Board> {
     Board::new(sources(Arc::default()), CancellationToken::new())
+}
+
+/// A board whose member changes in every round.
+pub(crate) fn restless() -> Arc<Board> {
+    let state = Arc::new(AtomicU64::new(0));
+    let Sources { status, apis, callers, others, .. } = sources(Arc::clone(&state));
+    let status = Box::new(move || {
+        state.fetch_add(1, Ordering::Relaxed);
+        status()
+    });
+    let marks = Box::new(Marks::default);
+    Board::new(Sources { status, apis, marks, callers, others }, CancellationToken::new())
 }
 
 /// Sources whose member fails with this number, and is well with 0.
@@ -97,9 +110,13 @@ async fn the_number_of_pages_is_bounded_and_the_end_reaches_each() {
     let end = CancellationToken::new();
     let board = Board::new(sources(Arc::default()), end.clone());
     let mut pages: Vec<Viewer> =
-        (0..MAX_PAGES).map(|_| board.open(Audience::Anybody).unwrap()).collect();
+        (0..MAX_ANYBODY).map(|_| board.open(Audience::Anybody).unwrap()).collect();
     assert!(board.open(Audience::Anybody).is_none());
-    pages.pop();
+    // Others do not take the places of those who may know all.
+    let left = MAX_ANYBODY..MAX_PAGES;
+    pages.extend(left.map(|_| board.open(Audience::Trusted).unwrap()));
+    assert!(board.open(Audience::Trusted).is_none());
+    pages.remove(0);
     assert!(board.open(Audience::Anybody).is_some());
     end.cancel();
     for page in &mut pages {
