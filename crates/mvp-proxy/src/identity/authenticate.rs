@@ -18,8 +18,8 @@ use super::rules::authenticate;
 use super::untrusted::Untrusted;
 use super::{Identity, Names, RemoteHeaders, Screen, Screened};
 use crate::body::Body;
-use crate::gateway::TRACED;
 use crate::door::{self, Door, Head, Refusal};
+use crate::gateway::TRACED;
 use crate::trace::{Ending, Sender, TRUSTED_GROUPS, Trace, Tracer};
 
 /// A layer that identifies the caller, and refuses requests that are malformed or too large.

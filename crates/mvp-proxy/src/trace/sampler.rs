@@ -86,8 +86,7 @@ mod tests {
         Context { trace: [1; 16], span: [1; 8], sampled }
     }
 
-    const SENDERS: [Sender; 4] =
-        [Sender::Peer, Sender::Untraced, Sender::Trusted, Sender::Client];
+    const SENDERS: [Sender; 4] = [Sender::Peer, Sender::Untraced, Sender::Trusted, Sender::Client];
 
     #[test]
     fn the_context_decides_before_the_ratio() {

@@ -278,9 +278,7 @@ mod tests {
 
     #[test]
     fn what_differs_is_not_left_out() {
-        let row = |name: &str, of_b: Value| {
-            json!({ "resource": name, "servers": { "a": ["get"], "b": of_b } })
-        };
+        let row = |name: &str, of_b: Value| json!({ "resource": name, "servers": { "a": ["get"], "b": of_b } });
         let rows = [
             row("alike", json!(["get"])),
             row("alike-too", json!(["get"])),
