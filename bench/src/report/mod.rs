@@ -99,6 +99,7 @@ fn document(results: &Results, charts: &[&str]) -> String {
     }
     let _ = writeln!(text, "## Circumstances\n\n{}", circumstances(results));
     text.push_str(METHOD);
+    text.push_str(STAGES);
     let _ = write!(
         text,
         "## Figures\n\nMedians of {} rounds (watches, nginx, Envoy, Pingora and the newer haproxy: of 3).\n\n",
@@ -154,6 +155,8 @@ Ratios, measured in one run side by side. Absolute figures are those of one smal
 ";
 
 const METHOD: &str = include_str!("method.md");
+/// Measured apart, with other tools.
+const STAGES: &str = include_str!("stages.md");
 
 #[cfg(test)]
 mod tests {
