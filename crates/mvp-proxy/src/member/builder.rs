@@ -34,7 +34,7 @@ pub struct MemberBuilder {
     clients: ConnectionLimit,
     tracer: Option<Tracer>,
     egress: Egress,
-    peer_limits: Option<PeerLimits>,
+    peer_limits: PeerLimits,
 }
 
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl MemberBuilder {
             clients: ConnectionLimit::default(),
             tracer: None,
             egress: Egress::default(),
-            peer_limits: None,
+            peer_limits: PeerLimits::NONE,
         }
     }
 
@@ -141,11 +141,9 @@ impl MemberBuilder {
         MemberBuilder { egress, ..self }
     }
 
-    /// The limits of requests in flight to one member. The default is that of [`PeerLimits`]; for a
-    /// member [without a server](Self::without_server) it is none, because every request of its
-    /// clients goes to members, which have queues of their own.
+    /// The limits of requests in flight to one member. The default is none.
     pub fn peer_limits(self, limits: PeerLimits) -> MemberBuilder {
-        MemberBuilder { peer_limits: Some(limits), ..self }
+        MemberBuilder { peer_limits: limits, ..self }
     }
 
     /// The member.
@@ -173,9 +171,6 @@ impl MemberBuilder {
         let metrics = Metrics::new(log_local);
         let metrics = if record_callers { metrics.with_callers() } else { metrics };
         let metrics = Arc::new(if record_flow { metrics.with_flow() } else { metrics });
-        let has_server = settings.local.is_some();
-        let usual = if has_server { PeerLimits::default() } else { PeerLimits::NONE };
-        let peer_limits = peer_limits.unwrap_or(usual);
         let server = match (address, id) {
             (Address::At(address), Some(id)) => {
                 let (kind, server_name) = (MemberKind::Bare, server_name());

@@ -19,7 +19,9 @@ use crate::upstream::{Outgoing, Target};
 ///
 /// At a limit, users take turns: a request waits for up to a second, then it is refused with 429.
 /// `system:masters` never wait, and `system:nodes` have another quarter and every other turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+///
+/// The default is none: one user with requests that last can hold all places below a limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PeerLimits {
     /// The limit of requests that end soon.
     pub requests: usize,
@@ -30,12 +32,6 @@ pub struct PeerLimits {
 impl PeerLimits {
     /// No limits.
     pub const NONE: PeerLimits = PeerLimits { requests: 0, watches: 0 };
-}
-
-impl Default for PeerLimits {
-    fn default() -> PeerLimits {
-        PeerLimits { requests: 1000, watches: 10_000 }
-    }
 }
 
 /// What is the same for all attempts of a request.

@@ -28,12 +28,12 @@ pub(crate) struct LimitArgs {
     pub http2_max_streams_per_connection: u32,
     /// Maximum number of requests in flight to one member, 0 for no limit. At the limit, users take
     /// turns: a request waits for up to a second, then it gets 429. system:masters never wait, and
-    /// system:nodes have another quarter [default: 1000; with --servers 0].
+    /// system:nodes have another quarter [default: 0].
     #[arg(long, value_name = "NUMBER", value_parser = values::peer_requests)]
     #[arg(help_heading = LIMITS)]
     pub max_peer_requests: Option<usize>,
     /// The same for watches, and for other requests that may last, such as logs that are followed
-    /// [default: 10000; with --servers 0].
+    /// [default: 0].
     #[arg(long, value_name = "NUMBER", value_parser = values::peer_requests)]
     #[arg(help_heading = LIMITS)]
     pub max_peer_watches: Option<usize>,

@@ -89,15 +89,10 @@ impl ClientLimits {
     }
 }
 
-/// The limits of requests in flight to one member. A load balancer sends all its requests to members,
-/// whose own queues know each user: by default it has no limits.
+/// The limits of requests in flight to one member.
 fn peers(args: &ServeArgs) -> PeerLimits {
-    let usual = match args.local_server {
-        Some(_) => PeerLimits::default(),
-        None => PeerLimits::NONE,
-    };
     PeerLimits {
-        requests: args.limits.max_peer_requests.unwrap_or(usual.requests),
-        watches: args.limits.max_peer_watches.unwrap_or(usual.watches),
+        requests: args.limits.max_peer_requests.unwrap_or(0),
+        watches: args.limits.max_peer_watches.unwrap_or(0),
     }
 }
