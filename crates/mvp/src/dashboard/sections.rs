@@ -237,6 +237,7 @@ pub(super) fn callers(report: Option<&CallersReport>, now: u64) -> Content<Value
             json!({
                 "group": one.group, "version": one.version, "resource": one.resource,
                 "count": one.callers.len(), "requests": sum(one), "callers": callers,
+                "more": one.more_requests,
             })
         };
         let list: Value = resources.iter().map(one).collect();
@@ -274,6 +275,18 @@ mod tests {
         let other = Answered { status, ..Answered::default() };
         let shown = others(&Vec::from([other]), Duration::from_secs(1000));
         assert_eq!(shown.anybody[0]["state"]["refused"], u64::MAX);
+    }
+
+    /// As `mvp callers` tells it.
+    #[test]
+    fn requests_of_more_callers_are_told() {
+        let of = json!({
+            "group": "batch", "version": "v1", "resource": "jobs", "callers": [], "moreRequests": 7,
+        });
+        let report = json!({ "windowSeconds": 3600, "resources": [of], "moreRequests": 0 });
+        let report: CallersReport = serde_json::from_value(report).unwrap();
+        let shown = callers(Some(&report), 1000).trusted.unwrap();
+        assert_eq!((&shown["resources"][0]["more"], &shown["resources"][0]["requests"]), (&json!(7), &json!(7)));
     }
 
     #[test]

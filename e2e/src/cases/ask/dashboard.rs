@@ -255,7 +255,8 @@ fn of_stat(folder: &Path) -> anyhow::Result<(String, u64)> {
     Ok((name, fields.collect::<Result<Vec<_>, _>>()?.iter().sum()))
 }
 
-/// A page that stays open for an hour, in fast motion, does not grow; hostile names are only text.
+/// A page that stays open for an hour, in fast motion, does not grow; who fails comes first; hostile names
+/// are only text, and leave the page as wide as it is.
 async fn hour(tab: &mut Tab, url: &str) -> anyhow::Result<String> {
     let found = tab.ask("hour", json!({ "url": url, "seconds": 3600 })).await?;
     let value = |path: &str| found.pointer(path).and_then(Value::as_f64).context("no figure");
@@ -267,8 +268,13 @@ async fn hour(tab: &mut Tab, url: &str) -> anyhow::Result<String> {
     let (before, after) = (value("/before/heap")?, value("/after/heap")?);
     ensure!(after < before * MOST_GROWTH, "the heap grows from {before} to {after} bytes");
     let hostile = |what: &str| value(&format!("/hostile/{what}"));
-    let (shown, markup, ran) = (hostile("shown")?, hostile("markup")?, hostile("ran")?);
-    ensure!(shown > 15.0 && markup + ran == 0.0, "hostile names: {found}");
+    ensure!(hostile("shown")? > 15.0, "hostile names: {found}");
+    for what in ["markup", "ran", "invisible", "wider"] {
+        ensure!(hostile(what)? <= 0.0, "hostile names: {what}: {found}");
+    }
+    ensure!(found["order"] == json!(["own", "ill", "fine"]), "{found}");
+    let callers = &found["hostile"]["callers"];
+    ensure!(*callers == json!(["token:0a1b", "(more callers)"]), "{found}");
     let nodes = value("/after/nodes")?;
     Ok(format!("{nodes} nodes as before, heap {:.2} MB, was {:.2}", after / 1e6, before / 1e6))
 }
