@@ -138,10 +138,8 @@ function table() {
   const shown = at("skew-all").checked && all ? all : data.skew;
   if (!shown) return;
   const wanted = at("skew-search").value.trim().toLowerCase().split(/\s+/).filter(Boolean);
-  const differs = new Set((data.skew?.apis ?? []).map(searched));
+  // Differences come first.
   const found = shown.apis.filter((one) => wanted.every((word) => searched(one).includes(word)));
-  // Differences first.
-  found.sort((a, b) => differs.has(searched(b)) - differs.has(searched(a)));
   at("skew-head").replaceChildren(head("API"), ...shown.servers.map((server) =>
     head(server.name, server.problem ? "no answer" : server.release ?? "")));
   const rows = found.slice(0, ROWS).map((one) => row(api(one), ...cells(one, shown.servers)));
