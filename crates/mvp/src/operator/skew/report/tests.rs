@@ -53,7 +53,7 @@ fn json_and_yaml_have_the_verbs_and_leave_out_who_did_not_answer() {
 /// As the dashboard shows it. Who did not answer makes no difference.
 #[test]
 fn a_shortened_document_has_the_differences() {
-    let more = |apis: &[&str]| [apis, &["v1 alike get", "v1 nodes get"]].concat();
+    let more = |apis: &[&'static str]| [apis, &["v1 alike get", "v1 nodes get"]].concat();
     let mut servers = servers();
     servers[0] = server("a", "v1.34.10", &more(&["v1 pods get,list", "batch/v1 jobs get"]));
     servers[1] = server("b", "v1.36.4", &more(&["v1 pods get"]));
