@@ -67,6 +67,11 @@ pub(super) async fn in_a_browser(cluster: &mut Cluster) -> anyhow::Result<String
 
     let after = killed(cluster, &mut tab, &peer).await?;
     accessible(&mut tab).await.context("with a dead peer")?;
+    until("its gateway does not answer", Duration::from_secs(20), async || {
+        let said = tab.ask("text", json!({ "selector": "#members-rows" })).await?;
+        Ok(said.as_str().is_some_and(|said| said.contains("Connection refused")).then_some(()))
+    })
+    .await?;
     tab.picture("dashboard-killed.png", "light", 1440).await?;
     cluster.heal().await?;
     tab.ask("healthy", json!({})).await?;
