@@ -35,7 +35,7 @@ impl PeerLimits {
 
 impl Default for PeerLimits {
     fn default() -> PeerLimits {
-        PeerLimits { requests: 1000, watches: 100_000 }
+        PeerLimits { requests: 2000, watches: 100_000 }
     }
 }
 

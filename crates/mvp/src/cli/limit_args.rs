@@ -33,7 +33,7 @@ pub(crate) struct LimitArgs {
     pub max_response_buffer_bytes: usize,
     /// Maximum number of requests in flight to one member, 0 for no limit; three quarters of it for one
     /// user. At the limit, users take turns: a request waits for up to a second, then it gets 429.
-    /// system:masters never wait, and system:nodes have another quarter [default: 1000; with --servers
+    /// system:masters never wait, and system:nodes have another quarter [default: 2000; with --servers
     /// 0].
     #[arg(long, value_name = "NUMBER", value_parser = values::peer_requests)]
     #[arg(help_heading = LIMITS)]
