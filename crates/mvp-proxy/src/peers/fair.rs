@@ -99,6 +99,11 @@ impl<T> Fair<T> {
         self.waiting() > 0 || !self.slowed.is_empty()
     }
 
+    /// Whether anybody waits that may have places in this room.
+    pub(super) fn wants(&self, room: Room) -> bool {
+        self.nodes.length > 0 || (room == Room::Anybody && self.others.length > 0)
+    }
+
     /// Whether nobody waits, holds a place or is slowed.
     #[cfg(test)]
     pub(super) fn is_at_rest(&self) -> bool {

@@ -171,7 +171,7 @@ impl Gate {
                 (Room::Anybody, &self.in_flight, self.bound),
             ];
             rooms.into_iter().find_map(|(room, counter, bound)| {
-                let free = reserve(counter, bound)?;
+                let free = if fair.wants(room) { reserve(counter, bound)? } else { return None };
                 let Some((user, item)) = fair.pop(room, free) else {
                     counter.fetch_sub(1, Ordering::SeqCst);
                     return None;
