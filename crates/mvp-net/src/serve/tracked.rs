@@ -49,8 +49,16 @@ impl Streams {
     ) -> Tracked<T> {
         let cut = Cut { token: self.cut.clone(), cancelled: None };
         let (stalls, stalled, lingering) = (self.stalls.clone(), false, None);
-        let _open = self.open.token();
-        Tracked { stream, activity, cut, stalls, stalled, lingering, _open, _permit: permit }
+        Tracked {
+            stream,
+            activity,
+            cut,
+            stalls,
+            stalled,
+            lingering,
+            _open: self.open.token(),
+            _permit: permit,
+        }
     }
 
     /// The number of open streams.

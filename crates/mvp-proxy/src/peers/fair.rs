@@ -178,9 +178,9 @@ impl<T> Fair<T> {
     /// Notes that the user has one place less.
     pub(super) fn left(&mut self, user: u64) {
         if let Entry::Occupied(mut held) = self.held.entry(user) {
-            match held.get().checked_sub(1) {
-                None | Some(0) => drop(held.remove()),
-                Some(rest) => *held.get_mut() = rest,
+            *held.get_mut() -= 1;
+            if *held.get() == 0 {
+                held.remove();
             }
         }
     }
