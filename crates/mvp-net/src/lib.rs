@@ -29,6 +29,7 @@ mod server_tls;
 mod socket;
 mod trust;
 mod unverified;
+mod write_stalls;
 
 pub use bind::{bind, bind_steered, bind_workers};
 pub use client_tls::ClientTls;
@@ -50,3 +51,4 @@ pub use unverified::unverified_config;
 
 /// Types of rustls in the interface of this crate.
 pub use rustls_pki_types::{CertificateDer, UnixTime};
+pub use write_stalls::WriteStalls;

@@ -10,6 +10,7 @@ mod file;
 mod flags;
 mod like;
 mod limit_args;
+mod limit_values;
 mod manifests_args;
 mod manual_args;
 mod operator_args;

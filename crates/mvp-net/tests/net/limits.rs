@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::Incoming;
-use mvp_net::{HandshakeLimit, Limits};
+use mvp_net::{HandshakeLimit, Limits, WriteStalls};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Barrier;
@@ -114,6 +114,29 @@ async fn connections_over_the_limit_of_handshakes_are_closed_and_others_go_on() 
     })
     .await;
     gateway.info_of(None).await;
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_counted() {
+    // Larger than any buffer of sockets.
+    let body = Bytes::from(vec![b'x'; 64 << 20]);
+    let service = service_fn(move |_: Request<Incoming>| {
+        let body = Full::new(body.clone()).boxed();
+        async move { Ok::<_, Infallible>(Response::new(body)) }
+    });
+    let stalls = WriteStalls::default();
+    let limits = Limits { stalls: stalls.clone(), ..Limits::default() };
+    let gateway = Gateway::with_service(limits, BoxCloneService::new(service));
+    let client = gateway.authorities.client_tls(None);
+    let mut stream = gateway.connect(client.config(&[H1])).await;
+    assert_eq!(stalls.count(), 0);
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    soon(async {
+        while stalls.count() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
