@@ -15,6 +15,7 @@
 
 mod bind;
 mod client_tls;
+mod client_waits;
 mod connect;
 mod connection;
 mod connection_limit;
@@ -29,10 +30,10 @@ mod server_tls;
 mod socket;
 mod trust;
 mod unverified;
-mod write_stalls;
 
 pub use bind::{bind, bind_steered, bind_workers};
 pub use client_tls::ClientTls;
+pub use client_waits::ClientWaits;
 pub use connect::{connect_from, is_own_failure};
 pub use connection::ConnectionInfo;
 pub use connection_limit::ConnectionLimit;
@@ -51,4 +52,3 @@ pub use unverified::unverified_config;
 
 /// Types of rustls in the interface of this crate.
 pub use rustls_pki_types::{CertificateDer, UnixTime};
-pub use write_stalls::WriteStalls;

@@ -14,7 +14,7 @@ pub(crate) struct ConnectionMetrics(pub(crate) Limits);
 
 impl Collector for ConnectionMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let Limits { connections, handshakes, stalls, .. } = &self.0;
+        let Limits { connections, handshakes, waits, .. } = &self.0;
         let gauges = [
             ("mvp_client_connections", "Open client connections.", connections.open()),
             (
@@ -57,7 +57,12 @@ impl Collector for ConnectionMetrics {
             (
                 "mvp_client_write_stalls",
                 "Times that the connection of a client took no more data.",
-                stalls.count(),
+                waits.stalls(),
+            ),
+            (
+                "mvp_client_streams_full",
+                "Times that a client connection came to have as many streams as it may have.",
+                waits.full(),
             ),
         ];
         for (name, help, count) in counts {

@@ -18,7 +18,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::delegate::delegate_write;
 use super::request::Activity;
-use crate::WriteStalls;
+use crate::ClientWaits;
 use crate::connection_limit::Permit;
 
 /// How long input is still read and discarded after the end of our output.
@@ -30,15 +30,15 @@ const MAX_DISCARDED: usize = 256 << 10;
 pub(crate) struct Streams {
     open: TaskTracker,
     cut: CancellationToken,
-    stalls: WriteStalls,
+    waits: ClientWaits,
 }
 
 impl Streams {
     /// Upgraded streams fail once `cut` is cancelled.
-    pub(crate) fn new(cut: CancellationToken, stalls: WriteStalls) -> Self {
+    pub(crate) fn new(cut: CancellationToken, waits: ClientWaits) -> Self {
         let open = TaskTracker::new();
         open.close();
-        Self { open, cut, stalls }
+        Self { open, cut, waits }
     }
 
     pub(crate) fn track<T>(
@@ -48,12 +48,12 @@ impl Streams {
         permit: Permit,
     ) -> Tracked<T> {
         let cut = Cut { token: self.cut.clone(), cancelled: None };
-        let (stalls, stalled, lingering) = (self.stalls.clone(), false, None);
+        let (waits, stalled, lingering) = (self.waits.clone(), false, None);
         Tracked {
             stream,
             activity,
             cut,
-            stalls,
+            waits,
             stalled,
             lingering,
             _open: self.open.token(),
@@ -77,7 +77,7 @@ pub(crate) struct Tracked<T> {
     stream: T,
     activity: Arc<Activity>,
     cut: Cut,
-    stalls: WriteStalls,
+    waits: ClientWaits,
     /// Whether the last write had to wait.
     stalled: bool,
     lingering: Option<Lingering>,
@@ -122,7 +122,7 @@ impl<T> Tracked<T> {
         if outcome.is_pending() != self.stalled {
             self.stalled = !self.stalled;
             if self.stalled {
-                self.stalls.note();
+                self.waits.note_stall();
             }
         }
     }
@@ -185,7 +185,7 @@ mod tests {
         let activity = Arc::new(Activity::default());
         let limit = ConnectionLimit::new(1, None);
         let permit = limit.admit(IpAddr::V4(Ipv4Addr::LOCALHOST), &activity).unwrap();
-        let streams = Streams::new(CancellationToken::new(), WriteStalls::default());
+        let streams = Streams::new(CancellationToken::new(), ClientWaits::default());
         (client, streams.track(server, activity, permit))
     }
 
