@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn wild_figures_are_undecided() {
-        let wild = hour(|minute, noise| 100.0 + 60.0 * (minute / 7.0).sin() + 40.0 * noise);
+        let wild = hour(|minute, noise| 100.0 + 60.0 * (minute / 2.0).sin() + 40.0 * noise);
         assert_eq!(wild.verdict, Verdict::Undecided, "{wild:?}");
     }
 

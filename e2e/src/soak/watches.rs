@@ -118,15 +118,13 @@ impl Watches {
 
 const NAME: &str = "counter";
 
+/// The counter, for a create, or for an update on condition of a version.
 fn object(number: u64, version: Option<&str>) -> Value {
-    let mut object = json!({
+    json!({
         "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": NAME}, "data": {"number": number.to_string()},
-    });
-    if let (Some(version), Some(metadata)) = (version, object.pointer_mut("/metadata")) {
-        metadata["resourceVersion"] = version.into();
-    }
-    object
+        "metadata": {"name": NAME, "resourceVersion": version},
+        "data": {"number": number.to_string()},
+    })
 }
 
 /// The number and the version of the counter.
@@ -173,19 +171,19 @@ impl Shared {
         let counts = &self.counts;
         let mut version = None;
         loop {
-            let resumed = match &version {
-                Some(version) => self.open(version).await,
-                None => {
-                    version = self.read(&last).await;
-                    None
-                }
+            version = match version {
+                None => self.read(&last).await,
+                Some(version) => match self.open(&version).await {
+                    None => Some(version),
+                    Some(watch) => {
+                        counts.open.fetch_add(1, Ordering::Relaxed);
+                        let version = self.follow(watch, version, &last).await;
+                        counts.open.fetch_sub(1, Ordering::Relaxed);
+                        counts.resumed.fetch_add(1, Ordering::Relaxed);
+                        version
+                    }
+                },
             };
-            if let (Some(watch), Some(version_now)) = (resumed, version.take()) {
-                counts.open.fetch_add(1, Ordering::Relaxed);
-                version = self.follow(watch, version_now, &last).await;
-                counts.open.fetch_sub(1, Ordering::Relaxed);
-                counts.resumed.fetch_add(1, Ordering::Relaxed);
-            }
             sleep(Duration::from_millis(100)).await;
         }
     }
