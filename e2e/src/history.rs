@@ -6,7 +6,7 @@ mod reply;
 mod watcher;
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -82,13 +82,14 @@ impl Drop for History {
 }
 
 impl History {
-    /// Starts clients and one watcher at each address. None of the objects may exist.
-    pub(crate) fn start(
+    /// Starts one watcher at each address, and clients once all watchers have listed. None of the
+    /// objects may exist.
+    pub(crate) async fn start(
         client: &Client,
         addresses: &[SocketAddr],
         subject: Subject,
         extent: Extent,
-    ) -> History {
+    ) -> anyhow::Result<History> {
         let record = Arc::new(Record {
             client: client.clone(),
             subject,
@@ -97,7 +98,15 @@ impl History {
             seen: Mutex::default(),
         });
         let over = Arc::new(AtomicBool::new(false));
-        let watchers = addresses.iter().map(|to| tokio::spawn(watcher::watch(record.clone(), *to)));
+        let listed = Arc::<AtomicUsize>::default();
+        let watch = |to: &SocketAddr| {
+            tokio::spawn(watcher::watch(Arc::clone(&record), *to, Arc::clone(&listed)))
+        };
+        let watchers: Vec<_> = addresses.iter().map(watch).collect();
+        until("every watcher has listed", WITHIN, async || {
+            Ok((listed.load(Ordering::Relaxed) == watchers.len()).then_some(()))
+        })
+        .await?;
         let places = (0..extent.clients).flat_map(|_| addresses).enumerate();
         let clients = places.map(|(number, to)| {
             let worker =
@@ -105,8 +114,8 @@ impl History {
             tokio::spawn(worker.run())
         });
         let clients = clients.collect();
-        let (watchers, addresses) = (watchers.collect(), addresses.to_vec());
-        History { record, extent, addresses, over, clients, watchers }
+        let addresses = addresses.to_vec();
+        Ok(History { record, extent, addresses, over, clients, watchers })
     }
 
     /// Stops the clients, reads every object once more at every address, and judges all of it.
@@ -337,6 +346,7 @@ impl Judged {
         self.watched.changes += other.watched.changes;
         self.watched.events += other.watched.events;
         self.watched.lists += other.watched.lists;
+        self.watched.gaps += other.watched.gaps;
         self.watchers += other.watchers;
         self.answers.add(&other.answers);
     }
@@ -348,8 +358,13 @@ impl std::fmt::Display for Judged {
         write!(
             f,
             "{} operations on {} objects ({} of unclear outcome) are linearizable; {watchers} \
-             watchers saw {} changes once and in order, with {} lists; answers {answers}",
-            linear.operations, linear.objects, linear.unclear, watched.changes, watched.lists,
+             watchers saw {} changes once and in order, with {} lists and {} gaps; answers {answers}",
+            linear.operations,
+            linear.objects,
+            linear.unclear,
+            watched.changes,
+            watched.lists,
+            watched.gaps,
         )
     }
 }

@@ -111,7 +111,7 @@ async fn rounds(
         let round = churn.counts.rounds + 1;
         let mut subject = Subject::config_maps(NAMESPACE);
         subject.tag = format!("round-{round}");
-        let history = History::start(admin, addresses, subject, OBJECTS);
+        let history = History::start(admin, addresses, subject, OBJECTS).await?;
         let what = || format!("round {round}");
         churn.round().await.with_context(what)?;
         let found = history.end().await.with_context(what)?;

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::Value as Json;
-use testkit::history::watched::{Event, Kind, Segment, Version, Watched};
+use testkit::history::watched::{Event, Kind, Segment, Watched};
 use tokio::time::sleep;
 
 use super::{LAST, Record, number, version_of};
@@ -25,23 +26,27 @@ enum End {
     Last,
 }
 
-/// Lists and watches until the last object appears.
-pub(super) async fn watch(record: Arc<Record>, to: SocketAddr) -> Watched<String> {
-    let mut watched = Vec::new();
+/// Lists and watches until the last object appears. Counts itself once it has listed.
+pub(super) async fn watch(
+    record: Arc<Record>,
+    to: SocketAddr,
+    listed: Arc<AtomicUsize>,
+) -> Watched<String> {
+    let mut watched: Watched<String> = Vec::new();
     let mut version = None;
     loop {
         version = match (version, watched.last_mut()) {
-            (Some(version), Some(segment)) => {
-                let mut version = version;
-                match follow(&record, to, segment, &mut version).await {
-                    End::Over => Some(version),
-                    End::TooOld => None,
-                    End::Last => return watched,
-                }
-            }
+            (Some(_), Some(segment)) => match follow(&record, to, segment).await {
+                End::Over => Some(segment.until),
+                End::TooOld => None,
+                End::Last => return watched,
+            },
             _ => {
                 let segment = list(&record, to).await;
                 let version = segment.as_ref().map(|segment| segment.version);
+                if segment.is_some() && watched.is_empty() {
+                    listed.fetch_add(1, Ordering::Relaxed);
+                }
                 watched.extend(segment);
                 version
             }
@@ -57,16 +62,13 @@ async fn list(record: &Record, to: SocketAddr) -> Option<Segment<String>> {
     let items = list.pointer("/items")?.as_array()?;
     let listed: Option<BTreeMap<_, _>> =
         items.iter().map(|item| Some((name(item)?, number(item)?))).collect();
-    Some(Segment { version: version_of(&list)?, listed: listed?, events: Vec::new() })
+    let version = version_of(&list)?;
+    Some(Segment { version, listed: listed?, events: Vec::new(), until: version })
 }
 
-/// Watches from a version until the watch ends.
-async fn follow(
-    record: &Record,
-    to: SocketAddr,
-    segment: &mut Segment<String>,
-    version: &mut Version,
-) -> End {
+/// Watches from where the segment ends until the watch ends.
+async fn follow(record: &Record, to: SocketAddr, segment: &mut Segment<String>) -> End {
+    let version = segment.until;
     let query = format!("&watch=true&allowWatchBookmarks=true&resourceVersion={version}");
     let mut watch: Watch = match record.client.open_watch(to, &record.subject.path(&query)).await {
         Ok(Ok(watch)) => watch,
@@ -83,7 +85,7 @@ async fn follow(
             _ => return End::TooOld,
         };
         let Some(at) = version_of(object) else { break };
-        *version = at;
+        segment.until = at;
         let (Some(kind), Some(value), Some(object)) = (kind, number(object), name(object)) else {
             continue;
         };

@@ -4,7 +4,9 @@
 //! A watcher lists, then watches from the version of the list. When a watch ends, the next one
 //! resumes from the last version. When that version is too old, the watcher lists again, which
 //! begins another [`Segment`]. All watchers of a collection together show each change at its
-//! version, so each of them must show all changes between its own start and end.
+//! version, so each of them must show all changes between its own start and end. Between the end of
+//! a segment and the list of the next one, only other watchers can tell. Where all of them had to
+//! list again, as when the only server of an API returns, nobody can: that is a gap.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug};
@@ -47,6 +49,8 @@ pub struct Segment<K> {
     pub listed: BTreeMap<K, Value>,
     /// The events in the order in which they came, over as many watches as it took.
     pub events: Vec<Event<K>>,
+    /// The version up to which the watches were complete, by an event, a bookmark, or the list.
+    pub until: Version,
 }
 
 /// All that one watcher saw, the last segment up to the version that every watcher waits for.
@@ -81,6 +85,8 @@ pub struct Checked {
     pub events: usize,
     /// Lists that watchers began with, or had to begin again with.
     pub lists: usize,
+    /// Times when every watcher had to list again.
+    pub gaps: usize,
 }
 
 /// What is wrong, in words.
@@ -96,7 +102,7 @@ impl fmt::Display for Fault {
 impl std::error::Error for Fault {}
 
 /// Checks what the watchers of one collection saw up to the version `end`, and compares it with all
-/// writes to that collection.
+/// writes to that collection. No deletion may be older than the first list.
 pub fn check<K: Ord + Clone + Debug>(
     watchers: &[Watched<K>],
     written: &[Written<K>],
@@ -127,11 +133,15 @@ pub fn check<K: Ord + Clone + Debug>(
             return Err(Fault(format!("{name} missed {missed:?}")));
         }
     }
-    agree_on_lists(segments().map(|(name, segment, _)| (name, segment)).collect(), &changes)?;
-    let start = watchers.iter().filter_map(|watched| Some(watched.first()?.version)).min();
-    compare(&changes, written, start.unwrap_or(Version::MAX))?;
+    let mut covered = agree_on_lists(segments().collect(), &changes)?;
+    if let Some((_, until)) = covered.last_mut() {
+        // Nothing is written after `end`.
+        *until = Version::MAX;
+    }
+    compare(&changes, written, &covered)?;
     let events = segments().map(|(_, segment, _)| segment.events.len()).sum();
-    Ok(Checked { changes: changes.len(), events, lists: segments().count() })
+    let gaps = covered.len().saturating_sub(1);
+    Ok(Checked { changes: changes.len(), events, lists: segments().count(), gaps })
 }
 
 /// The segments of a watcher, each with a name for messages and the version up to which it must be
@@ -144,6 +154,7 @@ fn segments_of<K>(
     let count = watched.len();
     watched.iter().enumerate().map(move |(index, segment)| {
         let last = segment.events.last().map_or(segment.version, |event| event.version);
+        let last = last.max(segment.until);
         let end = if index + 1 == count { end.max(last) } else { last };
         (format!("watcher {watcher}, list {index},"), segment, end)
     })
@@ -178,19 +189,29 @@ fn apply<K: Ord + Clone>(objects: &mut BTreeMap<K, Value>, event: &Event<K>) -> 
     if is_possible { Ok(()) } else { Err(before) }
 }
 
-/// Checks that each list has what the earliest one and the changes up to its version give.
+/// Versions that some watcher covers: after the first, up to the second.
+type Covered = Vec<(Version, Version)>;
+
+/// Checks that each list has what an earlier one and the changes up to its version give. Returns
+/// the versions that watchers cover, with the gaps between.
 fn agree_on_lists<K: Ord + Clone + Debug>(
-    mut segments: Vec<(String, &Segment<K>)>,
+    mut segments: Vec<(String, &Segment<K>, Version)>,
     changes: &BTreeMap<Version, Event<K>>,
-) -> Result<(), Fault> {
-    segments.sort_by_key(|(_, segment)| segment.version);
-    let Some((_, first)) = segments.first() else { return Ok(()) };
-    let mut objects = first.listed.clone();
+) -> Result<Covered, Fault> {
+    segments.sort_by_key(|(_, segment, _)| segment.version);
+    let (mut objects, mut covered) = (BTreeMap::new(), Covered::new());
     let mut changes = changes.values().peekable();
-    for (name, segment) in segments {
+    for (name, segment, end) in segments {
         while let Some(change) = changes.next_if(|change| change.version <= segment.version) {
             // Watchers whose events contradict each other were found before.
             let _ = apply(&mut objects, change);
+        }
+        match covered.last_mut().filter(|(_, until)| segment.version <= *until) {
+            Some((_, until)) => *until = (*until).max(end),
+            None => {
+                covered.push((segment.version, end));
+                objects = segment.listed.clone();
+            }
         }
         if objects != segment.listed {
             let of = |one: &BTreeMap<K, Value>, other: &BTreeMap<K, Value>| -> Vec<(K, Value)> {
@@ -206,16 +227,19 @@ fn agree_on_lists<K: Ord + Clone + Debug>(
             )));
         }
     }
-    Ok(())
+    Ok(covered)
 }
 
 /// Compares the changes that watchers saw with the writes: each acknowledged one happened once, at
-/// its version, and nothing happened that nobody wrote.
+/// its version, and nothing happened that nobody wrote. What happened before the first list or in a
+/// gap was not seen. The version of a deletion is not known: with a gap, each may have been there.
 fn compare<K: Ord + Clone + Debug>(
     changes: &BTreeMap<Version, Event<K>>,
     written: &[Written<K>],
-    start: Version,
+    covered: &Covered,
 ) -> Result<(), Fault> {
+    let is_covered =
+        |version| covered.iter().any(|(from, until)| version > *from && version <= *until);
     let mut values = BTreeMap::new();
     let mut deletions: BTreeMap<&K, (usize, usize)> = BTreeMap::new();
     for event in changes.values() {
@@ -238,7 +262,7 @@ fn compare<K: Ord + Clone + Debug>(
         let is_right = match (write.outcome, event) {
             (Outcome::Unclear, None) => true,
             (Outcome::Done(None), None) => false,
-            (Outcome::Done(Some(version)), None) => version <= start,
+            (Outcome::Done(Some(version)), None) => !is_covered(version),
             (outcome, Some(event)) => {
                 let is_version = match outcome {
                     Outcome::Done(Some(version)) => version == event.version,
@@ -256,6 +280,7 @@ fn compare<K: Ord + Clone + Debug>(
     }
     for (object, (seen, sent)) in deletions {
         let least = acknowledged.get(object).copied().unwrap_or_default();
+        let least = if covered.len() == 1 { least } else { 0 };
         if !(least..=sent).contains(&seen) {
             return Err(Fault(format!(
                 "{object:?}: {least} deletions were acknowledged and {sent} sent, {seen} were seen"

@@ -38,13 +38,13 @@ pub(super) async fn upgrade_and_faults(cluster: &mut Cluster) -> anyhow::Result<
     let tell = |what: &str| eprintln!("      {:5.1} s: {what}", started.elapsed().as_secs_f64());
 
     let subject = Subject::config_maps(NAMESPACE);
-    let config_maps = History::start(&by_certificate, &gateways, subject, CONFIG_MAPS);
+    let config_maps = History::start(&by_certificate, &gateways, subject, CONFIG_MAPS).await?;
     upgrade(cluster, "a", GRACE).await?;
     tell("a is 1.36");
     let kind = objects::workload(NAMESPACE, "");
     let tag = "workloads".to_owned();
     let subject = Subject { collection: kind.collection, object: kind.object, tag };
-    let workloads = History::start(&by_token, &gateways, subject, WORKLOADS);
+    let workloads = History::start(&by_token, &gateways, subject, WORKLOADS).await?;
 
     let c = cluster.index("c")?;
     cluster.server_mut("c")?.gateway()?.kill();

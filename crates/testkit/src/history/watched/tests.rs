@@ -7,7 +7,7 @@ fn event(version: Version, kind: Kind, object: &'static str, value: Value) -> Se
 }
 
 fn segment(version: Version, events: &[Seen]) -> Segment<&'static str> {
-    Segment { version, listed: BTreeMap::new(), events: events.to_vec() }
+    Segment { version, listed: BTreeMap::new(), events: events.to_vec(), until: version }
 }
 
 fn write(object: &'static str, state: impl Into<State>, outcome: Outcome) -> Written<&'static str> {
@@ -49,17 +49,16 @@ fn without(version: Version) -> Vec<Seen> {
 
 #[test]
 fn all_changes_in_order_are_right() {
-    let late =
-        Segment { version: 6, listed: BTreeMap::from([("x", 2)]), events: changes().split_off(2) };
+    let late = Segment { listed: BTreeMap::from([("x", 2)]), ..segment(6, &changes()[2..]) };
     let watchers = [vec![segment(4, &changes())], vec![late]];
     let checked = check(&watchers, &writes(), 9).expect("a good watch");
-    assert_eq!(checked, Checked { changes: 4, events: 6, lists: 2 });
+    assert_eq!(checked, Checked { changes: 4, events: 6, lists: 2, gaps: 0 });
 }
 
 #[test]
 fn a_watcher_that_lists_again_misses_nothing_in_between() {
-    let again =
-        Segment { version: 8, listed: BTreeMap::from([("x", 2), ("y", 3)]), events: Vec::new() };
+    let listed = BTreeMap::from([("x", 2), ("y", 3)]);
+    let again = Segment { version: 8, listed, events: Vec::new(), until: 8 };
     let (before, after) = (changes()[..1].to_vec(), changes()[3..].to_vec());
     let good = vec![segment(4, &before), Segment { events: after.clone(), ..again.clone() }];
     assert!(check(&[vec![segment(4, &changes())], good], &writes(), 9).is_ok());
@@ -98,7 +97,7 @@ fn changes_out_of_order() {
 #[test]
 fn a_change_from_before_the_list() {
     let listed = BTreeMap::from([("x", 1)]);
-    let old = vec![Segment { version: 5, listed, events: changes() }];
+    let old = vec![Segment { version: 5, listed, events: changes(), until: 5 }];
     assert!(fault_of(old).contains("after version 5"));
 }
 
@@ -112,9 +111,9 @@ fn watchers_that_disagree() {
 
 #[test]
 fn a_list_that_lacks_an_object_or_has_one_too_many() {
-    let end = Vec::new();
     for listed in [BTreeMap::new(), BTreeMap::from([("x", 2), ("y", 3)])] {
-        let message = fault_of(vec![Segment { version: 9, listed, events: end.clone() }]);
+        let events = Vec::new();
+        let message = fault_of(vec![Segment { version: 9, listed, events, until: 9 }]);
         assert!(message.contains("by the events it is"), "{message}");
     }
 }
@@ -166,6 +165,36 @@ fn an_unclear_write_happens_or_not() {
     some.push(write("y", 8, Outcome::Unclear));
     some.push(write("y", None, Outcome::Unclear));
     assert!(check(&[vec![segment(4, &changes())]], &some, 9).is_ok());
+}
+
+#[test]
+fn a_bookmark_that_is_ahead_of_the_events() {
+    let early = Segment { until: 6, ..segment(4, &changes()[..1]) };
+    let again = Segment { listed: BTreeMap::from([("x", 2), ("y", 3)]), ..segment(8, &[]) };
+    let again = Segment { events: changes()[3..].to_vec(), ..again };
+    let message = fault_of(vec![early, again]);
+    assert!(message.contains("watcher 1, list 0, missed Event { version: 6"), "{message}");
+}
+
+/// Both lost their watches at version 6 and listed again at version 8.
+#[test]
+fn in_a_gap_of_all_watchers_only_what_was_seen_counts() {
+    let listed = BTreeMap::from([("x", 2), ("y", 3)]);
+    let again = Segment { listed, events: changes()[3..].to_vec(), ..segment(8, &[]) };
+    let watched = vec![segment(4, &changes()[..2]), again.clone()];
+    let both = [watched.clone(), watched.clone()];
+    let mut writes = writes();
+    let checked = check(&both, &writes, 9).expect("y was created in the gap");
+    assert_eq!((checked.gaps, checked.changes), (1, 3));
+    // What is known beside the gap must still be right.
+    writes[0].outcome = done(6);
+    assert!(check(&both, &writes, 9).is_err());
+    writes[0].outcome = done(5);
+    writes.push(write("y", 4, done(9)));
+    assert!(check(&both, &writes, 9).is_err(), "acknowledged after the gap, and not seen");
+    let other = Segment { listed: BTreeMap::from([("x", 2)]), ..again };
+    let disagree = [watched, vec![segment(4, &changes()[..2]), other]];
+    assert!(check(&disagree, &writes, 9).is_err(), "lists of the same version");
 }
 
 #[test]
