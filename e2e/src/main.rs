@@ -79,7 +79,7 @@ enum Command {
     ///
     /// Thousands of watches and recorded reads and writes run through three gateways while servers are
     /// upgraded, downgraded, killed and stopped and certificates are renewed, round after round of
-    /// about two minutes. Each round's history is checked: every object is linearizable, every
+    /// about a minute. Each round's history is checked: every object is linearizable, every
     /// watch complete and in order. Memory, descriptors and threads of the two gateways that never
     /// restart are sampled; the run fails if one grows (docs/proof.md has the rule; runs below 15
     /// minutes have no verdict). It ends by itself, after the round in which the time is over, or

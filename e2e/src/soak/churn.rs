@@ -36,7 +36,7 @@ const WITHIN: Duration = Duration::from_secs(120);
 const CALM: Duration = Duration::from_secs(5);
 
 impl Churn<'_> {
-    /// One round, about a minute and a half.
+    /// One round, about a minute.
     pub(super) async fn round(&mut self) -> anyhow::Result<()> {
         let (b, c) = match self.counts.rounds.is_multiple_of(2) {
             true => (Minor::V1_36, Minor::V1_34),
@@ -53,8 +53,10 @@ impl Churn<'_> {
         self.hang("b").await?;
         sleep(CALM).await;
         self.kill_gateway("c").await.context("the gateway of c")?;
-        sleep(CALM).await;
-        self.cluster.agreed().await
+        self.cluster.agreed().await?;
+        // What is left of the round once all watches are back.
+        sleep(3 * CALM).await;
+        Ok(())
     }
 
     /// Tells the sampler which processes the gateways are.

@@ -79,7 +79,10 @@ impl fmt::Display for Report {
         let minutes = self.took.as_secs_f64() / 60.0;
         writeln!(f, "# Soak\n\nWritten by `{}`; the rules are in docs/proof.md.\n", self.command)?;
         writeln!(f, "{}, {}\n", date(), self.programs)?;
+        let short = |trend: &Trend| trend.verdict == Verdict::TooShort;
+        let short = self.trends.iter().all(|(_, _, trend)| trend.as_ref().is_none_or(short));
         let verdict = match (self.passed(), &self.faults) {
+            (true, _) if short => "nothing wrong; too short to tell whether something grows".into(),
             (true, _) => "nothing wrong, nothing grows".to_owned(),
             (false, Ok(_)) => "not every figure is flat".to_owned(),
             (false, Err(fault)) => format!("wrong: {fault:#}"),
@@ -95,12 +98,12 @@ impl fmt::Display for Report {
         if let Ok(watches) = &self.faults {
             writeln!(f, "- {watches}")?;
         }
-        writeln!(f, "\n| gateway | figure | mean | highest | change in 24 h | verdict |")?;
+        writeln!(f, "\n| gateway | figure | level | highest | change in 24 h | verdict |")?;
         writeln!(f, "| --- | --- | --- | --- | --- | --- |")?;
         for (gateway, what, trend) in &self.trends {
             match trend {
                 None => writeln!(f, "| {gateway} | {what} | | | | too few samples |")?,
-                Some(Trend { mean, highest, a_day, margin, verdict }) => {
+                Some(Trend { level, highest, a_day, margin, verdict }) => {
                     let verdict = match verdict {
                         Verdict::Flat => "flat",
                         Verdict::Grows => "grows",
@@ -109,7 +112,7 @@ impl fmt::Display for Report {
                     };
                     writeln!(
                         f,
-                        "| {gateway} | {what} | {mean:.1} | {highest:.1} | {a_day:+.1} ± \
+                        "| {gateway} | {what} | {level:.1} | {highest:.1} | {a_day:+.1} ± \
                          {margin:.1} | {verdict} |"
                     )?;
                 }

@@ -1,16 +1,18 @@
 //! Whether a figure of a process grows. Entry item: [`judge`].
 //!
-//! The first half of the time is warm-up. The second half is cut into blocks of equal length, whose
-//! means even out what a restart or an upgrade of a neighbour does for a moment. A line is fitted
-//! to these means by least squares. Its margin is the confidence interval of 99 %.
+//! The first half of the time is warm-up. The second half is cut into blocks of equal length. The
+//! lower quartile of each leaves out what a restart or an upgrade of a neighbour adds for a while;
+//! what a process does not give back stays in it. A line is fitted to these by least squares. Its
+//! margin is the confidence interval of 99 %.
 
 use std::time::Duration;
 
 /// What was found of a figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Trend {
-    /// In the second half.
-    pub(super) mean: f64,
+    /// The mean of the lower quartiles.
+    pub(super) level: f64,
+    /// Of all samples in the second half.
     pub(super) highest: f64,
     /// The slope in 24 hours.
     pub(super) a_day: f64,
@@ -25,7 +27,7 @@ pub(super) enum Verdict {
     Flat,
     /// It grows beyond doubt, by more than half of its size in a day.
     Grows,
-    /// It moves so much that growth by a twentieth within the second half could hide in it.
+    /// It moves so much that growth by a tenth within the second half could hide in it.
     Undecided,
     /// The run was too short for a verdict.
     TooShort,
@@ -37,10 +39,10 @@ const BLOCKS: usize = 12;
 /// Student's t for 99 % on both sides, with two degrees of freedom less than blocks.
 const T: f64 = 3.169;
 const DAY: f64 = 24.0 * 3600.0;
-/// Growth in a day that matters, as a share of the mean.
+/// Growth in a day that matters, as a share of the level.
 const MATTERS: f64 = 0.5;
-/// Growth within the second half that must not hide, as a share of the mean.
-const HIDES: f64 = 0.05;
+/// Growth within the second half that must not hide, as a share of the level.
+const HIDES: f64 = 0.1;
 
 /// Judges samples, which have the time since the start of the process's line. None without samples
 /// in every block.
@@ -49,40 +51,39 @@ pub(super) fn judge(samples: &[(Duration, f64)]) -> Option<Trend> {
     let half = (last - first) / 2;
     let (start, length) = (first + half, half.as_secs_f64());
     let late = || samples.iter().filter(|(at, _)| *at >= start);
-    let mut blocks = [(0.0, 0_u32); BLOCKS];
+    let mut blocks = [const { Vec::new() }; BLOCKS];
     for (at, value) in late() {
         let place = (*at - start).as_secs_f64() / length * BLOCKS as f64;
-        let (sum, count) = blocks.get_mut((place as usize).min(BLOCKS - 1))?;
-        *sum += value;
-        *count += 1;
+        blocks.get_mut((place as usize).min(BLOCKS - 1))?.push(*value);
     }
-    if blocks.iter().any(|(_, count)| *count == 0) {
-        return None;
+    let mut quartiles = Vec::new();
+    for block in &mut blocks {
+        block.sort_by(f64::total_cmp);
+        quartiles.push(*block.get(block.len() / 4)?);
     }
-    let means = blocks.map(|(sum, count)| sum / f64::from(count));
-    let mean = means.iter().sum::<f64>() / BLOCKS as f64;
+    let level = quartiles.iter().sum::<f64>() / BLOCKS as f64;
     // Block numbers, from their middle.
     let offset = |block: usize| block as f64 - (BLOCKS - 1) as f64 / 2.0;
     let spread: f64 = (0..BLOCKS).map(|block| offset(block).powi(2)).sum();
-    let slope =
-        means.iter().enumerate().map(|(block, value)| offset(block) * value).sum::<f64>() / spread;
-    let left = means.iter().enumerate();
-    let left: f64 = left.map(|(block, value)| (value - mean - slope * offset(block)).powi(2)).sum();
+    let each = || quartiles.iter().enumerate();
+    let slope = each().map(|(block, value)| offset(block) * value).sum::<f64>() / spread;
+    let off = |(block, value): (usize, &f64)| value - level - slope * offset(block);
+    let left: f64 = each().map(|one| off(one).powi(2)).sum();
     let error = (left / (BLOCKS - 2) as f64 / spread).sqrt();
     let blocks_a_day = DAY / length * BLOCKS as f64;
     let (a_day, margin) = (slope * blocks_a_day, T * error * blocks_a_day);
     let could_hide = (a_day + margin) * length / DAY;
     let verdict = if last - first < SHORTEST {
         Verdict::TooShort
-    } else if a_day - margin > 0.0 && a_day > MATTERS * mean {
+    } else if a_day - margin > 0.0 && a_day > MATTERS * level {
         Verdict::Grows
-    } else if could_hide > HIDES * mean {
+    } else if could_hide > HIDES * level {
         Verdict::Undecided
     } else {
         Verdict::Flat
     };
     let highest = late().map(|(_, value)| *value).fold(0.0, f64::max);
-    Some(Trend { mean, highest, a_day, margin, verdict })
+    Some(Trend { level, highest, a_day, margin, verdict })
 }
 
 #[cfg(test)]
@@ -110,7 +111,7 @@ mod tests {
     #[test]
     fn a_constant_is_flat() {
         let trend = hour(|_, _| 7.0);
-        assert_eq!((trend.verdict, trend.mean, trend.a_day), (Verdict::Flat, 7.0, 0.0));
+        assert_eq!((trend.verdict, trend.level, trend.a_day), (Verdict::Flat, 7.0, 0.0));
     }
 
     #[test]
@@ -118,6 +119,12 @@ mod tests {
         assert_eq!(hour(|_, noise| 100.0 + 3.0 * noise).verdict, Verdict::Flat);
         let waves = hour(|minute, noise| 100.0 + 10.0 * (minute / 1.5).fract() + noise);
         assert_eq!(waves.verdict, Verdict::Flat, "{waves:?}");
+        // Descriptors, as a neighbour restarts and its watches are elsewhere for a third of the time.
+        let burst = |minute: f64| if (minute / 0.9).fract() < 0.3 { 120.0 } else { 0.0 };
+        let bursts = hour(|minute, noise| 150.0 + burst(minute) * (1.0 + noise) + 2.0 * noise);
+        assert_eq!(bursts.verdict, Verdict::Flat, "{bursts:?}");
+        let leak = hour(|minute, noise| 150.0 + burst(minute) * (1.0 + noise) + minute / 2.0);
+        assert_eq!(leak.verdict, Verdict::Grows, "{leak:?}");
     }
 
     #[test]
