@@ -3,6 +3,7 @@
 //!
 //! - [`certificates`]: CAs and the certificates they issue, as PEM.
 //! - [`pki`]: the certificate files of a cluster, laid out like kubeadm's.
+//! - [`history`]: whether clients and watches saw what a single server could have shown.
 //! - [`kubernetes`]: the flags of kube-apiserver, etcd and `mvp` in a cluster under test.
 //! - `otlp` (feature `otlp`): a receiver of spans.
 //! - `cached` (feature `process`): what is installed into the cache of programs, once.
@@ -15,6 +16,7 @@ pub mod cached;
 pub mod certificates;
 #[cfg(feature = "process")]
 pub mod connect_proxy;
+pub mod history;
 pub mod kubernetes;
 #[cfg(feature = "otlp")]
 pub mod otlp;

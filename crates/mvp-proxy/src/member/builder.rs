@@ -15,7 +15,7 @@ use crate::metrics::Metrics;
 use crate::peers::{Health, PeerLimits};
 use crate::probe::LocalState;
 use crate::trace::Tracer;
-use crate::upstream::{Egress, ReloadableOutbound, Target, Upstream, server_name};
+use crate::upstream::{Egress, Network, ReloadableOutbound, Target, Upstream, server_name};
 
 /// Builds a [`Member`].
 #[derive(Debug)]
@@ -34,6 +34,7 @@ pub struct MemberBuilder {
     clients: ConnectionLimit,
     tracer: Option<Tracer>,
     egress: Egress,
+    network: Network,
     peer_limits: PeerLimits,
 }
 
@@ -60,6 +61,7 @@ impl MemberBuilder {
             clients: ConnectionLimit::default(),
             tracer: None,
             egress: Egress::default(),
+            network: Network::default(),
             peer_limits: PeerLimits::NONE,
         }
     }
@@ -141,6 +143,12 @@ impl MemberBuilder {
         MemberBuilder { egress, ..self }
     }
 
+    /// A simulated network in place of TCP.
+    #[cfg(test)]
+    pub(crate) fn over(self, network: impl Into<Network>) -> MemberBuilder {
+        MemberBuilder { network: network.into(), ..self }
+    }
+
     /// The limits of requests in flight to one member. The default is none.
     pub fn peer_limits(self, limits: PeerLimits) -> MemberBuilder {
         MemberBuilder { peer_limits: limits, ..self }
@@ -162,6 +170,7 @@ impl MemberBuilder {
             clients,
             tracer,
             egress,
+            network,
             peer_limits,
         } = self;
         let id = settings.local.clone();
@@ -189,7 +198,7 @@ impl MemberBuilder {
             peer_tls,
             screen: headers.into(),
             probed,
-            upstream: Upstream::beside(clients).through(egress),
+            upstream: Upstream::beside(clients).through(egress).over(network),
             health: Health::new(clock, Arc::clone(&metrics), peer_limits),
             metrics,
             tracer,

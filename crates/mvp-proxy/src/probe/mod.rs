@@ -191,6 +191,7 @@ pub(crate) async fn watch_members(forwarder: &Forwarder, reader: &SnapshotReader
     let mut next = tokio::time::interval(INTERVAL);
     loop {
         tokio::select! {
+            biased;
             Some((id, found)) = probes.next() => {
                 probing.remove(&id);
                 let Some(found) = found else { continue };

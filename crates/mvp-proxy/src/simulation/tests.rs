@@ -1,0 +1,113 @@
+//! The seeds. `MVP_SIMULATION_SEED=N` runs one and prints its trace, `MVP_SIMULATION_SEEDS=FROM..TO`
+//! others than the usual ones.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Instant;
+
+use super::invariants::{Invariant, Violation};
+use super::plan::Plan;
+use super::world::{Counts, simulate};
+use crate::missing::Fix;
+
+/// The seeds that are always run.
+const SEEDS: Range<u64> = 0..500;
+
+/// The seeds that are wanted.
+fn seeds() -> Range<u64> {
+    let number = |text: &str| text.parse::<u64>().expect("a number");
+    if let Ok(seed) = std::env::var("MVP_SIMULATION_SEED") {
+        return number(&seed)..number(&seed) + 1;
+    }
+    let wanted = std::env::var("MVP_SIMULATION_SEEDS").ok();
+    wanted.map_or(SEEDS, |wanted| {
+        let (from, to) = wanted.split_once("..").expect("FROM..TO");
+        number(from)..number(to)
+    })
+}
+
+/// What came of several seeds.
+#[derive(Debug, Default)]
+struct Results {
+    counts: Counts,
+    /// The seeds that break a promise, each with the first one that it breaks.
+    broken: BTreeMap<u64, Violation>,
+}
+
+/// Runs seeds on two threads; if that is wanted, until one breaks a promise.
+fn run(seeds: impl Iterator<Item = u64> + Send, without: Option<Fix>, until_one: bool) -> Results {
+    let (seeds, results) = (Mutex::new(seeds), Mutex::new(Results::default()));
+    let next = || seeds.lock().unwrap().next();
+    let is_over = || until_one && !results.lock().unwrap().broken.is_empty();
+    let work = || {
+        while let Some(seed) = next().filter(|_| !is_over()) {
+            let outcome = simulate(seed, without);
+            let mut results = results.lock().unwrap();
+            results.counts.add(outcome.counts);
+            let violation = outcome.violations.into_iter().next();
+            results.broken.extend(violation.map(|violation| (seed, violation)));
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(work);
+        scope.spawn(work);
+    });
+    results.into_inner().unwrap()
+}
+
+#[test]
+fn every_promise_holds_in_whole_gateways() {
+    let (seeds, began) = (seeds(), Instant::now());
+    let Results { counts, broken } = run(seeds.clone(), None, false);
+    println!("seeds {seeds:?}: {counts:?}, {:.1?}", began.elapsed());
+    if let Some(seed) = broken.keys().next() {
+        let trace = simulate(*seed, None);
+        broken.iter().for_each(|(seed, violation)| println!("seed {seed}: {violation}"));
+        panic!(
+            "{trace}seed {seed} breaks a promise. To replay it:\n\
+             MVP_SIMULATION_SEED={seed} cargo test -p mvp-proxy --lib \
+             simulation::tests::every_promise_holds_in_whole_gateways -- --nocapture"
+        );
+    }
+    if seeds.end - seeds.start == 1 {
+        println!("{}", simulate(seeds.start, None));
+    }
+    if seeds == SEEDS {
+        // What never happens is not shown to work.
+        let Counts { requests, answered, refused, not_found, broken, hops } = counts;
+        assert!(answered > requests / 2, "{counts:?}");
+        assert!([refused, not_found, broken, hops].iter().all(|count| *count > 100), "{counts:?}");
+    }
+}
+
+#[test]
+fn a_replay_gives_the_same_trace() {
+    for seed in SEEDS.step_by(50) {
+        let (first, second) = (simulate(seed, None), simulate(seed, None));
+        let same = first.trace.iter().zip(&second.trace).take_while(|(a, b)| a == b).count();
+        let lines = [&first, &second].map(|outcome| outcome.trace.get(same));
+        assert_eq!(lines, [None, None], "seed {seed}, after {same} equal lines");
+    }
+}
+
+/// A check that finds nothing checks nothing: each of these defects was in a gateway once.
+#[test]
+fn each_fix_that_is_taken_out_is_found() {
+    type Suits = fn(&Plan) -> bool;
+    let cases: [(Fix, Suits, Invariant); 3] = [
+        (Fix::UnclearWithheld, |plan| plan.vague.is_some(), Invariant::NoFalse404),
+        (Fix::DiscoveryEnds, |plan| plan.blind, Invariant::Ends),
+        (Fix::WaitForSlow, |plan| plan.slow.is_some(), Invariant::Answered),
+    ];
+    for (fix, suits, expected) in cases {
+        let seeds = SEEDS.filter(|seed| suits(&Plan::of(*seed)));
+        let Results { broken, .. } = run(seeds, Some(fix), true);
+        let Some((seed, violation)) = broken.first_key_value() else {
+            panic!("{fix:?} is not missed")
+        };
+        println!("without {fix:?}, seed {seed}: {violation}");
+        assert_eq!(violation.invariant, expected, "{fix:?}: {violation}");
+    }
+}
