@@ -1,13 +1,15 @@
-//! In tests only: fixes of defects that a simulation (`simulation`) takes out, to see that it finds
-//! the defect then. Entry items: [`take_out`], [`is_out`].
+//! In tests only: rules, and fixes of defects, that a simulation (`simulation`) takes out, to see that
+//! it finds the defect then. Entry items: [`take_out`], [`is_out`].
 
 use std::cell::Cell;
 
-use mvp_core::decide::{self as table, Asked, Decision};
+use mvp_core::decide::{self as table, Asked, Decision, Origin};
 use mvp_core::not_found::NotFound;
 use mvp_core::{RequestInfo, Snapshot};
 
-/// A fix that can be taken out.
+use crate::error::Stage;
+
+/// A fix or a rule that can be taken out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fix {
     /// A 404 that proves nothing is withheld. Without it: it passes, like an object's.
@@ -18,6 +20,10 @@ pub(crate) enum Fix {
     /// A 404 waits for a member with slow discovery as long as its last fetch took. Without it: one
     /// second.
     WaitForSlow,
+    /// A request that was proxied is not proxied again. Without it: it is decided like a client's.
+    OneHop,
+    /// A write that a server may have processed is not sent again. Without it: it is.
+    SentOnce,
 }
 
 thread_local! {
@@ -51,6 +57,14 @@ pub(crate) fn found(found: NotFound) -> NotFound {
     }
 }
 
+/// How far a request came.
+pub(crate) fn stage(stage: Stage) -> Stage {
+    match stage {
+        Stage::Exchange | Stage::Reset if is_out(Fix::SentOnce) => Stage::Refused,
+        stage => stage,
+    }
+}
+
 /// The shipped decision, except where a missing fix changes it.
 pub(crate) fn decide<'a>(
     request: &'a RequestInfo<'_>,
@@ -67,5 +81,6 @@ pub(crate) fn decide<'a>(
         }
         _ => asked,
     };
-    table::decide(request, snapshot, asked)
+    let origin = if is_out(Fix::OneHop) { Origin::Client } else { asked.origin };
+    table::decide(request, snapshot, Asked { origin, ..asked })
 }

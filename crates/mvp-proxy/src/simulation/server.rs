@@ -271,8 +271,8 @@ impl Process {
             let api = if lies { &self.other } else { &self.api };
             return self.ask(api, request).await;
         };
-        let thinks = op.map(|op| Random::new(*seed, op).millis(0..6)).unwrap_or_default();
-        sleep(thinks).await;
+        let mut random = Random::new(*seed, op.unwrap_or_default());
+        sleep(random.millis(0..6)).await;
         if !self.interface.is_alive() {
             std::future::pending().await
         }
@@ -289,7 +289,12 @@ impl Process {
         if is_served && request.method() != Method::GET {
             log.arrived(op, sender(&request), *node, Place::Storage);
         }
-        self.ask(&self.api, request).await
+        let response = self.ask(&self.api, request).await;
+        if random.percent(4) {
+            // What it has done is not known yet.
+            sleep(random.millis(100..2_500)).await;
+        }
+        response
     }
 
     /// Asks the server itself, unless its process has been killed meanwhile.
