@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -15,6 +15,7 @@ use mvp_net::{ClientTls, ClientTrust, ConnectionInfo, ServerTls, UnixTime};
 use testkit::certificates::{Ca, FRONT_PROXY_NAME, SERVER_NAME, cn, o};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tower::ServiceExt;
 use tower_service::Service;
 
@@ -64,43 +65,38 @@ where
     let accepting = async move {
         let mut connections = JoinSet::new();
         while let Some((end, remote)) = accepted.recv().await {
-            connections.spawn(connection(end, remote, service.clone()));
+            let service = service.clone();
+            connections.spawn(async move {
+                let Some((stream, info)) = handshake(end, remote).await else { return };
+                let is_http2 = info.http2();
+                let service = service.map_request(move |mut request: Request<Incoming>| {
+                    request.extensions_mut().insert(info.clone());
+                    request
+                });
+                let (stream, service) = (TokioIo::new(stream), TowerToHyperService::new(service));
+                // However a connection ends, its client finds out.
+                if is_http2 {
+                    let mut builder = http2::Builder::new(TokioExecutor::new());
+                    let builder = builder.timer(TokioTimer::new());
+                    let _ = builder.serve_connection(stream, service).await;
+                } else {
+                    let _ = http1::Builder::new().serve_connection(stream, service).await;
+                }
+            });
         }
-        // The port is closed; those who listen are aborted with it.
+        // The port is closed. The connections last until the task is aborted.
         std::future::pending::<()>().await;
     };
     tokio::spawn(accepting).abort_handle()
 }
 
-async fn connection<S, B>(end: End, remote: SocketAddr, service: S)
-where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
-        + Clone
-        + Send
-        + 'static,
-    S::Future: Send,
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+async fn handshake(end: End, remote: SocketAddr) -> Option<(TlsStream<End>, ConnectionInfo)> {
     let tls = &pki().server;
-    let acceptor = TlsAcceptor::from(std::sync::Arc::clone(tls.config()));
-    let Ok(stream) = acceptor.accept(end).await else { return };
+    let stream = TlsAcceptor::from(Arc::clone(tls.config())).accept(end).await.ok()?;
     let (_, session) = stream.get_ref();
     let is_http2 = session.alpn_protocol() == Some(b"h2");
     let certificates = session.peer_certificates().unwrap_or_default().to_vec();
     let judgement = tls.trust().judge(&certificates, UnixTime::now());
     let info = ConnectionInfo::new(remote, certificates, judgement);
-    let info = if is_http2 { info.over_http2() } else { info };
-    let service = service.map_request(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(info.clone());
-        request
-    });
-    let (stream, service) = (TokioIo::new(stream), TowerToHyperService::new(service));
-    // However a connection ends, its client finds out.
-    if is_http2 {
-        let mut builder = http2::Builder::new(TokioExecutor::new());
-        let _ = builder.timer(TokioTimer::new()).serve_connection(stream, service).await;
-    } else {
-        let _ = http1::Builder::new().serve_connection(stream, service).await;
-    }
+    Some((stream, if is_http2 { info.over_http2() } else { info }))
 }
