@@ -14,6 +14,11 @@ use super::network::{CLIENTS, Node};
 /// The number of a request of a client. Nobody else sends `User-Agent: op-NUMBER`.
 pub(super) type Op = u64;
 
+/// A member that was silent for this long is not waited for, until its next heartbeat was read.
+const SILENT: Duration = Duration::from_secs(40);
+/// Within this time it was.
+const HEARTBEAT_READ: Duration = Duration::from_secs(2);
+
 /// The log. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct Log(Arc<Mutex<Entries>>);
@@ -149,6 +154,9 @@ impl Entries {
         let has = |lives: &Vec<(Duration, BTreeSet<&'static str>)>| {
             lives.iter().enumerate().all(|(index, (begin, groups))| {
                 let end = lives.get(index + 1).map_or(Duration::MAX, |(end, _)| *end);
+                let silence =
+                    if groups.is_empty() { end.saturating_sub(*begin) } else { Duration::ZERO };
+                let end = if silence > SILENT { end.saturating_add(HEARTBEAT_READ) } else { end };
                 *begin > to || end < from || groups.contains(group)
             })
         };

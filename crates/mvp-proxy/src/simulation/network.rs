@@ -153,6 +153,10 @@ impl Network {
         });
     }
 
+    pub(super) fn is_off(&self, node: Node) -> bool {
+        self.state().off.contains(&node)
+    }
+
     fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.state());
         self.0.changed.notify_waiters();

@@ -1,5 +1,6 @@
 //! What a seed decides: the cluster, and what goes wrong when. Entry item: [`Plan::of`].
 
+use std::ops::Range;
 use std::time::Duration;
 
 use super::network::{CLIENTS, Node};
@@ -32,6 +33,8 @@ pub(super) struct Plan {
     pub(super) faults_until: Duration,
     /// When clients begin.
     pub(super) clients_from: Duration,
+    /// The milliseconds between two requests of a client.
+    pub(super) pause: Range<u64>,
 }
 
 /// A fault, and its time.
@@ -99,8 +102,22 @@ impl Plan {
             blind: random.percent(3),
             faults_until,
             clients_from,
+            pause: 20..300,
         };
-        if plan.blind { plan.blinded() } else { plan }
+        match plan.blind {
+            true => plan.blinded(),
+            false if random.percent(2) => plan.long(&mut random),
+            false => plan,
+        }
+    }
+
+    /// One more node is without power, for longer than gateways wait for a silent member.
+    fn long(mut self, random: &mut Random) -> Plan {
+        let version = random.pick(&[Version::Old, Version::New]);
+        let (begins, lasts) = (random.millis(1_000..5_000), random.millis(42_000..70_000));
+        let fault = Fault::PowerOff(random.below(NODES), version);
+        self.faults.push(Planned { fault, begins, lasts });
+        Plan { faults_until: begins + lasts + Duration::from_secs(3), pause: 200..1_500, ..self }
     }
 
     fn blinded(self) -> Plan {

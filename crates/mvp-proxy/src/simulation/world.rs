@@ -137,7 +137,7 @@ impl World {
         let mut client = Client::new(number, interface, self.log.clone());
         sleep_until(began + self.plan.clients_from).await;
         while began.elapsed() < self.plan.faults_until + SETTLES_FOR {
-            sleep(random.millis(20..300)).await;
+            sleep(random.millis(self.plan.pause.clone())).await;
             let gateway = random.pick(&self.plan.gateways());
             let (group, name) = (random.pick(&GROUPS), random.below(NAMES));
             let asks = [
@@ -206,9 +206,7 @@ impl World {
                 let Some(gateway) = self.gateway(node) else { return };
                 gateway.kill(false);
                 sleep(lasts).await;
-                if !gateway.is_running() {
-                    gateway.start();
-                }
+                self.restart_gateway(gateway);
             }
             Fault::PowerOff(node, version) => self.power_off(node, version, lasts).await,
             _ => self.misbehave(fault, lasts).await,
@@ -249,14 +247,20 @@ impl World {
         gateway.inspect(|gateway| gateway.kill(true));
         sleep(lasts).await;
         self.network.power(node, true);
-        gateway.filter(|gateway| !gateway.is_running()).inspect(|gateway| gateway.start());
+        gateway.inspect(|gateway| self.restart_gateway(gateway));
         self.restart(node, version).await;
     }
 
-    /// Starts a server, unless another fault has done so.
+    /// Starts a server, unless another fault has done so, or its node is off.
     async fn restart(&self, node: Node, version: Version) {
-        if !self.servers[node].is_running() {
+        if !self.servers[node].is_running() && !self.network.is_off(node) {
             self.servers[node].start(version).await;
+        }
+    }
+
+    fn restart_gateway(&self, gateway: &Gateway) {
+        if !gateway.is_running() && !self.network.is_off(gateway.node()) {
+            gateway.start();
         }
     }
 
