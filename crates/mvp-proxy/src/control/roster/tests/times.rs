@@ -181,3 +181,17 @@ fn the_sources_are_complete_as_they_last_said() {
         assert!(!is_reported, "{now}: they named all members in time");
     }
 }
+
+#[test]
+fn a_refresh_is_counted_once_if_any_member_has_to_wait() {
+    let mut state = state();
+    list(&mut state, &[record("a:1", None)], 0);
+    assert_eq!(state.step(Event::RefreshWanted, at(0)), [], "nobody was asked before");
+    for ticket in begin(&mut state, at(0)).values() {
+        end(&mut state, ticket, at(0));
+    }
+    assert_eq!(state.step(Event::RefreshWanted, millis(1)), [Effect::CountDelayed], "both wait");
+    list(&mut state, &[record("a:1", None), named("c", "a:2", None)], 0);
+    assert_eq!(state.step(Event::RefreshWanted, millis(2)), [Effect::CountDelayed], "c does not");
+    assert_eq!(state.step(Event::RefreshWanted, at(1)), [], "long after");
+}
