@@ -158,6 +158,8 @@ impl fmt::Display for Reason {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -170,5 +172,12 @@ mod tests {
         for unknown in ["", "Local-Not-Ready", "local-not-ready ", "from-a-newer-gateway"] {
             assert_eq!(Reason::from_label(unknown), None, "{unknown:?}");
         }
+    }
+
+    #[test]
+    fn every_refusal_says_why_in_words_of_its_own() {
+        let phrases: BTreeSet<String> = Reason::REFUSALS.iter().map(ToString::to_string).collect();
+        assert_eq!(phrases.len(), Reason::REFUSALS.len(), "{phrases:?}");
+        assert!(phrases.iter().all(|phrase| phrase.contains(' ')), "{phrases:?}");
     }
 }

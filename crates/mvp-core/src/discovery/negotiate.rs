@@ -284,4 +284,22 @@ mod tests {
         assert_eq!(conversions("*/*", Encoding::Json), [None]);
         assert_eq!(conversions("application/yaml", Encoding::Json), []);
     }
+
+    /// Go's sort keeps them in place: neither comes before the other.
+    #[test]
+    fn equal_wildcards_keep_their_order() {
+        let a = Some(Conversion { group: "a.io", version: "v1", kind: "A" });
+        assert_eq!(conversions("*/*;as=A;v=v1;g=a.io,*/*", Encoding::Json), [a, None]);
+        assert_eq!(conversions("*/*,*/*;as=A;v=v1;g=a.io", Encoding::Json), [None, a]);
+    }
+
+    #[test]
+    fn nopeer_counts_in_any_clause_and_case() {
+        for accept in ["application/json;profile=nopeer", "text/html,*/*;q=0.1;Profile=NoPeer"] {
+            assert!(asks_nopeer(accept), "{accept}");
+        }
+        for accept in ["", "*/*", "application/json;profile=peer", "application/json;nopeer"] {
+            assert!(!asks_nopeer(accept), "{accept}");
+        }
+    }
 }

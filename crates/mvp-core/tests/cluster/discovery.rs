@@ -4,6 +4,7 @@ use crate::builder::{Cluster, NOW, member, ready, second, unseen};
 use mvp_core::RequestInfo;
 use mvp_core::decide::{Asked, Origin};
 use mvp_core::discovery::{Limits, Source};
+use mvp_core::member::Member;
 use mvp_core::openapi::Index;
 
 const PATHS: [&str; 9] = [
@@ -49,6 +50,25 @@ fn row_1_a_schema_of_any_member_is_served() {
     let cluster = Cluster::beside([member("a", "v1.34.0", &[]), b]);
     assert_eq!(cluster.client(request), "answer: discovery-merged");
     assert_eq!(cluster.marked(request), "answer: discovery-merged");
+}
+
+#[test]
+fn row_8_a_404_for_a_schema_waits_for_the_index_of_members_with_a_view() {
+    let indexed = |id| {
+        let mut member = member(id, "v1.36.0", &[]);
+        member.view.openapi = Some(Index::default().into());
+        member
+    };
+    let request = "GET /openapi/v3/apis/batch/v1";
+    for (other, expected) in [
+        (indexed("b"), "pass-404: confirmed-not-found"),
+        (member("b", "v1.36.0", &[]), "refuse: unconfirmed"),
+        // It never answered, and nothing waits for it any more.
+        (Member { joined: second(NOW - 301), ..unseen("b") }, "pass-404: confirmed-not-found"),
+    ] {
+        let cluster = Cluster::beside([indexed("a"), other]);
+        assert_eq!(cluster.denied(request, &[("a", false)]), expected);
+    }
 }
 
 #[test]

@@ -111,6 +111,17 @@ fn requests_that_local_never_served_still_go_to_peers() {
 }
 
 #[test]
+fn the_404s_of_backends_still_pass_through_while_peers_serve() {
+    let pods = ["/v1/pods", "/v1/pods/proxy"];
+    let cluster =
+        Cluster::beside([member("local", "v1.35.0", &pods), member("peer", "v1.35.0", &pods)]);
+    let proxy = "GET /api/v1/namespaces/x/pods/y/proxy/some/path";
+    for (state, reason) in [(Unreachable, "local-down"), (Unready, "local-not-ready")] {
+        assert_eq!(cluster.while_local_is(state, proxy), format!("peers peer: {reason}"));
+    }
+}
+
+#[test]
 fn an_unlisted_request_is_refused_while_local_is_down() {
     let unlisted = "GET /apis/a.io/v1/things";
     assert_eq!(cluster().while_local_is(Unreachable, unlisted), "refuse: local-down");

@@ -225,3 +225,6 @@ where
         Poll::Ready(Ok(response))
     }
 }
+
+#[cfg(test)]
+mod tests;

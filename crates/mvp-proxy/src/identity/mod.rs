@@ -73,3 +73,6 @@ impl Identity {
         matches!(self, Identity::User(_) | Identity::System)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -119,3 +119,6 @@ fn has_token_protocol(headers: &HeaderMap) -> bool {
     };
     items(headers, &SEC_WEBSOCKET_PROTOCOL).any(is_token) && asks_for_websocket(headers)
 }
+
+#[cfg(test)]
+mod tests;

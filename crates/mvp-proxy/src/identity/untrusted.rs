@@ -73,6 +73,14 @@ impl Untrusted {
         let CertificateNames { subject, issuer } = &names;
         reported.names.insert((issuer.clone(), subject.clone(), is_peer)).then_some(names)
     }
+
+    /// How many certificates of peers, and of clients, were reported.
+    #[cfg(test)]
+    pub(super) fn reported(&self) -> (usize, usize) {
+        let reported = self.0.lock().unwrap();
+        let of_peers = reported.names.iter().filter(|(.., is_peer)| *is_peer).count();
+        (of_peers, reported.names.len() - of_peers)
+    }
 }
 
 #[cfg(test)]

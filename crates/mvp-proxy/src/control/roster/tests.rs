@@ -2,6 +2,7 @@
 
 mod reports;
 mod table;
+mod times;
 
 use std::slice;
 

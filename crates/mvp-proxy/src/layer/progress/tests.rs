@@ -248,3 +248,49 @@ fn a_request_that_is_given_up_names_the_deniers() {
         assert_eq!(refused(Next::Done(progress.give_up())).2, None, "b may have processed it");
     });
 }
+
+/// Row 3: health checks are the server's own to fail. A peer insists where nobody else can serve.
+#[test]
+fn the_known_health_counts_but_for_own_paths_and_peers_that_insist() {
+    use LocalHealth::{Ready, Unreachable, Unready};
+    let resource = RequestInfo::parse("GET", "/api/v1/pods", None);
+    let own = RequestInfo::parse("GET", "/healthz", None);
+    let discovery = RequestInfo::parse("GET", "/apis", None);
+    for (info, known, insists, expected) in [
+        (&resource, Ready, false, Ready),
+        (&resource, Unready, false, Unready),
+        (&resource, Unready, true, Ready),
+        (&resource, Unreachable, false, Unreachable),
+        (&resource, Unreachable, true, Unreachable),
+        (&own, Ready, false, Ready),
+        (&own, Unready, false, Unready),
+        (&own, Unreachable, false, Unready),
+        (&discovery, Unready, false, Unready),
+        (&discovery, Unreachable, false, Unreachable),
+    ] {
+        assert_eq!(health_for(info, known, || insists), expected, "{info} {known:?} {insists}");
+    }
+}
+
+/// A 404 that names an object proves itself. HEAD has no body, so the view decides.
+#[test]
+fn a_doubted_404_is_believed_by_its_body_or_for_head_by_the_view() {
+    let found = [NotFound::Object, NotFound::Unrouted, NotFound::Unclear];
+    for (found, is_head, listed) in found
+        .into_iter()
+        .flat_map(|found| [(found, false, false), (found, false, true)])
+        .chain([(NotFound::Unclear, true, false), (NotFound::Unclear, true, true)])
+    {
+        let case = format!("{found:?}, HEAD: {is_head}, listed: {listed}");
+        let believed = |on_not_found| {
+            let decision = decision(Reason::ServedLocally, on_not_found);
+            is_believed(Summary { listed, ..decision }, is_head, found)
+        };
+        assert!(believed(OnNotFound::PassThrough), "{case}");
+        assert!(!believed(OnNotFound::Refresh), "{case}");
+        let expected = if is_head { listed } else { found == NotFound::Object };
+        for on_not_found in [OnNotFound::NextUnlessObject, OnNotFound::RefreshUnlessObject] {
+            assert_eq!(believed(on_not_found), expected, "{case}");
+        }
+    }
+}

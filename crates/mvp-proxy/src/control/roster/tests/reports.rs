@@ -143,3 +143,101 @@ fn members_share_equal_groups_and_keep_those_that_did_not_change() {
         assert_eq!(apis.is_some(), &*request.member.id != "own");
     }
 }
+
+#[test]
+fn a_document_that_is_sent_again_did_not_change() {
+    let mut state = state();
+    list(&mut state, &[record("a:1", None)], 0);
+    for (second, expected) in [(1, 2), (2, 0), (3, 0)] {
+        let effects = fetch(&mut state, "b", documents(&gateway("1")), second);
+        let is_change =
+            |effect: &&Effect| matches!(effect, Effect::Report(Report::ViewChanged { .. }));
+        assert_eq!(effects.iter().filter(is_change).count(), expected, "{second}");
+        let view = &tracked(&state, "b").view;
+        assert_eq!(view.apis.as_ref().unwrap().confirmed, at(second));
+        assert_eq!(*view.asked.of(ViewDocument::OpenApi), at(second));
+        assert!(view.openapi.is_some(), "it is known that there is none");
+    }
+}
+
+#[test]
+fn a_second_fault_of_a_document_is_reported() {
+    let mut state = state();
+    list(&mut state, &[record("a:1", None)], 0);
+    fetch(&mut state, "b", faulty("1", 3, true), 1);
+    let mut both = faulty("2", 3, true);
+    let [_, Outcome::Changed { complaints, .. }] = &mut both.parts else { panic!("{both:?}") };
+    let known = complaints[0].clone();
+    let group = "worse.io".into();
+    let new = DocumentError { problem: Problem::TooManyFaults { group, limit: 20 }, ..known };
+    complaints.push(new.clone());
+    let effects = fetch(&mut state, "b", both, 2);
+    let reported: Vec<_> = effects
+        .into_iter()
+        .filter_map(|effect| match effect {
+            Effect::Report(Report::DocumentProblem { problem, .. }) => Some(problem),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(reported, [new]);
+}
+
+#[test]
+fn the_last_error_is_that_of_the_last_fetch_that_tells() {
+    let mut state = state();
+    list(&mut state, &[record("a:1", None)], 0);
+    let failed = || Outcome::Failed("gone".to_owned());
+    let openapi = || OpenApiOutcome::NotAsked;
+    let part = |parts| Fetched { parts, openapi: openapi(), ..documents(&Who::Server) };
+    for (second, result, expected) in [
+        (1, failure(None), Some(Some("refused"))),
+        (2, documents(&Who::Server), Some(None)),
+        (3, part([Outcome::NotAsked, failed()]), Some(Some("gone"))),
+        (4, part([Outcome::NotAsked, Outcome::Unchanged]), None),
+    ] {
+        let effects = fetch(&mut state, "b", result, second);
+        let told = effects.into_iter().find_map(|effect| match effect {
+            Effect::LastError { error, .. } => Some(error),
+            _ => None,
+        });
+        assert_eq!(told, expected.map(|error| error.map(str::to_owned)), "{second}");
+    }
+}
+
+#[test]
+fn a_member_times_out_300_s_after_its_last_answer() {
+    let mut state = state();
+    let mut timed_out = Vec::new();
+    for now in 0..1000 {
+        list(&mut state, &[record("a:1", None)], now);
+        if now <= 500 {
+            answers(&mut state, "b", &Who::Server, now);
+        }
+        let effects = state.step(Event::Tick, at(now));
+        let is_report =
+            |effect: &Effect| matches!(effect, Effect::Report(Report::MemberTimedOut { .. }));
+        timed_out.extend(effects.iter().any(is_report).then_some(now));
+    }
+    assert_eq!(timed_out, [801]);
+}
+
+/// Others than configured peers are named by what they answer, or move.
+#[test]
+fn only_a_configured_peer_can_have_another_id() {
+    let other = Who::Gateway { id: "c".into(), instance: "1".into() };
+    let nameless = Who::Gateway { id: "".into(), instance: "1".into() };
+    for (name, heard, who, expected) in [
+        ("b", None, &other, true),
+        ("b", Some(1), &other, false),
+        ("b", None, &nameless, false),
+        // Configured without an ID.
+        ("a:1", None, &other, false),
+    ] {
+        let mut state = state();
+        list(&mut state, &[named(name, "a:1", heard)], 0);
+        let effects = fetch(&mut state, name, documents(who), 1);
+        let is_told =
+            effects.iter().any(|effect| matches!(effect, Effect::Report(Report::OtherId { .. })));
+        assert_eq!(is_told, expected, "{name} {heard:?} {who:?}");
+    }
+}
