@@ -169,7 +169,7 @@ fn listed(names: &[&str]) -> String {
     }
 }
 
-async fn find(ask: &impl Ask) -> Found {
+pub(super) async fn find(ask: &impl Ask) -> Found {
     let fetched = timeout(SMALL_TIMEOUT, get(ask, PATH, "application/json", None, MAX_BYTES));
     let answer = match fetched.await {
         Ok(Ok(answer)) => answer,
