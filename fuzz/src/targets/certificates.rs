@@ -30,6 +30,7 @@ pub const TARGET: Target = Target {
 struct Known {
     ca: Ca,
     server: Pair,
+    stranger: Ca,
 }
 
 fn known() -> &'static Known {
@@ -37,7 +38,7 @@ fn known() -> &'static Known {
     KNOWN.get_or_init(|| {
         let ca = Ca::new("fuzz");
         let server = ca.server(&["localhost"]);
-        Known { ca, server }
+        Known { ca, server, stranger: Ca::new("stranger") }
     })
 }
 
@@ -47,7 +48,7 @@ fn run(data: &[u8]) {
 }
 
 fn pem(text: &[u8]) {
-    let Known { ca, server } = known();
+    let Known { ca, server, .. } = known();
     let trusted = ClientTrust::new(Some(text), Some(ca.pem().as_bytes()), vec!["x".to_owned()]);
     let roots = ClientTls::new(text, None);
     assert_eq!(trusted.is_ok(), roots.is_ok(), "a CA bundle is good or bad for both");
@@ -75,8 +76,8 @@ fn der(bytes: &[u8]) {
         }
     }
     first_version(&leaf);
-    let Known { ca, server } = known();
-    let pem = ca.pem().as_bytes();
+    let Known { server, stranger, .. } = known();
+    let pem = stranger.pem().as_bytes();
     let trust = ClientTrust::new(Some(pem), None, Vec::new()).expect("a CA");
     let chain = [leaf, server.chain()[0].clone()];
     let judgement = trust.judge(&chain, UnixTime::now());
@@ -85,7 +86,7 @@ fn der(bytes: &[u8]) {
 }
 
 fn seeds() -> Vec<Vec<u8>> {
-    let Known { ca, server } = known();
+    let Known { ca, server, .. } = known();
     let named = ca.issue(Leaf::new(&[cn("alice"), o("dev"), o("ops"), uid("7")]).for_clients());
     let other = ca.issue(Leaf::new(&[bmp_cn("böb")]).for_clients());
     let old = ca.issue(Leaf::named("old").of_version_1());

@@ -149,7 +149,7 @@ pub fn passed(data: &[u8], sizes: &[usize], http2: bool) -> (Vec<u8>, bool) {
 }
 
 /// The requests that hyper reads from a connection, up to one that the service does not get.
-fn requests(stream: impl AsyncRead + AsyncWrite + Unpin, noted: Option<Noted>) -> Vec<Read> {
+fn requests(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, noted: Option<Noted>) -> Vec<Read> {
     let found: Rc<RefCell<Vec<Read>>> = Rc::default();
     let (list, ended) = (Rc::clone(&found), Rc::new(RefCell::new(false)));
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
@@ -163,7 +163,8 @@ fn requests(stream: impl AsyncRead + AsyncWrite + Unpin, noted: Option<Noted>) -
                 list.borrow_mut().push((head, Vec::new(), false));
                 let (body, complete) = read(request.into_body()).await;
                 let body = body.iter().map(|byte| if *byte == b'#' { b'!' } else { *byte });
-                let entry = &mut list.borrow_mut()[index];
+                let mut list = list.borrow_mut();
+                let entry = &mut list[index];
                 (entry.1, entry.2) = (body.collect(), complete);
             }
             Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))

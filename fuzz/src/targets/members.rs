@@ -71,9 +71,8 @@ fn run(data: &[u8]) {
     let _ =
         endpoints::addresses(&answers[0], one_host).map(|all| all.iter().for_each(|a| dialable(a)));
     let server = || Server { answers: answers.clone(), asked: AtomicUsize::new(0) };
-    let clock = Clock::start();
     let said = block_on(async {
-        let mut said = Vec::new();
+        let (clock, mut said) = (Clock::start(), Vec::new());
         let (sender, source) = Source::new("identities");
         until_silent(leases::read_identities(server(), clock, one_host, sender)).await;
         said.push(source);

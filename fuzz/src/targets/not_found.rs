@@ -73,7 +73,7 @@ fn seeds() -> Vec<Vec<u8>> {
     for line in lines("crates/mvp-core/tests/fixtures/recorded/not-found.jsonl") {
         let kind = line["content_type"].as_str().unwrap_or_default();
         let same = |name: &&str| kind.starts_with(name.split(';').next().unwrap_or_default());
-        let Some(place) = TYPES.iter().position(|name| same(&name)) else { continue };
+        let Some(place) = TYPES.iter().position(|name| same(name)) else { continue };
         let body = match (line["text"].as_str(), line["hex"].as_str()) {
             (Some(text), _) => text.as_bytes().to_vec(),
             (None, hex) => unhex(hex.unwrap_or_default()),

@@ -67,7 +67,7 @@ struct Watcher<'a> {
 
 /// The result of a read.
 #[derive(Debug)]
-enum Found {
+pub(super) enum Found {
     Names(ServerHeaders),
     /// The server has no such ConfigMap.
     Missing,
@@ -189,7 +189,7 @@ pub(super) async fn find(ask: &impl Ask) -> Found {
 
 /// The headers that servers read, as the ConfigMap has them.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct ServerHeaders {
+pub(super) struct ServerHeaders {
     username: Vec<String>,
     group: Vec<String>,
     uid: Vec<String>,
