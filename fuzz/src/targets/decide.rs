@@ -108,7 +108,7 @@ fn seeds() -> Vec<Vec<u8>> {
     for (number, target) in targets.iter().enumerate() {
         for method in ["GET", "POST"] {
             let number = number as u8;
-            let head = [number, number / 3, number * 37, number * 11, 99];
+            let head = [number, number / 3, number.wrapping_mul(37), number.wrapping_mul(11), 99];
             let documents = [seeds::AGGREGATED.as_bytes(), seeds::OTHER.as_bytes()];
             let parts = [method.as_bytes(), target.as_bytes(), documents[0], documents[1]];
             all.push([&head[..], &joined(&parts)].concat());

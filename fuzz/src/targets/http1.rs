@@ -62,12 +62,18 @@ pub struct Pieces {
     at: usize,
     sizes: Vec<usize>,
     turn: usize,
+    open: bool,
 }
 
 impl Pieces {
     /// The sizes of pieces are used in turn.
     pub fn new(data: Vec<u8>, sizes: &[usize]) -> Pieces {
-        Pieces { data, at: 0, sizes: sizes.to_vec(), turn: 0 }
+        Pieces { data, at: 0, sizes: sizes.to_vec(), turn: 0, open: false }
+    }
+
+    /// The same connection, which the client keeps open.
+    pub fn kept_open(self) -> Pieces {
+        Pieces { open: true, ..self }
     }
 }
 
@@ -79,6 +85,9 @@ impl AsyncRead for Pieces {
     ) -> Poll<io::Result<()>> {
         let size = self.sizes[self.turn % self.sizes.len()].max(1);
         let left = self.data.len() - self.at;
+        if left == 0 && self.open {
+            return Poll::Pending;
+        }
         let end = self.at + size.min(left).min(buffer.remaining());
         buffer.put_slice(&self.data[self.at..end]);
         self.at = end;
@@ -149,7 +158,10 @@ pub fn passed(data: &[u8], sizes: &[usize], http2: bool) -> (Vec<u8>, bool) {
 }
 
 /// The requests that hyper reads from a connection, up to one that the service does not get.
-fn requests(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, noted: Option<Noted>) -> Vec<Read> {
+fn requests(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    noted: Option<Noted>,
+) -> Vec<Read> {
     let found: Rc<RefCell<Vec<Read>>> = Rc::default();
     let (list, ended) = (Rc::clone(&found), Rc::new(RefCell::new(false)));
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
@@ -158,7 +170,9 @@ fn requests(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, noted:
         async move {
             *ended.borrow_mut() |= faulty;
             if !*ended.borrow() {
-                let head = format!("{} {}", request.method(), request.uri());
+                // A method may have a `#`. In a target, none can be left.
+                let method = request.method().as_str().replace('#', "!");
+                let head = format!("{method} {}", request.uri());
                 let index = list.borrow().len();
                 list.borrow_mut().push((head, Vec::new(), false));
                 let (body, complete) = read(request.into_body()).await;

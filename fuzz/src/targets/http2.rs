@@ -4,8 +4,10 @@
 //! The other half are raw bytes: the guard changes nothing but the `#`, however reads are split.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use mvp_net::fuzzing::{guarded, huffman};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::fetch::block_on;
 use super::http1::{Pieces, passed};
@@ -66,17 +68,23 @@ fn path(input: &mut Input<'_>) -> String {
 
 /// The paths that h2 accepts behind the guard.
 fn requests(bytes: &[u8], sizes: &[usize]) -> Vec<String> {
-    let (stream, _) = guarded(Pieces::new(bytes.to_vec(), sizes), true);
-    block_on(async {
-        let mut found = Vec::new();
-        let Ok(mut connection) = h2::server::handshake(stream).await else { return found };
+    accepted(guarded(Pieces::new(bytes.to_vec(), sizes).kept_open(), true).0)
+}
+
+/// The paths that h2 accepts, until the client sends nothing more.
+fn accepted(stream: impl AsyncRead + AsyncWrite + Unpin) -> Vec<String> {
+    let mut found = Vec::new();
+    let accepting = async {
+        let Ok(mut connection) = h2::server::handshake(stream).await else { return };
         while let Some(Ok((request, mut respond))) = connection.accept().await {
             let target = request.uri().path_and_query();
             found.push(target.map(ToString::to_string).unwrap_or_default());
             let _ = respond.send_response(http::Response::new(()), true);
         }
-        found
-    })
+    };
+    // The clock moves when nothing is left to do.
+    let _ = block_on(async { tokio::time::timeout(Duration::from_secs(1), accepting).await });
+    found
 }
 
 fn raw(data: &[u8], sizes: &[usize]) {
@@ -86,17 +94,7 @@ fn raw(data: &[u8], sizes: &[usize]) {
     assert!(!(whole && pieces) || all == some, "in pieces of {sizes:?}");
     assert!(all.starts_with(&some) || some.starts_with(&all));
     assert!(all.len() <= data.len() && (!whole || all.len() == data.len()), "no byte is added");
-    let unguarded = block_on(async {
-        let mut found = Vec::new();
-        let stream = Pieces::new(data.clone(), &[1 << 20]);
-        let Ok(mut connection) = h2::server::handshake(stream).await else { return found };
-        while let Some(Ok((request, mut respond))) = connection.accept().await {
-            let target = request.uri().path_and_query();
-            found.push(target.map(ToString::to_string).unwrap_or_default());
-            let _ = respond.send_response(http::Response::new(()), true);
-        }
-        found
-    });
+    let unguarded = accepted(Pieces::new(data.clone(), &[1 << 20]).kept_open());
     for path in requests(&data, sizes) {
         assert!(unguarded.contains(&path), "{path:?} is none of {unguarded:?}");
     }

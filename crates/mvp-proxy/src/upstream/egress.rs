@@ -95,7 +95,7 @@ enum Transport {
 }
 
 #[cfg(fuzzing)]
-pub mod fuzzing;
+mod fuzzing;
 
 impl ConnectProxy {
     /// A proxy at this address (`HOST:PORT`), over plain TCP.

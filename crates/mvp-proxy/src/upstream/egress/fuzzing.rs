@@ -12,7 +12,7 @@ use super::{ConnectProxy, Transport, request};
 
 /// Opens a connection in this process, by the address of the server.
 #[derive(Clone)]
-pub struct Dial(Arc<dyn Fn(&str) -> DuplexStream + Send + Sync>);
+pub(super) struct Dial(Arc<dyn Fn(&str) -> DuplexStream + Send + Sync>);
 
 impl Deref for Dial {
     type Target = dyn Fn(&str) -> DuplexStream + Send + Sync;
