@@ -56,22 +56,9 @@ fn seeds() -> Vec<Vec<u8>> {
     GzDecoder::new(file).read_to_string(&mut text).expect("gzip");
     let line = |line: &str| {
         let line: Value = serde_json::from_str(line).expect("JSON");
-        unbase64(line["protobuf"].as_str().unwrap_or_default())
+        let text = line["protobuf"].as_str().unwrap_or_default();
+        data_encoding::BASE64.decode(text.as_bytes()).expect("base64")
     };
     let all = text.lines().map(line).filter(|seed| seed.len() < 3000);
     all.chain([b"k8s\0\x0a\x09\x0a\x02v1\x12\x03Pod\x12\x00".to_vec()]).take(120).collect()
-}
-
-fn unbase64(text: &str) -> Vec<u8> {
-    let digit = |letter: u8| match letter {
-        b'A'..=b'Z' => letter - b'A',
-        b'a'..=b'z' => letter - b'a' + 26,
-        b'0'..=b'9' => letter - b'0' + 52,
-        b'+' => 62,
-        _ => 63,
-    };
-    let letters = text.trim_end_matches('=').bytes();
-    let bits: Vec<u8> =
-        letters.flat_map(|letter| (0..6).rev().map(move |bit| digit(letter) >> bit & 1)).collect();
-    bits.chunks_exact(8).map(|byte| byte.iter().fold(0, |value, bit| value << 1 | bit)).collect()
 }
