@@ -15,6 +15,7 @@
 
 mod bind;
 mod client_tls;
+mod client_waits;
 mod connect;
 mod connection;
 mod connection_limit;
@@ -34,6 +35,7 @@ mod unverified;
 
 pub use bind::{bind, bind_steered, bind_workers};
 pub use client_tls::ClientTls;
+pub use client_waits::ClientWaits;
 pub use connect::{connect_from, is_own_failure};
 pub use connection::ConnectionInfo;
 pub use connection_limit::ConnectionLimit;

@@ -108,7 +108,7 @@ where
     // A separate token for each listener: every wake-up of a connection checks it, and workers must
     // not contend for one lock.
     let cut = CancellationToken::new();
-    let streams = Streams::new(cut.clone());
+    let streams = Streams::new(cut.clone(), limits.waits.clone());
     // However this function ends, no stream outlives it.
     let _cut = cut.drop_guard();
     let Listener { socket, pass_through, handed_over } = listener.into();

@@ -12,6 +12,7 @@ mod flags;
 pub(crate) mod fuzzing;
 mod like;
 mod limit_args;
+mod limit_values;
 mod manifests_args;
 mod manual_args;
 mod operator_args;
@@ -243,7 +244,7 @@ pub(crate) struct ForgetArgs {
 /// The flags of `mvp demo`.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 #[command(after_help = "Examples:
-  A cluster of three servers, until Ctrl-C:
+  A cluster of three servers with a dashboard, until Ctrl-C:
     mvp demo
   Check every promise, for a script:
     mvp demo --check -o json
@@ -259,8 +260,8 @@ pub(crate) struct DemoArgs {
     /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Output,
-    /// First port to listen on; the other servers use the next ones. 0 takes free ports. Without
-    /// this flag it is 7443, or the next ports that are free.
+    /// First port to listen on; the other servers use the next ones, then the dashboard. 0 takes
+    /// free ports. Without this flag it is 7443, or the next ports that are free.
     #[arg(long, value_name = "PORT", value_parser = values::port_base)]
     pub port_base: Option<u16>,
 }

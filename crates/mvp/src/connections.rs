@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use mvp_net::{ConnectionLimit, HandshakeLimit};
+use mvp_net::Limits;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -10,21 +10,22 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 /// A collector that reads the counts of the limits whenever metrics are written.
 #[derive(Debug)]
-pub(crate) struct ConnectionMetrics(pub(crate) ConnectionLimit, pub(crate) HandshakeLimit);
+pub(crate) struct ConnectionMetrics(pub(crate) Limits);
 
 impl Collector for ConnectionMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let Limits { connections, handshakes, waits, .. } = &self.0;
         let gauges = [
-            ("mvp_client_connections", "Open client connections.", self.0.open()),
+            ("mvp_client_connections", "Open client connections.", connections.open()),
             (
                 "mvp_client_connections_limit",
                 "The most client connections that may be open.",
-                self.0.total(),
+                connections.total(),
             ),
             (
                 "mvp_client_handshakes",
                 "TLS handshakes with clients in progress.",
-                self.1.in_progress(),
+                handshakes.in_progress(),
             ),
         ];
         for (name, help, value) in gauges {
@@ -36,22 +37,32 @@ impl Collector for ConnectionMetrics {
             (
                 "mvp_client_connections_refused",
                 "Client connections that were refused because of a limit.",
-                self.0.refused(),
+                connections.refused(),
             ),
             (
                 "mvp_client_connections_evicted",
                 "Idle client connections that were closed to make room for new ones.",
-                self.0.evicted(),
+                connections.evicted(),
             ),
             (
                 "mvp_client_connections_idle",
                 "Client connections that were closed because they had no request for a while.",
-                self.0.idle(),
+                connections.idle(),
             ),
             (
                 "mvp_client_handshakes_refused",
                 "Client connections that were refused because of too many TLS handshakes.",
-                self.1.refused(),
+                handshakes.refused(),
+            ),
+            (
+                "mvp_client_write_stalls",
+                "Times that the connection of a client took no more data.",
+                waits.stalls(),
+            ),
+            (
+                "mvp_client_streams_full",
+                "Times that a client connection came to have as many streams as it may have.",
+                waits.full(),
             ),
         ];
         for (name, help, count) in counts {

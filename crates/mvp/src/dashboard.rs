@@ -8,6 +8,7 @@
 //! - [`rates`]: requests in a second, from counts
 //! - [`events`]: the stream of one page
 //! - [`secure`]: the listener for other hosts, with TLS and client certificates
+//! - [`serving`]: what members serve, to be compared
 
 mod assets;
 pub(crate) mod board;
@@ -17,6 +18,7 @@ mod places;
 mod rates;
 mod sections;
 pub(crate) mod secure;
+mod serving;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +33,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 use self::board::{Audience, Board};
+pub(crate) use self::serving::servers;
 use crate::admin::host::{self, AllowedHosts};
 use crate::admin::text;
 

@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use futures_util::future::join_all;
-use mvp_net::{ConnectionLimit, HandshakeLimit, Listener, PassThrough, bind, bind_workers};
+use mvp_net::{Limits, Listener, PassThrough, bind, bind_workers};
 use mvp_proxy::{Member, Worker};
 use prometheus_client::registry::Registry;
 use tokio::runtime::{Builder, Runtime};
@@ -159,10 +159,8 @@ fn admin_socket(config: &ServeConfig) -> anyhow::Result<Option<AdminSocket>> {
 struct Gateway {
     in_force: InForce,
     client_limits: ClientLimits,
-    /// The limit of client connections of all workers together.
-    connections: ConnectionLimit,
-    /// The same for TLS handshakes.
-    handshakes: HandshakeLimit,
+    /// The limits of the listeners of all workers together.
+    limits: Limits,
     max_connections: usize,
     member: Member,
     reload_metrics: ReloadMetrics,
@@ -196,8 +194,7 @@ impl Gateway {
         let in_force = InForce::new(config)?;
         tls::check_proxy_identity(config)?;
         let id = config.local.as_ref().map_or("", |local| local.id.as_str());
-        let per_address = config.client_limits.connections_per_address;
-        let connections = ConnectionLimit::new(max_connections, per_address);
+        let limits = config.client_limits.of_listeners(max_connections, config.shutdown_grace);
         let mut registry = Registry::default();
         let traces = Traces::new(config, &mut registry);
         let member = Member::builder(id, in_force.outbound_local.clone())
@@ -206,8 +203,10 @@ impl Gateway {
             .remote_headers(config.request_header.remote_headers())
             .refresh_interval(config.refresh_interval)
             .forget_after(config.peers.forget_after)
-            .client_connections(connections.clone())
+            .client_connections(limits.connections.clone())
             .peer_limits(config.client_limits.peers)
+            .document_limits(config.client_limits.documents)
+            .refreshes_per_second(config.client_limits.refreshes_per_second)
             .log_local_requests(config.log_local_requests)
             .record_callers(config.record_callers && config.serves_peers())
             .traced_by(traces.as_ref().map(|traces| traces.tracer.clone()))
@@ -226,9 +225,7 @@ impl Gateway {
         log.register(&mut registry);
         let supervisor = Supervisor::default();
         supervisor.register(&mut registry);
-        let handshakes = config.client_limits.handshakes();
-        let counts = ConnectionMetrics(connections.clone(), handshakes.clone());
-        registry.register_collector(Box::new(counts));
+        registry.register_collector(Box::new(ConnectionMetrics(limits.clone())));
         let (metrics, reader) = (Arc::clone(member.metrics()), member.reader().clone());
         registry.register_collector(Box::new(DeprecatedCallers { metrics, reader }));
         let shutdown = Shutdown::new(config.shutdown_delay, config.shutdown_grace, log);
@@ -245,8 +242,7 @@ impl Gateway {
         Ok(Gateway {
             in_force,
             client_limits: config.client_limits,
-            connections,
-            handshakes,
+            limits,
             max_connections,
             member,
             reload_metrics,
@@ -317,7 +313,7 @@ impl Gateway {
                     match &gateway.steered {
                         // Until the control loop is ready, no connection comes.
                         Some(steered) => {
-                            let connections = gateway.connections.clone();
+                            let connections = gateway.limits.connections.clone();
                             let local = gateway.member.local_state().cloned();
                             tokio::spawn(steered.clone().beat_worker(index, connections, local));
                         }
@@ -325,10 +321,7 @@ impl Gateway {
                         None => {}
                     }
                     let tls = gateway.in_force.tls.clone();
-                    let connections = gateway.connections.clone();
-                    let handshakes = gateway.handshakes.clone();
-                    let limits =
-                        bounds.of_listener(connections, handshakes, gateway.shutdown.grace);
+                    let limits = gateway.limits.clone();
                     let serving = listeners.into_iter().map(|socket| {
                         let pass_through = gateway.pass_through.clone();
                         let handed_over = gateway.steered.is_some();

@@ -179,9 +179,16 @@ const commands = {
     };
     const before = await play(0, Math.round(seconds / 10));
     const after = await play(Math.round(seconds / 10), seconds);
+    const order = await fast.evaluate(ORDER, sections);
     const hostile = await fast.evaluate(HOSTILE, sections);
+    // How much wider the page is than a screen or a phone.
+    const wider = [];
+    for (const width of [1440, 390]) {
+      await fast.setViewportSize({ width, height: 900 });
+      wider.push(await fast.evaluate(() => document.documentElement.scrollWidth - innerWidth));
+    }
     await fast.context().close();
-    return { before, after, hostile };
+    return { before, after, order, hostile: { ...hostile, wider: Math.max(...wider) } };
   },
 
   async problems() {
@@ -233,9 +240,18 @@ const PLAY = async ({ sections, from, to }) => {
   }
 };
 
-/** Sends names that are markup. Returns what became of them. */
+/** Sends members of which the last one fails. Returns their order on the page. */
+const ORDER = ({ members }) => {
+  const fine = { ...members[0], local: false, present: true, ejected: false, view: "fresh", error: null };
+  const list = [{ ...fine, id: "own", local: true }, { ...fine, id: "fine" }, { ...fine, id: "ill", error: "refused" }];
+  window.source.dispatchEvent(new MessageEvent("members", { data: JSON.stringify(list) }));
+  return [...document.querySelectorAll("#members-rows th span")].map((one) => one.firstChild.textContent);
+};
+
+/** Sends names that are markup, and turn the text around them. Returns what became of them. */
 const HOSTILE = async (sections) => {
-  const name = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>';
+  const markup = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>';
+  const name = `${markup}\u202e\u0007\u200b`;
   const send = (section, data) =>
     window.source.dispatchEvent(new MessageEvent(section, { data: JSON.stringify(data) }));
   const api = { group: name, version: name, resource: name, subresource: name };
@@ -248,11 +264,13 @@ const HOSTILE = async (sections) => {
   send("flow", { recorded: true, edges: [{ ...api, from: name, to: name, rate: 1, errors: 1 }] });
   send("averted", { total: 1, apis: [{ ...api, count: 1 }], bars: [1] });
   send("refusals", { total: [], bars: [1], recent: [{ at: 1, reason: name, count: 1, advice: name }] });
-  send("callers", { recorded: true, named: true, resources: [{ ...api, count: 1, requests: 1, callers: [{ user: name, agent: name, requests: 1 }] }] });
+  send("callers", { recorded: true, named: true, resources: [{ ...api, count: 1, requests: 1, more: 7, callers: [{ user: name, source: "authenticated", agent: name, requests: 1 }, { user: "0a1b", source: "token-hash", agent: "", requests: 1 }] }] });
   send("certificates", { list: [{ flag: name, expires: 4e9 }], failing: [name] });
   await new Promise((resolve) => setTimeout(resolve, 200));
   return {
-    shown: document.body.textContent.split(name).length - 1,
+    shown: document.body.textContent.split(markup).length - 1,
+    invisible: document.documentElement.outerHTML.match(/[\u0007\u200b\u202e]/g)?.length ?? 0,
+    callers: [...document.querySelectorAll("#callers-rows td:nth-child(2)")].slice(1).map((cell) => cell.firstChild.textContent),
     markup: document.querySelectorAll("main img, main script, header h1 img").length,
     ran: window.hacked ?? 0,
   };

@@ -130,6 +130,7 @@ pub(crate) async fn serve_connection<S, B>(
     drop(tls);
     let front_proxy = client.is_front_proxy();
     let service = RequestService::new(service, client, Arc::clone(&activity));
+    let service = if http2 { service.over_http2(limits) } else { service };
     let stream = TargetGuard::new(stream, http2, Arc::clone(&activity));
     let stream = HeadTimeout::new(stream, http2, limits.header_read_timeout, Arc::clone(&activity));
     let stream = shared.streams.track(stream, Arc::clone(&activity), permit);

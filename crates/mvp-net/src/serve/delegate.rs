@@ -3,9 +3,9 @@
 /// Implements `AsyncWrite` for a wrapper that has its stream in the field `stream`.
 ///
 /// Each call first runs `$check`, a function of the wrapper and the task's context that may fail. A
-/// shutdown ends with `$finish`, after that of the stream.
+/// write tells `$wrote` its outcome. A shutdown ends with `$finish`, after that of the stream.
 macro_rules! delegate_write {
-    ($wrapper:ident, $check:expr, $finish:expr) => {
+    ($wrapper:ident, $check:expr, $wrote:expr, $finish:expr) => {
         impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for $wrapper<T> {
             fn poll_write(
                 mut self: Pin<&mut Self>,
@@ -13,7 +13,9 @@ macro_rules! delegate_write {
                 bytes: &[u8],
             ) -> Poll<io::Result<usize>> {
                 $check(&mut *self, context)?;
-                Pin::new(&mut self.stream).poll_write(context, bytes)
+                let wrote = Pin::new(&mut self.stream).poll_write(context, bytes);
+                $wrote(&mut *self, &wrote);
+                wrote
             }
 
             fn poll_write_vectored(
@@ -22,7 +24,9 @@ macro_rules! delegate_write {
                 slices: &[io::IoSlice<'_>],
             ) -> Poll<io::Result<usize>> {
                 $check(&mut *self, context)?;
-                Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+                let wrote = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+                $wrote(&mut *self, &wrote);
+                wrote
             }
 
             fn is_write_vectored(&self) -> bool {
@@ -51,6 +55,7 @@ macro_rules! delegate_write {
         delegate_write!(
             $wrapper,
             |_: &mut Self, _: &mut Context<'_>| io::Result::Ok(()),
+            |_: &mut Self, _: &Poll<io::Result<usize>>| (),
             |_: &mut Self, _: &mut Context<'_>| Poll::Ready(io::Result::Ok(()))
         );
     };

@@ -23,18 +23,27 @@ use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
 use super::fault::HeadFault;
-use crate::{ClientTrust, ConnectionInfo, ReloadableTls, ServerTls};
+use crate::{ClientTrust, ClientWaits, ConnectionInfo, Limits, ReloadableTls, ServerTls};
 
 /// The service of one connection.
 pub(crate) struct RequestService<S> {
     service: TowerToHyperService<S>,
     client: Client,
     activity: Arc<Activity>,
+    /// HTTP/2: the most streams, and where it is counted that all are in use.
+    streams: Option<(usize, ClientWaits)>,
 }
 
 impl<S> RequestService<S> {
     pub(crate) fn new(service: S, client: Client, activity: Arc<Activity>) -> Self {
-        Self { service: TowerToHyperService::new(service), client, activity }
+        let service = TowerToHyperService::new(service);
+        Self { service, client, activity, streams: None }
+    }
+
+    /// Counts how often all streams of the connection are in use.
+    pub(crate) fn over_http2(self, limits: &Limits) -> Self {
+        let most = usize::try_from(limits.max_concurrent_streams).unwrap_or(usize::MAX);
+        Self { streams: Some((most, limits.waits.clone())), ..self }
     }
 }
 
@@ -49,6 +58,11 @@ where
     fn call(&self, mut request: Request<Incoming>) -> Answering<S> {
         let fault = self.activity.fault();
         let guard = Some(Guard::new(Arc::clone(&self.activity)));
+        if let Some((most, waits)) = &self.streams
+            && self.activity.in_flight() == *most
+        {
+            waits.note_full();
+        }
         if let Some(fault) = fault {
             let client = self.client.last.load().info.remote();
             let code = fault.code().as_u16();

@@ -18,6 +18,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::delegate::delegate_write;
 use super::request::Activity;
+use crate::ClientWaits;
 use crate::connection_limit::Permit;
 
 /// How long input is still read and discarded after the end of our output.
@@ -29,14 +30,15 @@ const MAX_DISCARDED: usize = 256 << 10;
 pub(crate) struct Streams {
     open: TaskTracker,
     cut: CancellationToken,
+    waits: ClientWaits,
 }
 
 impl Streams {
     /// Upgraded streams fail once `cut` is cancelled.
-    pub(crate) fn new(cut: CancellationToken) -> Self {
+    pub(crate) fn new(cut: CancellationToken, waits: ClientWaits) -> Self {
         let open = TaskTracker::new();
         open.close();
-        Self { open, cut }
+        Self { open, cut, waits }
     }
 
     pub(crate) fn track<T>(
@@ -46,8 +48,17 @@ impl Streams {
         permit: Permit,
     ) -> Tracked<T> {
         let cut = Cut { token: self.cut.clone(), cancelled: None };
-        let lingering = None;
-        Tracked { stream, activity, cut, lingering, _open: self.open.token(), _permit: permit }
+        let (waits, stalled, lingering) = (self.waits.clone(), false, None);
+        Tracked {
+            stream,
+            activity,
+            cut,
+            waits,
+            stalled,
+            lingering,
+            _open: self.open.token(),
+            _permit: permit,
+        }
     }
 
     /// The number of open streams.
@@ -66,6 +77,9 @@ pub(crate) struct Tracked<T> {
     stream: T,
     activity: Arc<Activity>,
     cut: Cut,
+    waits: ClientWaits,
+    /// Whether the last write had to wait.
+    stalled: bool,
     lingering: Option<Lingering>,
     _open: TaskTrackerToken,
     /// Dropped after the stream, because it stands for the stream's descriptor.
@@ -97,6 +111,18 @@ impl<T> Tracked<T> {
             Poll::Ready(()) => {
                 let message = "the server is shutting down and the grace period is over";
                 Err(io::Error::new(io::ErrorKind::ConnectionAborted, message))
+            }
+        }
+    }
+}
+
+impl<T> Tracked<T> {
+    /// Counts a stall when it begins.
+    fn wrote(&mut self, outcome: &Poll<io::Result<usize>>) {
+        if outcome.is_pending() != self.stalled {
+            self.stalled = !self.stalled;
+            if self.stalled {
+                self.waits.note_stall();
             }
         }
     }
@@ -143,7 +169,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Tracked<T> {
     }
 }
 
-delegate_write!(Tracked, Tracked::check, Tracked::linger);
+delegate_write!(Tracked, Tracked::check, Tracked::wrote, Tracked::linger);
 
 #[cfg(test)]
 mod tests {
@@ -159,7 +185,7 @@ mod tests {
         let activity = Arc::new(Activity::default());
         let limit = ConnectionLimit::new(1, None);
         let permit = limit.admit(IpAddr::V4(Ipv4Addr::LOCALHOST), &activity).unwrap();
-        let streams = Streams::new(CancellationToken::new());
+        let streams = Streams::new(CancellationToken::new(), ClientWaits::default());
         (client, streams.track(server, activity, permit))
     }
 

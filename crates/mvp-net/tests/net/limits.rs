@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::Incoming;
-use mvp_net::{HandshakeLimit, Limits};
+use mvp_net::{ClientWaits, HandshakeLimit, Limits};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Barrier;
@@ -114,6 +114,59 @@ async fn connections_over_the_limit_of_handshakes_are_closed_and_others_go_on() 
     })
     .await;
     gateway.info_of(None).await;
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_counted() {
+    // Larger than any buffer of sockets.
+    let body = Bytes::from(vec![b'x'; 64 << 20]);
+    let service = service_fn(move |_: Request<Incoming>| {
+        let body = Full::new(body.clone()).boxed();
+        async move { Ok::<_, Infallible>(Response::new(body)) }
+    });
+    let waits = ClientWaits::default();
+    let limits = Limits { waits: waits.clone(), ..Limits::default() };
+    let gateway = Gateway::with_service(limits, BoxCloneService::new(service));
+    let client = gateway.authorities.client_tls(None);
+    let mut stream = gateway.connect(client.config(&[H1])).await;
+    assert_eq!(waits.stalls(), 0);
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    soon(async {
+        while waits.stalls() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_connection_with_all_its_streams_in_use_is_counted() {
+    let waits = ClientWaits::default();
+    let limits = Limits { max_concurrent_streams: 3, waits: waits.clone(), ..Limits::default() };
+    let end = Arc::new(Barrier::new(3));
+    let ended = Arc::clone(&end);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let ended = Arc::clone(&ended);
+        async move {
+            if request.uri().path() == "/held" {
+                ended.wait().await;
+            }
+            Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new().boxed()))
+        }
+    });
+    let gateway = Gateway::with_service(limits, BoxCloneService::new(service));
+    let mut sender = gateway.http2(None).await;
+    let mut held = JoinSet::new();
+    for full in [0, 1] {
+        held.spawn(sender.send_request(get("/held")));
+        // Requests begin in the order in which they were sent: this one comes beside those held.
+        soon(sender.send_request(get("/"))).await.unwrap();
+        assert_eq!(waits.full(), full);
+    }
+    soon(sender.send_request(get("/"))).await.unwrap();
+    assert_eq!(waits.full(), 2);
+    soon(end.wait()).await;
+    assert!(soon(held.join_all()).await.into_iter().all(|response| response.is_ok()));
 }
 
 #[tokio::test]

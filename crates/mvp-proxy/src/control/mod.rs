@@ -27,6 +27,7 @@ mod storage_versions;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mvp_core::discovery::Limits;
 use mvp_core::snapshot::Policy;
 
 pub use any::AnyMember;
@@ -78,6 +79,10 @@ pub(crate) struct ControlSettings {
     pub(crate) local: Option<Arc<str>>,
     /// How often what a member serves is fetched.
     pub(crate) interval: Duration,
+    /// How often a member is asked at most because requests need it.
+    pub(crate) wanted_interval: Duration,
+    /// The limits of members' documents.
+    pub(crate) documents: Limits,
     /// How long a member that left is remembered.
     pub(crate) forget_after: Duration,
     /// The time limits of decisions.
@@ -91,6 +96,8 @@ impl Default for ControlSettings {
         ControlSettings {
             local: None,
             interval: Duration::from_secs(1),
+            wanted_interval: Duration::from_millis(50),
+            documents: Limits::default(),
             forget_after: Duration::from_secs(600),
             policy: Policy::default(),
             instance: None,

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use mvp_core::discovery::Limits;
 use mvp_core::member::ViewDocument;
 use mvp_core::{Snapshot, Timestamp};
 use tokio::sync::{Notify, watch};
@@ -14,8 +15,12 @@ use tokio::time::timeout;
 use super::schemas::Schemas;
 use crate::clock::Clock;
 
-/// A writer of snapshots and its first reader.
-pub(crate) fn channel(clock: Clock, first: Snapshot) -> (SnapshotWriter, SnapshotReader) {
+/// A writer of snapshots and its first reader. `documents` are the limits of OpenAPI documents.
+pub(crate) fn channel(
+    clock: Clock,
+    first: Snapshot,
+    documents: Limits,
+) -> (SnapshotWriter, SnapshotReader) {
     let first = Arc::new(first);
     let (published, _) = watch::channel(Arc::clone(&first));
     let shared = Arc::new(Shared {
@@ -26,7 +31,7 @@ pub(crate) fn channel(clock: Clock, first: Snapshot) -> (SnapshotWriter, Snapsho
         wake: Notify::new(),
         trouble: Mutex::default(),
         to_forget: Mutex::default(),
-        schemas: Schemas::default(),
+        schemas: Schemas::new(documents),
     });
     let writer = SnapshotWriter { shared: Arc::clone(&shared), replaced: Vec::new() };
     (writer, SnapshotReader(shared))
@@ -215,7 +220,7 @@ mod tests {
     async fn a_reader_never_frees_a_snapshot() {
         let clock = Clock::start();
         let snapshot = || first_snapshot(&ControlSettings::default(), clock);
-        let (mut writer, reader) = channel(clock, snapshot());
+        let (mut writer, reader) = channel(clock, snapshot(), Limits::default());
         let (pinned, other) = (reader.load(), reader.load());
         let freed = Arc::downgrade(&pinned);
         writer.publish(snapshot());

@@ -124,6 +124,7 @@ impl<M: Membership, R: Reach> ControlLoop<M, R> {
                     (0..failures).for_each(|_| self.metrics.discovery_failed());
                 }
                 Effect::Report(report) => report.log(),
+                Effect::CountDelayed => self.metrics.refresh_delayed(),
             }
         }
     }
@@ -161,12 +162,13 @@ impl<M: Membership, R: Reach> ControlLoop<M, R> {
             }
             return self.step(Event::Unreachable(member.id));
         };
-        let own = self.settings.instance.clone();
+        let (own, limits) = (self.settings.instance.clone(), self.settings.documents);
         // APIServices belong to the cluster: any one server knows them all.
         let with_extensions = self.settings.local.as_ref().is_none_or(|local| *local == member.id);
         self.fetches.spawn(async move {
             // The local server of an embedder runs in this process: its panic is a failed fetch.
-            let fetching = fetch(&ask, &member.id, &known, &scope, with_extensions, own.as_ref());
+            let (id, own) = (&member.id, own.as_ref());
+            let fetching = fetch(&ask, id, &known, &scope, with_extensions, &limits, own);
             let fetched = AssertUnwindSafe(fetching).catch_unwind().await;
             let panicked = |_| Fetched::failed(&known, "the server panicked");
             (ticket, fetched.unwrap_or_else(panicked))

@@ -36,8 +36,9 @@ impl Schema {
 }
 
 /// The OpenAPI documents that are kept, shared by all workers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Schemas {
+    limits: Limits,
     documents: Mutex<Kept>,
     json: Merged,
     protobuf: Merged,
@@ -45,8 +46,6 @@ pub(crate) struct Schemas {
 
 /// The limit of kept version 3 documents, in bytes.
 const MAX_KEPT: usize = 64 << 20;
-/// The limits of the version 2 document of a member. That of Kubernetes has 4 MB.
-const LIMITS: Limits = Limits { max_bytes: 32 << 20, max_depth: 64 };
 /// The age from which members are asked again when a client requests version 2.
 const FRESH_FOR: Duration = Duration::from_secs(1);
 /// The time limits for a member whose document is known, and for any other.
@@ -67,6 +66,17 @@ struct Kept {
 type Key = (Box<str>, Box<str>, bool);
 
 impl Schemas {
+    /// Keeps documents of members within these limits. The version 2 document of Kubernetes has 4 MB.
+    pub(crate) fn new(limits: Limits) -> Schemas {
+        let (json, protobuf) = (Merged::default(), Merged::default());
+        Schemas { limits, documents: Mutex::default(), json, protobuf }
+    }
+
+    /// The limits of a member's document.
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
+    }
+
     /// The document with this hash, if it is kept.
     pub(crate) fn kept(&self, key: &str, hash: &str, format: Format) -> Option<Arc<Schema>> {
         let kept = self.documents.lock().unwrap_or_else(PoisonError::into_inner);
@@ -110,7 +120,7 @@ impl Schemas {
         if let Some(current) = merged.current(now()) {
             return current;
         }
-        own.refresh(format, snapshot, reach, metrics).await;
+        own.refresh(format, self.limits, snapshot, reach, metrics).await;
         let schema = own.merged(format, snapshot).await;
         let etag = |(id, own): (&Arc<str>, &OwnDocument)| Some((Arc::clone(id), own.etag.clone()?));
         let etags = own.0.iter().filter_map(etag).collect();
@@ -170,6 +180,7 @@ impl Own {
     async fn refresh<A: Ask>(
         &mut self,
         format: Format,
+        limits: Limits,
         snapshot: &Snapshot,
         reach: impl Fn(&Member) -> Option<A>,
         metrics: &Metrics,
@@ -187,7 +198,7 @@ impl Own {
             let ask = reach(member)?;
             let id = Arc::clone(&member.id);
             Some(async move {
-                let fetched = timeout(wait, fetch(&ask, format, etag.as_ref())).await;
+                let fetched = timeout(wait, fetch(&ask, format, limits, etag.as_ref())).await;
                 (id, fetched.unwrap_or_else(|_| Err(format!("no answer within {wait:?}"))))
             })
         });
@@ -263,16 +274,17 @@ const V2: &str = "/openapi/v2";
 async fn fetch(
     ask: &impl Ask,
     format: Format,
+    limits: Limits,
     etag: Option<&HeaderValue>,
 ) -> Result<Fetched, String> {
-    let answer = get(ask, V2, content_type(format), etag, LIMITS.max_bytes).await?;
+    let answer = get(ask, V2, content_type(format), etag, limits.max_bytes).await?;
     match answer.status {
         StatusCode::NOT_MODIFIED if etag.is_some() => return Ok(Fetched::Unchanged),
         StatusCode::NOT_FOUND | StatusCode::NOT_ACCEPTABLE => return Ok(Fetched::None),
         _ => {}
     }
     let body = answer.ok()?;
-    let prepared = tokio::task::spawn_blocking(move || v2::prepare(body, format, &LIMITS)).await;
+    let prepared = tokio::task::spawn_blocking(move || v2::prepare(body, format, &limits)).await;
     let prepared = prepared.map_err(|error| error.to_string())?;
     let document = prepared.map_err(|error| format!("{V2}: {error}"))?;
     Ok(Fetched::Changed(document, answer.etag))

@@ -26,8 +26,6 @@ use crate::control::{Reach, Reachable, Schema, v2_media_type};
 use crate::local::Local;
 use crate::status;
 
-/// The largest document of a group and version. Kubernetes' largest has 1 MB.
-const MAX_DOCUMENT: usize = 32 << 20;
 /// The time limit for a member's document.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 /// The `Cache-Control` of a document requested by its hash.
@@ -187,7 +185,7 @@ impl Exchange<'_> {
                 } else {
                     None
                 };
-                read(response?).await
+                read(response?, self.shared.reader.schemas().limits().max_bytes).await
             };
             let read = timeout(FETCH_TIMEOUT, asked).await.ok().flatten();
             match read {
@@ -259,14 +257,14 @@ fn consents(status: StatusCode) -> bool {
 }
 
 /// Reads a document; `None` if the response has none.
-async fn read(response: Response<Body>) -> Option<Schema> {
+async fn read(response: Response<Body>, max_bytes: usize) -> Option<Schema> {
     let (parts, body) = response.into_parts();
     if parts.status != StatusCode::OK {
         return None;
     }
     let content_type = parts.headers.get(CONTENT_TYPE)?.clone();
     let etag = parts.headers.get(ETAG).and_then(|etag| etag.to_str().ok()).unwrap_or_default();
-    let body = Limited::new(body, MAX_DOCUMENT).collect().await.ok()?.to_bytes();
+    let body = Limited::new(body, max_bytes).collect().await.ok()?.to_bytes();
     Some(Schema { content_type, etag: etag.into(), encoded: Encoded::new(body) })
 }
 

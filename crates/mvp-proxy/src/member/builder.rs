@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use mvp_core::discovery::Limits;
 use mvp_core::member::MemberKind;
 use mvp_net::ConnectionLimit;
 
@@ -34,7 +35,7 @@ pub struct MemberBuilder {
     clients: ConnectionLimit,
     tracer: Option<Tracer>,
     egress: Egress,
-    peer_limits: PeerLimits,
+    peer_limits: Option<PeerLimits>,
 }
 
 #[derive(Debug)]
@@ -60,7 +61,7 @@ impl MemberBuilder {
             clients: ConnectionLimit::default(),
             tracer: None,
             egress: Egress::default(),
-            peer_limits: PeerLimits::NONE,
+            peer_limits: None,
         }
     }
 
@@ -94,6 +95,20 @@ impl MemberBuilder {
     /// How often each member is asked what it serves. The default is 1 s.
     pub fn refresh_interval(mut self, interval: Duration) -> MemberBuilder {
         self.settings.interval = interval;
+        self
+    }
+
+    /// How often a second each member is asked at most because requests need it, besides
+    /// [`refresh_interval`](Self::refresh_interval). The default is 20.
+    pub fn refreshes_per_second(mut self, rate: u32) -> MemberBuilder {
+        self.settings.wanted_interval = Duration::from_secs(1) / rate.max(1);
+        self
+    }
+
+    /// The limits of the documents in which members say what they serve. A document over them is
+    /// refused: the last known one stays in use.
+    pub fn document_limits(mut self, limits: Limits) -> MemberBuilder {
+        self.settings.documents = limits;
         self
     }
 
@@ -141,9 +156,11 @@ impl MemberBuilder {
         MemberBuilder { egress, ..self }
     }
 
-    /// The limits of requests in flight to one member. The default is none.
+    /// The limits of requests in flight to one member. The default is that of [`PeerLimits`]; for a
+    /// member [without a server](Self::without_server) it is none, because every request of its
+    /// clients goes to members, which have queues of their own.
     pub fn peer_limits(self, limits: PeerLimits) -> MemberBuilder {
-        MemberBuilder { peer_limits: limits, ..self }
+        MemberBuilder { peer_limits: Some(limits), ..self }
     }
 
     /// The member.
@@ -167,10 +184,14 @@ impl MemberBuilder {
         let id = settings.local.clone();
         settings.instance = Some(Instance::new(id.as_deref().unwrap_or_default()));
         let clock = Clock::start();
-        let (writer, reader) = channel(clock, control::first_snapshot(&settings, clock));
+        let first = control::first_snapshot(&settings, clock);
+        let (writer, reader) = channel(clock, first, settings.documents);
         let metrics = Metrics::new(log_local);
         let metrics = if record_callers { metrics.with_callers() } else { metrics };
         let metrics = Arc::new(if record_flow { metrics.with_flow() } else { metrics });
+        let has_server = settings.local.is_some();
+        let usual = if has_server { PeerLimits::default() } else { PeerLimits::NONE };
+        let peer_limits = peer_limits.unwrap_or(usual);
         let server = match (address, id) {
             (Address::At(address), Some(id)) => {
                 let (kind, server_name) = (MemberKind::Bare, server_name());

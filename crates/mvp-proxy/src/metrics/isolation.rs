@@ -19,6 +19,8 @@ pub(crate) struct Isolation {
     pub(super) crowded: Counter,
     /// Responses 429 of members, which slow their users.
     pub(super) slowed: Counter,
+    /// Refreshes that requests had to wait for.
+    pub(super) delayed: Counter,
 }
 
 impl Isolation {
@@ -53,6 +55,11 @@ impl Isolation {
                 registry,
                 "mvp_peer_slowdowns",
                 "Responses 429 of members, after which fewer requests of the user are sent there",
+            ),
+            delayed: register(
+                registry,
+                "mvp_refreshes_delayed",
+                "Refreshes that requests had to wait for because members are asked only so often",
             ),
         }
     }

@@ -177,6 +177,11 @@ impl Metrics {
         self.sync_errors.get_or_create(&FETCH_DISCOVERY).inc();
     }
 
+    /// Counts a refresh that requests had to wait for, because members are asked only so often.
+    pub(crate) fn refresh_delayed(&self) {
+        self.isolation.delayed.inc();
+    }
+
     /// Counts a member without an address in a round of fetches.
     pub(crate) fn address_unknown(&self) {
         self.sync_errors.get_or_create(&HOSTPORT_RESOLUTION).inc();

@@ -1,12 +1,14 @@
-//! Who is next when requests wait for a member, without I/O and clock. Entry item: [`Fair`].
+//! Who may have a place in flight, and who is next, without I/O and clock. Entry item: [`Fair`].
 //!
-//! Users take turns, whatever the number of their requests. Nodes have places of their own, and
-//! every other turn for the places of everybody: they never starve others. The number that waits is
-//! bounded: of each user, and in total; if all places are taken, a user with more waiting requests
-//! than the newcomer loses the last one. A user whose requests the member itself
-//! refuses with 429 gets fewer in flight: half as many at most once a second, and more with each round
-//! of successes.
+//! A user may take one more place as long as it holds fewer than are free: whatever one user sends
+//! and however long it lasts, as many places as it holds are left for others, and the same is true of
+//! what those leave. Users take turns, whatever the number of their requests. Nodes have places of
+//! their own, and every other turn for the places of everybody: they never starve others. The number
+//! that waits is bounded: of each user, and in total; if nobody more may wait, a user with more waiting
+//! requests than the newcomer loses the last one. A user whose requests the member itself refuses with
+//! 429 gets fewer in flight: half as many at most once a second, and more with each round of successes.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
@@ -52,11 +54,13 @@ pub(super) enum Room {
     Anybody,
 }
 
-/// The requests that wait for a member, and the users that are slowed.
+/// The requests that wait for a member, the places that users hold, and the users that are slowed.
 #[derive(Debug)]
 pub(super) struct Fair<T> {
     nodes: Queue<T>,
     others: Queue<T>,
+    /// The places that were given here, by user.
+    held: HashMap<u64, usize>,
     slowed: HashMap<u64, Slowed>,
     /// The bound of requests in flight.
     bound: usize,
@@ -64,22 +68,6 @@ pub(super) struct Fair<T> {
     next_ticket: u64,
     /// Whether the last place of everybody went to a node.
     node_was_last: bool,
-}
-
-/// A request that may be sent.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Admitted<T> {
-    pub(super) item: T,
-    /// The slowed user whose request it is: [`Fair::left`] must be called when it ends.
-    pub(super) slowed: Option<Slow>,
-}
-
-/// A user while it is slowed. If that ends and begins again, it is another one, which does not
-/// count the requests of the one before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Slow {
-    user: u64,
-    ticket: u64,
 }
 
 #[derive(Debug)]
@@ -92,9 +80,7 @@ struct Queue<T> {
 
 #[derive(Debug)]
 struct Slowed {
-    ticket: u64,
     limit: usize,
-    in_flight: usize,
     successes: usize,
     since: Timestamp,
 }
@@ -103,8 +89,9 @@ impl<T> Fair<T> {
     /// Nobody waits. `bound` is that of requests in flight, `max_waiting` that of waiting ones.
     pub(super) fn new(bound: usize, max_waiting: usize) -> Fair<T> {
         let (nodes, others) = (Queue::new(), Queue::new());
-        let (slowed, next_ticket, node_was_last) = (HashMap::new(), 0, false);
-        Fair { nodes, others, slowed, bound, max_waiting, next_ticket, node_was_last }
+        let (held, slowed) = (HashMap::new(), HashMap::new());
+        let (next_ticket, node_was_last) = (0, false);
+        Fair { nodes, others, held, slowed, bound, max_waiting, next_ticket, node_was_last }
     }
 
     /// Whether anybody waits or is slowed.
@@ -112,9 +99,15 @@ impl<T> Fair<T> {
         self.waiting() > 0 || !self.slowed.is_empty()
     }
 
-    /// Whether a node waits.
-    pub(super) fn has_nodes(&self) -> bool {
-        self.nodes.length > 0
+    /// Whether anybody waits that may have places in this room.
+    pub(super) fn wants(&self, room: Room) -> bool {
+        self.nodes.length > 0 || (room == Room::Anybody && self.others.length > 0)
+    }
+
+    /// Whether nobody waits, holds a place or is slowed.
+    #[cfg(test)]
+    pub(super) fn is_at_rest(&self) -> bool {
+        !self.is_busy() && self.held.is_empty()
     }
 
     fn waiting(&self) -> usize {
@@ -147,32 +140,34 @@ impl<T> Fair<T> {
         Some((ticket, lost))
     }
 
-    /// Takes the request that is next.
-    pub(super) fn pop(&mut self, room: Room) -> Option<Admitted<T>> {
-        if room == Room::Nodes {
-            return self.pop_node();
-        }
-        // Nodes and others take turns.
-        let other = if self.node_was_last { self.pop_other() } else { None };
-        let node = if other.is_none() { self.pop_node() } else { None };
-        self.node_was_last = node.is_some();
-        other.or(node).or_else(|| self.pop_other())
+    /// Takes the request that is next, of those whose users may have one more of the places in `room`,
+    /// of which so many are `free`. Returns its user, whose place it holds until [`Fair::left`].
+    pub(super) fn pop(&mut self, room: Room, free: usize) -> Option<(u64, T)> {
+        let (user, item) = match room {
+            Room::Nodes => self.pop_node(free),
+            Room::Anybody => {
+                // Nodes and others take turns.
+                let other = if self.node_was_last { self.pop_other(free) } else { None };
+                let node = if other.is_none() { self.pop_node(free) } else { None };
+                self.node_was_last = node.is_some();
+                other.or(node).or_else(|| self.pop_other(free))
+            }
+        }?;
+        *self.held.entry(user).or_default() += 1;
+        Some((user, item))
     }
 
-    fn pop_node(&mut self) -> Option<Admitted<T>> {
-        let (_, item) = self.nodes.pop(|_| true)?;
-        Some(Admitted { item, slowed: None })
+    fn pop_node(&mut self, free: usize) -> Option<(u64, T)> {
+        let Fair { nodes, held, .. } = self;
+        nodes.pop(|user| holds(held, user) < free)
     }
 
-    fn pop_other(&mut self) -> Option<Admitted<T>> {
-        let Fair { others, slowed, .. } = self;
-        let may = |user: u64| slowed.get(&user).is_none_or(|user| user.in_flight < user.limit);
-        let (user, item) = others.pop(may)?;
-        let slowed = slowed.get_mut(&user).map(|slowed| {
-            slowed.in_flight += 1;
-            Slow { user, ticket: slowed.ticket }
-        });
-        Some(Admitted { item, slowed })
+    fn pop_other(&mut self, free: usize) -> Option<(u64, T)> {
+        let Fair { others, held, slowed, .. } = self;
+        others.pop(|user| {
+            let limit = slowed.get(&user).map_or(usize::MAX, |slowed| slowed.limit);
+            holds(held, user) < limit.min(free)
+        })
     }
 
     /// Removes a request that waits no longer.
@@ -180,10 +175,13 @@ impl<T> Fair<T> {
         self.queue(flow).remove(flow.hash, ticket);
     }
 
-    /// Notes that a request of a slowed user ended.
-    pub(super) fn left(&mut self, slow: Slow) {
-        if let Some(slowed) = self.slowed(slow) {
-            slowed.in_flight = slowed.in_flight.saturating_sub(1);
+    /// Notes that the user has one place less.
+    pub(super) fn left(&mut self, user: u64) {
+        if let Entry::Occupied(mut held) = self.held.entry(user) {
+            *held.get_mut() -= 1;
+            if *held.get() == 0 {
+                held.remove();
+            }
         }
     }
 
@@ -203,36 +201,30 @@ impl<T> Fair<T> {
                 self.sweep(now);
                 let has_room = self.slowed.len() < MAX_SLOWED;
                 if has_room {
-                    let (ticket, limit) = (self.ticket(), first);
-                    let new = Slowed { ticket, limit, in_flight: 0, successes: 0, since: now };
-                    self.slowed.insert(user, new);
+                    self.slowed.insert(user, Slowed { limit: first, successes: 0, since: now });
                 }
                 has_room
             }
         }
     }
 
-    /// Notes that the member served a request of a slowed user.
-    pub(super) fn served(&mut self, slow: Slow) {
+    /// Notes that the member served a request of this user, which may be slowed.
+    pub(super) fn served(&mut self, user: u64) {
         let first = self.first();
-        let Some(slowed) = self.slowed(slow) else { return };
+        let Some(slowed) = self.slowed.get_mut(&user) else { return };
         slowed.successes += 1;
         if slowed.successes >= slowed.limit {
             slowed.successes = 0;
             slowed.limit += first.div_ceil(STEP);
         }
         if slowed.limit >= first.saturating_mul(2) {
-            self.slowed.remove(&slow.user);
+            self.slowed.remove(&user);
         }
     }
 
     /// Forgets users that had no 429 for a while.
     pub(super) fn sweep(&mut self, now: Timestamp) {
         self.slowed.retain(|_, slowed| now.since(slowed.since) < SLOWED_FOR);
-    }
-
-    fn slowed(&mut self, slow: Slow) -> Option<&mut Slowed> {
-        self.slowed.get_mut(&slow.user).filter(|slowed| slowed.ticket == slow.ticket)
     }
 
     fn ticket(&mut self) -> u64 {
@@ -251,6 +243,10 @@ impl<T> Fair<T> {
             Class::Other => &mut self.others,
         }
     }
+}
+
+fn holds(held: &HashMap<u64, usize>, user: u64) -> usize {
+    held.get(&user).copied().unwrap_or_default()
 }
 
 impl<T> Queue<T> {

@@ -1,8 +1,10 @@
 //! The requests in flight to one member: counted, bounded, and shared fairly between users. Entry
 //! items: [`Gate::enter`], [`Place`].
 //!
-//! While the bound is not reached, nobody waits and nobody is slowed, a request costs one atomic
-//! write when it begins and one when it ends. Otherwise [`Fair`] decides under a lock who is next.
+//! Below half of the bound, while nobody waits and nobody is slowed, users are not told apart: a request
+//! costs one atomic write when it begins and one when it ends. Otherwise [`Fair`] counts places by user
+//! under a lock, and decides who may have one. So a user holds at most three quarters of the
+//! bound: half of it uncounted, and then as many as it leaves free.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +16,7 @@ use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::time::timeout;
 
-use super::fair::{Admitted, Class, Fair, Flow, Room, Slow};
+use super::fair::{Class, Fair, Flow, Room};
 
 /// How long a request waits for its turn.
 const WAIT: Duration = Duration::from_secs(1);
@@ -45,9 +47,12 @@ pub(super) enum Refused {
     /// Too many wait already.
     #[error("too many requests wait for it; try again")]
     Full,
-    /// It waited for as long as it may.
+    /// It waited for as long as it may, and all places are taken.
     #[error("too many requests are in flight to it; try again")]
     Late,
+    /// The same, but places are free: its user holds too many.
+    #[error("too many requests of this user are in flight to it; try again")]
+    Share,
 }
 
 impl Default for Gate {
@@ -72,15 +77,22 @@ impl Gate {
         counters.map(|counter| counter.load(Ordering::Relaxed)).into_iter().sum()
     }
 
-    /// Whether a place is free that anybody may have.
+    /// Whether so few are in flight that users are not told apart.
     pub(super) fn has_room(&self) -> bool {
-        self.in_flight.load(Ordering::Relaxed) < self.bound
+        self.in_flight.load(Ordering::Relaxed) < self.uncounted()
     }
 
-    /// A place, if there is one, nobody waits, and nobody is slowed.
+    /// A place, if few are in flight, nobody waits, and nobody is slowed.
     pub(super) fn try_enter(self: &Arc<Gate>) -> Option<Place> {
-        let is_free = !self.busy.load(Ordering::SeqCst) && reserve(&self.in_flight, self.bound);
-        is_free.then(|| self.place(Kind::Usual))
+        if self.busy.load(Ordering::SeqCst) {
+            return None;
+        }
+        reserve(&self.in_flight, self.uncounted()).map(|_| self.place(Kind::Uncounted))
+    }
+
+    /// The places for which users are not told apart.
+    fn uncounted(&self) -> usize {
+        self.bound / 2
     }
 
     /// A place, after the requests of others if there is none. Waits for [`WAIT`].
@@ -109,6 +121,7 @@ impl Gate {
                 Ok(place)
             }
             Ok(Err(_)) => Err(Refused::Full),
+            Err(_) if self.in_flight.load(Ordering::Relaxed) < self.bound => Err(Refused::Share),
             Err(_) => Err(Refused::Late),
         }
     }
@@ -153,23 +166,18 @@ impl Gate {
         // somebody else waiting.
         self.change(|fair| {
             let for_nodes = self.bound.div_ceil(FOR_NODES);
-            let (room, counter) = if fair.has_nodes() && reserve(&self.of_nodes, for_nodes) {
-                (Room::Nodes, &self.of_nodes)
-            } else if reserve(&self.in_flight, self.bound) {
-                (Room::Anybody, &self.in_flight)
-            } else {
-                return None;
-            };
-            let Some(Admitted { item, slowed }) = fair.pop(room) else {
-                counter.fetch_sub(1, Ordering::SeqCst);
-                return None;
-            };
-            let kind = match (room, slowed) {
-                (Room::Nodes, _) => Kind::Node,
-                (Room::Anybody, Some(slow)) => Kind::Slowed(slow),
-                (Room::Anybody, None) => Kind::Usual,
-            };
-            Some((item, kind))
+            let rooms = [
+                (Room::Nodes, &self.of_nodes, for_nodes),
+                (Room::Anybody, &self.in_flight, self.bound),
+            ];
+            rooms.into_iter().find_map(|(room, counter, bound)| {
+                let free = if fair.wants(room) { reserve(counter, bound)? } else { return None };
+                let Some((user, item)) = fair.pop(room, free) else {
+                    counter.fetch_sub(1, Ordering::SeqCst);
+                    return None;
+                };
+                Some((item, Kind::Counted { user, room }))
+            })
         })
     }
 
@@ -189,10 +197,11 @@ impl Gate {
     }
 }
 
-/// Takes a place below `bound`.
-fn reserve(counter: &AtomicUsize, bound: usize) -> bool {
+/// Takes a place below `bound`. Returns how many were free.
+fn reserve(counter: &AtomicUsize, bound: usize) -> Option<usize> {
     let one_more = |in_flight: usize| (in_flight < bound).then(|| in_flight + 1);
-    counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
+    let before = counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).ok()?;
+    Some(bound - before)
 }
 
 /// A guard that counts a request as in flight until it is dropped.
@@ -209,11 +218,9 @@ pub(crate) struct Place {
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     /// Against the bound.
-    Usual,
-    /// The same, and against the limit of this slowed user.
-    Slowed(Slow),
-    /// Against the places of nodes.
-    Node,
+    Uncounted,
+    /// Against the bound of this room, and as one of this user.
+    Counted { user: u64, room: Room },
     /// It only adds to the load.
     Exempt,
 }
@@ -226,8 +233,10 @@ impl Place {
 
     /// Notes that the member served the request.
     pub(super) fn served(&self) {
-        if let (Some(gate), Kind::Slowed(slow)) = (&self.gate, self.kind) {
-            gate.change(|fair| fair.served(slow));
+        if let (Some(gate), Kind::Counted { user, .. }) = (&self.gate, self.kind)
+            && gate.busy.load(Ordering::SeqCst)
+        {
+            gate.change(|fair| fair.served(user));
         }
     }
 
@@ -239,19 +248,19 @@ impl Place {
     /// Ends it. Returns the gate if somebody may be next.
     fn end(&mut self) -> Option<Arc<Gate>> {
         let gate = self.gate.take()?;
-        if let Kind::Exempt = self.kind {
-            gate.exempt.fetch_sub(1, Ordering::Relaxed);
-            return None;
-        }
-        let counter = if let Kind::Node = self.kind { &gate.of_nodes } else { &gate.in_flight };
-        counter.fetch_sub(1, Ordering::SeqCst);
-        if !gate.busy.load(Ordering::SeqCst) {
-            return None;
-        }
-        if let Kind::Slowed(slow) = self.kind {
-            gate.change(|fair| fair.left(slow));
-        }
-        Some(gate)
+        match self.kind {
+            Kind::Uncounted => gate.in_flight.fetch_sub(1, Ordering::SeqCst),
+            Kind::Counted { user, room } => gate.change(|fair| {
+                fair.left(user);
+                let counter = if room == Room::Nodes { &gate.of_nodes } else { &gate.in_flight };
+                counter.fetch_sub(1, Ordering::SeqCst)
+            }),
+            Kind::Exempt => {
+                gate.exempt.fetch_sub(1, Ordering::Relaxed);
+                return None;
+            }
+        };
+        gate.busy.load(Ordering::SeqCst).then_some(gate)
     }
 }
 

@@ -177,7 +177,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_read_goes_where_there_is_room_and_a_write_waits_for_the_newest() {
-        let world = World::with(PeerLimits { requests: 1, watches: 1 });
+        let world = World::with(PeerLimits { requests: 2, watches: 2 });
         let place = world.of(0).gate(false).try_enter();
         assert_eq!(world.order(Kind::Read, Some("a"), 0), "bca");
         assert_eq!(world.order(Kind::Write, Some("a"), 0), "abc");

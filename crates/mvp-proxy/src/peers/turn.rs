@@ -17,11 +17,10 @@ use crate::upstream::{Outgoing, Target};
 
 /// The limits of requests in flight to one member, of all workers together; 0 for none.
 ///
-/// At a limit, users take turns: a request waits for up to a second, then it is refused with 429.
+/// One user has at most three quarters of a limit. At it, or where a user has more than are left,
+/// users take turns: a request waits for up to a second, then it is refused with 429.
 /// `system:masters` never wait, and `system:nodes` have another quarter and every other turn.
-///
-/// The default is none: one user with requests that last can hold all places below a limit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerLimits {
     /// The limit of requests that end soon.
     pub requests: usize,
@@ -32,6 +31,12 @@ pub struct PeerLimits {
 impl PeerLimits {
     /// No limits.
     pub const NONE: PeerLimits = PeerLimits { requests: 0, watches: 0 };
+}
+
+impl Default for PeerLimits {
+    fn default() -> PeerLimits {
+        PeerLimits { requests: 2000, watches: 100_000 }
+    }
 }
 
 /// What is the same for all attempts of a request.

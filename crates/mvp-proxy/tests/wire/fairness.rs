@@ -82,22 +82,50 @@ async fn a_user_with_many_requests_does_not_keep_another_waiting() {
     let world = world(8, 0).await;
     let (permits, arrived) = waits(&world.bare);
     let many: Vec<_> = (0..40).map(|_| sends(&world, &pki().alice)).collect();
-    until(|| arrived.load(Ordering::SeqCst) == 8).await;
+    // Half of the bound, and half of the rest.
+    until(|| arrived.load(Ordering::SeqCst) == 6).await;
     let refusals = || -> usize {
         let count = world.gateway.metric("mvp_peer_refusals_total");
         count.unwrap().parse().unwrap()
     };
     // The first of hers have waited for too long.
     until(|| refusals() > 0).await;
+    assert_eq!(arrived.load(Ordering::SeqCst), 6);
     let bob = sends(&world, &user("bob", "developers"));
+    // None of hers has ended.
+    until(|| arrived.load(Ordering::SeqCst) == 7).await;
     permits.add_permits(1_000);
     assert_eq!(bob.await.unwrap().status, StatusCode::OK);
     let mut served = 0;
     for request in many {
         served += usize::from(request.await.unwrap().status == StatusCode::OK);
     }
-    assert!(served >= 8, "{served}");
+    assert!(served >= 6, "{served}");
     assert_eq!(served + refusals(), 40);
+}
+
+/// The most that one user can do: responses that never end.
+#[tokio::test]
+async fn one_user_cannot_hold_all_places_with_watches_that_last() {
+    let world = world(0, 8).await;
+    world.bare.rule(BARE, |_| async {
+        let (sender, body) = streamed();
+        sender.send(Frame::data(Bytes::from_static(b"{}\n"))).await.unwrap();
+        tokio::spawn(async move { sender.closed().await });
+        answer(StatusCode::OK, body)
+    });
+    let connect =
+        async |who: &Pair| Client::connect(world.gateway.address, Protocol::Http2, Some(who)).await;
+    let (mut alice, mut watches) = (connect(&pki().alice).await, Vec::new());
+    for _ in 0..6 {
+        watches.push(alice.open(get(WATCH)).await);
+    }
+    assert!(watches.iter().all(|watch| watch.status() == StatusCode::OK));
+    let refused = ask(world.gateway.address, Protocol::Http2, Some(&pki().alice), get(WATCH)).await;
+    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+    assert!(refused.text().contains("too many requests of this user"), "{}", refused.text());
+    let mut bob = connect(&user("bob", "developers")).await;
+    assert_eq!(bob.open(get(WATCH)).await.status(), StatusCode::OK);
 }
 
 #[tokio::test]
@@ -162,7 +190,7 @@ async fn watches_and_other_requests_do_not_share_a_bound() {
 
 #[tokio::test]
 async fn a_429_of_the_peer_passes_and_slows_its_user_alone() {
-    let world = world(16, 0).await;
+    let world = world(32, 0).await;
     world.bare.rule(BARE, |_| async {
         let mut response = answer(StatusCode::TOO_MANY_REQUESTS, full("Too many requests"));
         for (name, value) in [
@@ -185,10 +213,10 @@ async fn a_429_of_the_peer_passes_and_slows_its_user_alone() {
 
     // An eighth of the bound for her, the rest for others.
     let (permits, arrived) = waits(&world.bare);
-    let of_alice: Vec<_> = (0..4).map(|_| sends(&world, &pki().alice)).collect();
+    let of_alice: Vec<_> = (0..8).map(|_| sends(&world, &pki().alice)).collect();
     let bob = user("bob", "developers");
     let of_bob: Vec<_> = (0..10).map(|_| sends(&world, &bob)).collect();
-    until(|| arrived.load(Ordering::SeqCst) == 12).await;
+    until(|| arrived.load(Ordering::SeqCst) == 14).await;
     permits.add_permits(100);
     for request in of_alice.into_iter().chain(of_bob) {
         assert_eq!(request.await.unwrap().status, StatusCode::OK);

@@ -1,18 +1,20 @@
 // The drawings: requests between members, and counts by minute.
 
-import { count, el, svg } from "./parts.js";
+import { count, el, plain, short, svg } from "./parts.js";
 
-const WIDTH = 640;
 const STEP = 62;
-const LEFT = 120;
-const RIGHT = WIDTH - 120;
-const BOX = { width: 190, height: 40 };
+const TALL = 40;
+/** The boxes and the distance between them: on a phone smaller, so that texts are not. */
+const WIDE = { width: 640, box: 190, letters: 20 };
+const NARROW = { width: 380, box: 128, letters: 13 };
 /** The most members of one side. */
 const MOST = 12;
 const REFUSED = "refused";
 
 /** Who sent how many requests to whom. On the left are gateways, on the right those that answered. */
-export function flow(edges, members) {
+export function flow(edges, members, isNarrow) {
+  const { width, box, letters } = isNarrow ? NARROW : WIDE;
+  const [left, right] = [box / 2 + 8, width - box / 2 - 8];
   const sums = new Map();
   for (const edge of edges) {
     const to = edge.to || REFUSED;
@@ -34,23 +36,23 @@ export function flow(edges, members) {
   const height = Math.max(from.length, to.length, 1) * STEP + 24;
   const place = (names, name) => 24 + (height - 24) * (names.indexOf(name) + 0.5) / names.length;
   const shown = lines.filter((line) => from.includes(line.from) && to.includes(line.to));
-  const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img" });
-  drawing.setAttribute("aria-label", described(shown));
+  const drawing = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img" });
+  drawing.setAttribute("aria-label", plain(described(shown)));
   drawing.append(
-    svg("text", { x: LEFT, y: 13, class: "under" }, "clients connect to"),
-    svg("text", { x: RIGHT, y: 13, class: "under" }, "answered by"),
+    svg("text", { x: left, y: 13, class: "under" }, "clients connect to"),
+    svg("text", { x: right, y: 13, class: "under" }, "answered by"),
   );
   const labels = [];
   for (const line of shown) {
     const [y1, y2] = [place(from, line.from), place(to, line.to)];
-    const [x1, x2] = [LEFT + BOX.width / 2, RIGHT - BOX.width / 2];
+    const [x1, x2] = [left + box / 2, right - box / 2];
     const middle = (x1 + x2) / 2;
     const path = svg("path", {
       d: `M${x1} ${y1}C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}`,
       class: line.errors > 0 || line.to === REFUSED ? "edge errors" : "edge",
       "stroke-width": Math.min(9, 1.5 + Math.log2(1 + line.rate)).toFixed(1),
     });
-    path.append(svg("title", {}, `${line.from} → ${line.to}\n${top(line.apis)}`));
+    path.append(svg("title", {}, `${line.from} → ${line.to}: ${top(line.apis)}`));
     drawing.append(path);
     // Lines of one gateway fan out here; those of several come together further to the right.
     const t = 0.52 + (0.28 * (from.indexOf(line.from) + 0.5)) / from.length;
@@ -64,29 +66,28 @@ export function flow(edges, members) {
     labels.push({ x, y, text: rate(line.rate) });
   }
   drawing.append(...labels.map(({ x, y, text }) => svg("text", { x, y, class: "rate" }, text)));
-  for (const [names, x] of [[from, LEFT], [to, RIGHT]]) {
+  for (const [names, x] of [[from, left], [to, right]]) {
     for (const name of names) {
-      drawing.append(...node(name, x, place(names, name), members));
+      drawing.append(...node(name, { x, y: place(names, name), box, letters }, members));
     }
   }
   return drawing;
 }
 
-function node(name, x, y, members) {
+function node(name, { x, y, box: width, letters }, members) {
   const member = members.find((one) => one.id === name);
   const health = name === REFUSED ? "bad" : member?.health ?? "";
   const box = svg("rect", {
-    x: x - BOX.width / 2, y: y - BOX.height / 2, ...BOX, rx: 8, class: `node ${health}`,
+    x: x - width / 2, y: y - TALL / 2, width, height: TALL, rx: 8, class: `node ${health}`,
   });
-  const short = name.length > 24 ? `${name.slice(0, 23)}…` : name;
-  const title = svg("text", { x, y: y - 1, class: "name" }, short);
+  const title = svg("text", { x, y: y - 1, class: "name" }, short(name, letters));
   title.append(svg("title", {}, name));
-  const under = name === REFUSED ? "503 instead of a false 404" : member?.release ?? "";
+  const under = name === REFUSED ? "503, not a false 404" : short(member?.release ?? "", letters);
   return [box, title, svg("text", { x, y: y + 14, class: "under" }, under)];
 }
 
 const top = (apis) =>
-  apis.slice(0, 8).map((one) => `${one.resource || "paths"} ${rate(one.rate)}`).join("\n");
+  apis.slice(0, 8).map((one) => `${one.resource || "paths"} ${rate(one.rate)}`).join(", ");
 
 const described = (lines) =>
   lines.length === 0
@@ -102,22 +103,19 @@ export function bars(values, className, unit) {
   if (sum === 0) {
     return el("p", "note", `No ${unit} in the last hour.`);
   }
-  const [width, height, base] = [600, 96, 78];
   const most = Math.max(...values);
-  const drawing = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", class: `bars ${className}` });
+  const [step, height] = [10, 60];
+  // Stretched to the width of the page, so the texts are not part of it.
+  const drawing = svg("svg", {
+    viewBox: `0 0 ${step * values.length} ${height}`, preserveAspectRatio: "none", role: "img", class: `bars ${className}`,
+  });
   drawing.setAttribute("aria-label", `${count(sum)} ${unit} in the last hour, at most ${count(most)} in a minute`);
-  const step = width / values.length;
   values.forEach((value, place) => {
     if (value > 0) {
-      const tall = Math.max(3, ((base - 16) * value) / most);
-      drawing.append(svg("rect", { x: place * step + 1, y: base - tall, width: step - 2, height: tall, rx: 1.5 }));
+      const tall = Math.max(2, (height * value) / most);
+      drawing.append(svg("rect", { x: place * step + 1, y: height - tall, width: step - 2, height: tall }));
     }
   });
-  drawing.append(
-    svg("line", { x1: 0, x2: width, y1: base + 0.5, y2: base + 0.5, class: "baseline" }),
-    svg("text", { x: 0, y: height - 4, class: "axis" }, "an hour ago"),
-    svg("text", { x: width, y: height - 4, class: "axis", "text-anchor": "end" }, "now"),
-    svg("text", { x: 0, y: 11, class: "axis" }, `at most ${count(most)} in a minute`),
-  );
-  return drawing;
+  return el("div", "", el("p", "axis", `at most ${count(most)} in a minute`), drawing,
+    el("p", "axis ends", el("span", "", "an hour ago"), el("span", "", "now")));
 }

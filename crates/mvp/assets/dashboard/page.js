@@ -1,6 +1,6 @@
 // The dashboard. Each event replaces one section: the page keeps no history, and does not grow.
 
-import { ago, api, at, count, el, nothing, now, number, row, say, searched, tick } from "./parts.js";
+import { ago, api, at, count, el, named, nothing, now, number, plain, row, say, searched, tick } from "./parts.js";
 import { bars, flow as draw, rate } from "./drawing.js";
 
 /** The most rows of a table. A search shows others. */
@@ -15,6 +15,9 @@ let all = null;
 
 const show = { gateway, findings, members, others: members, skew, flow, averted, refusals, callers, certificates };
 
+/** The order of members: the worst come first, after this one. */
+const WORST = ["bad", "warn", "good"];
+
 // Health of a member: what is wrong comes first.
 function health(member) {
   if (!member.present) return ["warn", "left", "remembered; its APIs get 503, not 404"];
@@ -27,7 +30,7 @@ function health(member) {
 
 const tag = ([kind, word]) => el("span", `tag ${kind}`, word);
 
-function gateway({ id, version, commit, release, ready, live, started, named }) {
+function gateway({ id, version, commit, release, ready, live, started, named: namesShown }) {
   const build = `${version} ${commit}`;
   if (data.build && data.build !== build) {
     location.reload();
@@ -36,10 +39,10 @@ function gateway({ id, version, commit, release, ready, live, started, named }) 
   const name = id ?? "load balancer";
   say("id", name);
   say("release", release ? `beside Kubernetes ${release}` : "");
-  document.title = `${ready && live ? "" : "! "}${name} · mvp`;
+  document.title = plain(`${ready && live ? "" : "! "}${name} · mvp`);
   at("about").replaceChildren(
     `mvp ${version}`, commit ? ` (${commit.slice(0, 9)})` : "", started ? ", up " : "",
-    started ? ago(started, "", "") : "", named ? "" : ". Names of users and addresses are not shown here.",
+    started ? ago(started, "", "") : "", namesShown ? "" : ". Names of users and addresses are not shown here.",
   );
   state();
 }
@@ -68,6 +71,7 @@ function members() {
   const releases = [...new Set(list.map((member) => member.release).filter(Boolean))].sort();
   say("note-members", releases.length ? `Kubernetes ${releases.join(", ")}` : "");
   const told = new Map((data.others ?? []).map((other) => [other.id, other]));
+  list.sort((a, b) => Boolean(b.local) - Boolean(a.local) || WORST.indexOf(a.health) - WORST.indexOf(b.health));
   const rows = list.map((member) => memberRow(member, told.get(member.id)));
   at("members-rows").replaceChildren(...(rows.length ? rows : [nothing(8, "No member is known yet.")]));
   if (data.flow) flow(data.flow);
@@ -114,7 +118,8 @@ function skew(document_) {
   const { servers, apis, leftOut } = document_;
   const resources = apis.filter((one) => !one.subresource).length;
   say("figure-skew", count(apis.length + leftOut), apis.length ? "warn" : "");
-  say("note-skew", apis.length ? `${count(resources)} resources, ${count(apis.length - resources)} subresources` : `all ${servers.length} servers are alike`);
+  say("note-skew", apis.length ? `${count(resources)} resources, ${count(apis.length - resources)} subresources`
+    : servers.length < 2 ? "nothing to compare" : `all ${servers.length} servers are alike`);
   if (at("skew-all").checked) loadAll(); else table();
 }
 
@@ -133,10 +138,8 @@ function table() {
   const shown = at("skew-all").checked && all ? all : data.skew;
   if (!shown) return;
   const wanted = at("skew-search").value.trim().toLowerCase().split(/\s+/).filter(Boolean);
-  const differs = new Set((data.skew?.apis ?? []).map(searched));
+  // Differences come first.
   const found = shown.apis.filter((one) => wanted.every((word) => searched(one).includes(word)));
-  // Differences first.
-  found.sort((a, b) => differs.has(searched(b)) - differs.has(searched(a)));
   at("skew-head").replaceChildren(head("API"), ...shown.servers.map((server) =>
     head(server.name, server.problem ? "no answer" : server.release ?? "")));
   const rows = found.slice(0, ROWS).map((one) => row(api(one), ...cells(one, shown.servers)));
@@ -150,7 +153,7 @@ function table() {
 }
 
 function head(name, under) {
-  const cell = el("th", "", name, under ? el("small", "", under) : null);
+  const cell = el("th", "", typeof name === "string" ? named(name) : name, under ? el("small", "", under) : null);
   cell.scope = "col";
   return cell;
 }
@@ -173,10 +176,11 @@ function flow({ recorded, edges }) {
     const why = recorded ? "No requests in the last seconds." : "Off. Start mvp serve with --dashboard-flow to see which member answers what.";
     at("flow-drawing").replaceChildren(el("p", "note", why));
   } else {
-    at("flow-drawing").replaceChildren(draw(edges, known));
+    at("flow-drawing").replaceChildren(draw(edges, known, at("flow-drawing").clientWidth < 480));
   }
+  at("flow-table").hidden = edges.length === 0;
   const rows = edges.slice().sort((a, b) => b.rate - a.rate).slice(0, 60).map((one) =>
-    row(one.from, one.to || "refused", api(one), number(rate(one.rate)), number(one.errors ? rate(one.errors) : "0")));
+    row(named(one.from), one.to ? named(one.to) : "refused", api(one), number(rate(one.rate)), number(one.errors ? rate(one.errors) : "0")));
   at("flow-rows").replaceChildren(...rows);
 }
 
@@ -198,28 +202,35 @@ function refusals({ total, bars: values, recent }) {
   at("refusals-bars").replaceChildren(bars(values, "refused", "refusals"));
   const old = total.filter((one) => !recent.some((other) => other.reason === one.reason));
   const item = (when, { reason, count: number_, advice }) =>
-    el("li", "note-only", el("strong", "", reason), ` × ${count(number_)} `, when, advice ? el("p", "", advice) : null);
+    el("li", "note-only", el("strong", "", reason), ` × ${count(number_)}, `, when, advice ? el("p", "", advice) : null);
   at("refusals-recent").replaceChildren(
     ...recent.map((one) => item(ago(one.at), one)),
     ...old.map((one) => item(el("small", "", "since the start"), one)));
   if (data.members) members();
 }
 
-function callers({ recorded, named, resources = [], leftOut = 0 }) {
+/** The same words as `mvp callers`: a hash is not a name. */
+function user({ user: name, source }) {
+  if (name === null) return `(${source})`;
+  return source === "token-hash" ? `token:${name}` : name;
+}
+
+function callers({ recorded, named: namesShown, resources = [], leftOut = 0 }) {
   const notes = [];
   if (!recorded) notes.push("Callers are not recorded (--record-callers).");
-  if (recorded && !named) notes.push("Names are shown over the Unix socket, and over TLS to allowed groups.");
+  if (recorded && !namesShown) notes.push("Names are shown over the Unix socket, and over TLS to allowed groups.");
   if (leftOut) notes.push(`${count(leftOut)} more APIs: run mvp callers.`);
   say("callers-note", notes.join(" "));
   const wanted = at("callers-search").value.trim().toLowerCase();
   const rows = [];
   for (const one of resources) {
-    const list = named ? one.callers : [{ user: null, requests: one.requests }];
+    const more = { user: null, source: "more callers", agent: null, requests: one.more };
+    const list = !namesShown ? [{ requests: one.requests }] : one.more ? [...one.callers, more] : one.callers;
     for (const caller of list) {
-      const who = named ? `${caller.user ?? "anonymous"} ${caller.agent}` : "";
+      const who = namesShown ? `${user(caller)} ${caller.agent ?? ""}` : "";
       if (wanted && !`${searched(one)} ${who}`.toLowerCase().includes(wanted)) continue;
-      const cell = named
-        ? el("td", "", caller.user ?? "anonymous", el("span", "why", caller.agent || "no user agent"))
+      const cell = namesShown
+        ? el("td", "", user(caller), caller.agent === null ? null : el("span", "why", caller.agent || "no user agent"))
         : el("td", "", `${count(one.count)} ${one.count === 1 ? "caller" : "callers"}`);
       rows.push(row(api(one), cell, number(count(caller.requests))));
     }
@@ -233,7 +244,7 @@ function certificates({ list, failing }) {
   say("figure-days", first ? left(first.expires) : "–", kind);
   say("note-days", first ? first.flag : "none from files");
   const rows = list.map(({ flag, expires }) => {
-    const name = el("span", "mono", flag, failing.includes(flag) ? el("span", "tag bad", "not reloaded") : null);
+    const name = el("span", "mono", flag, " ", failing.includes(flag) ? el("span", "tag bad", "not reloaded") : null);
     return row(name, new Date(expires * 1000).toISOString().slice(0, 16).replace("T", " "), number(days(expires) > MANY_DAYS ? "over 3650" : Math.floor(days(expires))));
   });
   at("certificates-rows").replaceChildren(...(rows.length ? rows : [nothing(3, "None from files.")]));
@@ -245,10 +256,18 @@ let stream = null;
 let heard = Date.now();
 let broken = null;
 let lost = null;
+/** Why the gateway refuses the stream, if it does. */
+let refused = "";
+const EVENTS = "/dashboard/events";
+const REASONS = {
+  401: "It asks for a client certificate: reload the page.",
+  403: "It refuses your certificate, or the name in the address bar.",
+  503: "Too many pages are open: close some.",
+};
 
 function connect() {
   stream?.close();
-  stream = new EventSource("/dashboard/events");
+  stream = new EventSource(EVENTS);
   stream.onopen = heardOf;
   stream.onerror = () => { broken ??= Date.now(); };
   stream.addEventListener("alive", heardOf);
@@ -266,6 +285,7 @@ function heardOf() {
   broken = null;
   if (lost) {
     lost = null;
+    refused = "";
     at("offline").hidden = true;
   }
   state();
@@ -273,9 +293,20 @@ function heardOf() {
 
 function offline() {
   lost ??= new Date(heard);
+  const then = data.gateway ? "What you see is from then." : "";
   at("offline").hidden = false;
-  say("offline", `No connection to the gateway since ${lost.toLocaleTimeString()}. What you see is from then.`);
+  say("offline", `No connection to the gateway since ${lost.toLocaleTimeString()}. ${then} ${refused}`);
   say("state", "no connection", "pill bad");
+}
+
+/** Asks why there is no stream: an event source does not tell. */
+async function askWhy() {
+  try {
+    const answer = await fetch(EVENTS, { method: "HEAD" });
+    refused = REASONS[answer.status] ?? "";
+  } catch {
+    refused = "";
+  }
 }
 
 // Browsers have few connections to one server: pages that nobody sees give theirs back.
@@ -295,6 +326,7 @@ setInterval(() => {
   if (silent || (broken && Date.now() - broken > PATIENCE)) offline();
   // After an answer that is no stream, or a silence, the browser does not connect again by itself.
   if (silent || stream.readyState === EventSource.CLOSED) {
+    askWhy();
     connect();
     heard = Date.now();
   }

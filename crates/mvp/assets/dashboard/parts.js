@@ -5,6 +5,27 @@ const SVG = "http://www.w3.org/2000/svg";
 /** The element with this ID. */
 export const at = (id) => document.getElementById(id);
 
+/** Characters that show nothing, or turn the text around them: `mvp` escapes the same in a terminal. */
+const INVISIBLE = /[\p{Cc}\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/gu;
+export const plain = (text) => String(text).replace(INVISIBLE, (one) => `\\u{${one.codePointAt(0).toString(16)}}`);
+
+/** A name of at most so many characters: the end often tells names apart. */
+export function short(name, most) {
+  const letters = [...plain(name)];
+  const half = (most - 1) / 2;
+  return letters.length <= most ? letters.join("")
+    : `${letters.slice(0, Math.ceil(half)).join("")}…${letters.slice(-Math.floor(half)).join("")}`;
+}
+
+/** The same as an element, which tells the whole name to those who point at it. */
+export function named(name, most = 28) {
+  const made = el("span", "", short(name, most));
+  if (made.textContent !== plain(name)) {
+    made.title = plain(name);
+  }
+  return made;
+}
+
 /** An element with a class and children, which are elements or texts. */
 export function el(name, className, ...children) {
   return filled(document.createElement(name), className, children);
@@ -25,7 +46,7 @@ function filled(made, className, children) {
   }
   for (const child of children) {
     if (child !== null && child !== undefined) {
-      made.append(child instanceof Node ? child : document.createTextNode(String(child)));
+      made.append(child instanceof Node ? child : document.createTextNode(plain(child)));
     }
   }
   return made;
@@ -34,8 +55,9 @@ function filled(made, className, children) {
 /** Sets a text, if it is another one: a screen reader reads changes. */
 export function say(id, text, className) {
   const element = at(id);
-  if (element.textContent !== text) {
-    element.textContent = text;
+  const shown = plain(text);
+  if (element.textContent !== shown) {
+    element.textContent = shown;
   }
   if (className !== undefined && element.className !== className) {
     element.className = className;

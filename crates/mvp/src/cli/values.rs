@@ -197,7 +197,7 @@ pub(super) fn peer_requests(text: &str) -> Result<usize, Problem> {
 /// The most connections that a flag may allow: more than any host has.
 const MAX_CONNECTIONS: usize = 10_000_000;
 
-fn number(text: &str) -> Option<usize> {
+pub(super) fn number(text: &str) -> Option<usize> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 

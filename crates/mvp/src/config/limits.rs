@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mvp_core::discovery;
 use mvp_net::{ConnectionLimit, HandshakeLimit, Limits};
 use mvp_proxy::PeerLimits;
 
@@ -25,8 +26,14 @@ pub(crate) struct ClientLimits {
     pub idle_timeout: Duration,
     /// The most open HTTP/2 streams of a connection, if it is not the default.
     pub streams: Option<u32>,
+    /// The most bytes of a response that are buffered for a client.
+    pub response_buffer: usize,
     /// The limits of requests in flight to one member.
     pub peers: PeerLimits,
+    /// The limits of members' documents.
+    pub documents: discovery::Limits,
+    /// How often a second requests may make a member be asked what it serves.
+    pub refreshes_per_second: u32,
 }
 
 impl ClientLimits {
@@ -40,28 +47,30 @@ impl ClientLimits {
             goaway_chance = self.goaway_chance,
             max_client_handshakes = self.handshakes.unwrap_or(0),
             client_idle_seconds = self.idle_timeout.as_secs(),
+            http2_max_streams_per_connection =
+                self.streams.unwrap_or(Limits::default().max_concurrent_streams),
+            max_response_buffer_bytes = self.response_buffer,
             max_peer_requests = self.peers.requests,
             max_peer_watches = self.peers.watches,
+            max_document_bytes = self.documents.max_bytes,
+            max_document_depth = self.documents.max_depth,
+            max_refreshes_per_second = self.refreshes_per_second,
             "limits"
         );
     }
 
-    /// The limit of TLS handshakes in progress.
-    pub(crate) fn handshakes(&self) -> HandshakeLimit {
-        self.handshakes.map_or_else(HandshakeLimit::default, HandshakeLimit::new)
-    }
-
-    /// The limits of a listener. Listeners share those of connections and handshakes.
-    pub(crate) fn of_listener(
-        &self,
-        connections: ConnectionLimit,
-        handshakes: HandshakeLimit,
-        grace: Duration,
-    ) -> Limits {
+    /// The limits of all listeners together, with their counts.
+    pub(crate) fn of_listeners(&self, max_connections: usize, grace: Duration) -> Limits {
         let usual = Limits::default();
-        let idle_timeout = self.idle_timeout;
-        let max_concurrent_streams = self.streams.unwrap_or(usual.max_concurrent_streams);
-        Limits { grace, connections, handshakes, idle_timeout, max_concurrent_streams, ..usual }
+        Limits {
+            grace,
+            connections: ConnectionLimit::new(max_connections, self.connections_per_address),
+            handshakes: self.handshakes.map_or_else(HandshakeLimit::default, HandshakeLimit::new),
+            idle_timeout: self.idle_timeout,
+            max_concurrent_streams: self.streams.unwrap_or(usual.max_concurrent_streams),
+            max_send_buffer: self.response_buffer,
+            ..usual
+        }
     }
 
     pub(super) fn check(args: &ServeArgs, origins: &Origins) -> Result<ClientLimits, Mistake> {
@@ -84,15 +93,26 @@ impl ClientLimits {
             handshakes: Some(args.limits.max_client_handshakes).filter(|most| *most > 0),
             idle_timeout: args.limits.client_idle_timeout,
             streams: Some(args.limits.http2_max_streams_per_connection).filter(|most| *most > 0),
+            response_buffer: args.limits.max_response_buffer_bytes,
             peers: peers(args),
+            documents: discovery::Limits {
+                max_bytes: args.limits.max_document_bytes,
+                max_depth: args.limits.max_document_depth,
+            },
+            refreshes_per_second: args.limits.max_refreshes_per_second,
         })
     }
 }
 
-/// The limits of requests in flight to one member.
+/// The limits of requests in flight to one member. A load balancer sends all its requests to members,
+/// whose own queues know each user: by default it has no limits.
 fn peers(args: &ServeArgs) -> PeerLimits {
+    let usual = match args.local_server {
+        Some(_) => PeerLimits::default(),
+        None => PeerLimits::NONE,
+    };
     PeerLimits {
-        requests: args.limits.max_peer_requests.unwrap_or(0),
-        watches: args.limits.max_peer_watches.unwrap_or(0),
+        requests: args.limits.max_peer_requests.unwrap_or(usual.requests),
+        watches: args.limits.max_peer_watches.unwrap_or(usual.watches),
     }
 }

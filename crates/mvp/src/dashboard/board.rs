@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 use super::history::History;
 use super::places::{Place, Places};
 use super::rates::Rates;
-use super::sections::{self, Content, MAX_APIS, MAX_DIFFERENCES};
+use super::sections::{self, Content};
 use crate::admin::apart::Apart;
-use crate::operator::skew;
+use crate::operator::skew::Server;
 use crate::report::{Answered, Status};
 
 /// The interval of computations while a page is open, and of the look for changed members.
@@ -43,8 +43,8 @@ type AskOthers = dyn Fn() -> Pin<Box<dyn Future<Output = Others> + Send>> + Send
 pub(crate) struct Sources {
     /// The report of this gateway; none while there is none to ask.
     pub(crate) status: Box<dyn Fn() -> Option<Status> + Send + Sync>,
-    /// What each member serves, as [`crate::inside::apis`] writes it.
-    pub(crate) apis: Box<dyn Fn() -> Value + Send + Sync>,
+    /// What each member serves.
+    pub(crate) apis: Box<dyn Fn() -> Vec<Server> + Send + Sync>,
     /// Two numbers that change with the state of members, and with what they serve.
     pub(crate) marks: Box<dyn Fn() -> Marks + Send + Sync>,
     /// The callers of the last hour, with names of users; `None` if they are not recorded.
@@ -199,14 +199,13 @@ impl Board {
             if let Some((of, text)) = &*known
                 && *of == mark
             {
-                return Some(text.clone());
+                return text.clone();
             }
-            let document = skew::compared(&(board.sources.apis)(), true).ok()?;
-            let text = Bytes::from(sections::skew(document, MAX_APIS).to_string());
+            let text = Bytes::from(sections::skew(&(board.sources.apis)(), true).to_string());
             *known = Some((mark, text.clone()));
-            Some(text)
+            text
         });
-        written.await.flatten()
+        written.await
     }
 }
 
@@ -295,9 +294,7 @@ impl State {
         self.put("certificates", Content::of(sections::certificates(&status)));
         self.put("flow", Content::of(sections::flow(&id, status.flow_recorded, flow)));
         self.put("callers", sections::callers(callers.as_ref(), now));
-        if let Some(skew) = skew {
-            self.put("skew", Content::of(skew));
-        }
+        self.put("skew", Content::of(skew));
     }
 
     /// Forgets all but the history: the next page must not show what was long ago.
@@ -337,13 +334,11 @@ impl State {
     }
 
     /// What differs between members.
-    fn skew(&mut self, board: &Board) -> Option<Value> {
+    fn skew(&mut self, board: &Board) -> Value {
         let mark = self.marks.apis;
-        if self.skew.as_ref().is_none_or(|(of, _)| *of != mark) {
-            let document = skew::compared(&(board.sources.apis)(), false).ok()?;
-            self.skew = Some((mark, sections::skew(document, MAX_DIFFERENCES)));
-        }
-        self.skew.as_ref().map(|(_, document)| document.clone())
+        let known = self.skew.take().filter(|(of, _)| *of == mark);
+        let fresh = || (mark, sections::skew(&(board.sources.apis)(), false));
+        self.skew.insert(known.unwrap_or_else(fresh)).1.clone()
     }
 
     fn callers(&mut self, board: &Board) -> Option<CallersReport> {

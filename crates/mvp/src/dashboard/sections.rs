@@ -9,14 +9,17 @@ use mvp_proxy::CallersReport;
 use serde_json::{Value, json};
 
 use super::board::Others;
+use crate::operator::skew::{self, Server};
 use crate::operator::status::findings as found;
 use crate::report::advice;
 use crate::report::{Answered, Kind, MemberState, Status, ViewOf};
 
 /// The most rows of the differences, of all APIs, and of the callers.
-pub(super) const MAX_DIFFERENCES: usize = 3000;
-pub(super) const MAX_APIS: usize = 20_000;
+const MAX_DIFFERENCES: usize = 3000;
+const MAX_APIS: usize = 20_000;
 const MAX_CALLERS: usize = 300;
+/// The most cells of a matrix: a row has one for each server.
+const MAX_CELLS: usize = 150_000;
 /// Younger views are all the same: each is confirmed every second.
 const YOUNG: f64 = 5.0;
 
@@ -181,32 +184,21 @@ pub(super) fn flow(id: &str, recorded: bool, edges: Vec<Value>) -> Value {
     json!({ "id": id, "recorded": recorded, "edges": edges })
 }
 
-/// The document of `mvp skew` with so many rows at most: those that differ come first. Why a server does
-/// not answer is told by its member, with the time.
-pub(super) fn skew(mut document: Value, most: usize) -> Value {
+/// The most rows of a matrix.
+fn most_rows(servers: usize, all: bool) -> usize {
+    let most = if all { MAX_APIS } else { MAX_DIFFERENCES };
+    most.min(MAX_CELLS / servers.max(1))
+}
+
+/// The APIs of servers side by side. Why a server does not answer is told by its member, with the time.
+pub(super) fn skew(servers: &[Server], all: bool) -> Value {
+    let mut document = skew::compared(servers, all, most_rows(servers.len(), all));
     let servers = document.get_mut("servers").and_then(Value::as_array_mut);
     for server in servers.into_iter().flatten().filter_map(Value::as_object_mut) {
         let silent = server.get("problem").is_some_and(Value::is_string);
         server.insert("problem".to_owned(), json!(silent));
     }
-    let mut left_out = 0;
-    if let Some(rows) = document.get_mut("apis").and_then(Value::as_array_mut) {
-        rows.sort_by_cached_key(is_alike);
-        left_out = rows.len().saturating_sub(most);
-        rows.truncate(most);
-    }
-    if let Some(fields) = document.as_object_mut() {
-        fields.insert("leftOut".to_owned(), json!(left_out));
-    }
     document
-}
-
-/// Whether all servers that answered serve the API of a row alike.
-fn is_alike(row: &Value) -> bool {
-    let servers = row.get("servers").and_then(Value::as_object);
-    let mut cells = servers.into_iter().flat_map(|servers| servers.values());
-    let first = cells.next();
-    cells.all(|cell| Some(cell) == first)
 }
 
 /// Who called which resource in the last hour; for anybody without names.
@@ -237,6 +229,7 @@ pub(super) fn callers(report: Option<&CallersReport>, now: u64) -> Content<Value
             json!({
                 "group": one.group, "version": one.version, "resource": one.resource,
                 "count": one.callers.len(), "requests": sum(one), "callers": callers,
+                "more": one.more_requests,
             })
         };
         let list: Value = resources.iter().map(one).collect();
@@ -276,20 +269,26 @@ mod tests {
         assert_eq!(shown.anybody[0]["state"]["refused"], u64::MAX);
     }
 
+    /// As `mvp callers` tells it.
     #[test]
-    fn what_differs_is_not_left_out() {
-        let row = |name: &str, of_b: Value| json!({ "resource": name, "servers": { "a": ["get"], "b": of_b } });
-        let rows = [
-            row("alike", json!(["get"])),
-            row("alike-too", json!(["get"])),
-            row("missing", Value::Null),
-            row("verbs", json!(["get", "list"])),
-        ];
-        let shown = skew(json!({ "servers": [], "apis": rows }), 3);
-        let names: Vec<&Value> =
-            shown["apis"].as_array().unwrap().iter().map(|row| &row["resource"]).collect();
-        assert_eq!(names, ["missing", "verbs", "alike"]);
-        assert_eq!(shown["leftOut"], 1);
+    fn requests_of_more_callers_are_told() {
+        let of = json!({
+            "group": "batch", "version": "v1", "resource": "jobs", "callers": [], "moreRequests": 7,
+        });
+        let report = json!({ "windowSeconds": 3600, "resources": [of], "moreRequests": 0 });
+        let report: CallersReport = serde_json::from_value(report).unwrap();
+        let shown = callers(Some(&report), 1000).trusted.unwrap();
+        assert_eq!(
+            (&shown["resources"][0]["more"], &shown["resources"][0]["requests"]),
+            (&json!(7), &json!(7))
+        );
+    }
+
+    #[test]
+    fn many_servers_have_fewer_rows() {
+        let rows = [(0, true), (7, true), (50, true), (50, false), (128, false)];
+        let rows = rows.map(|(servers, all)| most_rows(servers, all));
+        assert_eq!(rows, [20_000, 20_000, 3000, 3000, 1171]);
     }
 
     #[test]

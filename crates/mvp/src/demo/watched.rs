@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::Context;
 use mvp_net::bind;
 use mvp_proxy::{Flow, Member, Metrics};
-use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -93,9 +92,8 @@ impl Watched {
         let (status, apis, marks, callers, others) = (of(), of(), of(), of(), of());
         Sources {
             status: Box::new(move || Some(status.first()?.reporter.status())),
-            apis: Box::new(move || match apis.first() {
-                Some(one) => inside::apis(one.member.reader()),
-                None => json!({ "members": [] }),
+            apis: Box::new(move || {
+                apis.first().map_or_else(Vec::new, |one| dashboard::servers(one.member.reader()))
             }),
             marks: Box::new(move || {
                 marks.first().map_or_else(Marks::default, |one| inside::marks(one.member.reader()))

@@ -24,8 +24,10 @@ use self::callers::Recorded;
 use self::finding::Finding;
 use self::releases::{Releases, Step};
 use self::report::{Question, Report};
-use self::server::Server;
+pub(crate) use self::server::Server;
+pub(crate) use self::source::Known;
 use self::source::Source;
+pub(crate) use self::surface::Surface;
 use crate::cli::{SkewArgs, SkewOutput};
 use crate::mistake::{Mistake, OneLine};
 use crate::operator::terminal::{Paint, Progress};
@@ -68,14 +70,10 @@ pub(crate) fn run(args: &SkewArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The document of `mvp skew -o json`, from what [`crate::inside::apis`] writes; with all APIs, or with
-/// those that differ.
-pub(crate) fn compared(
-    apis: &serde_json::Value,
-    all: bool,
-) -> serde_json::Result<serde_json::Value> {
-    let servers = source::of_document(apis)?;
-    Ok(Report { servers: &servers, question: Question::Apis { all } }.json())
+/// The document of `mvp skew -o json` with all APIs, or with those that differ: so many rows at most. Those
+/// that differ come first; `leftOut` counts the others.
+pub(crate) fn compared(servers: &[Server], all: bool, most: usize) -> serde_json::Value {
+    Report { servers, question: Question::Apis { all } }.shortened(all, most)
 }
 
 /// What the flags ask, with the answer.

@@ -18,6 +18,7 @@ use super::{AdminEndpoint, Gateway};
 use crate::admin::apart::Apart;
 use crate::admin::{self, Admin};
 use crate::callers;
+use crate::dashboard;
 use crate::dashboard::board::{Board, Sources};
 use crate::follow::restart;
 use crate::health::Readiness;
@@ -169,7 +170,7 @@ impl Gateway {
         let recorded = Arc::clone(self.member.metrics());
         Sources {
             status: Box::new(move || Some(reporter.status())),
-            apis: Box::new(move || inside::apis(&apis)),
+            apis: Box::new(move || dashboard::servers(&apis)),
             marks: Box::new(move || inside::marks(&marked)),
             callers: Box::new(move || callers::described(&recorded, &reader, false)),
             others: Box::new(move || {

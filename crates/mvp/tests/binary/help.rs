@@ -5,7 +5,7 @@ use std::process::Stdio;
 use crate::folder::Folder;
 
 /// All flags of `mvp serve`.
-const FLAGS: [&str; 70] = [
+const FLAGS: [&str; 74] = [
     "--help",
     "--bind-address",
     "--secure-port",
@@ -26,8 +26,12 @@ const FLAGS: [&str; 70] = [
     "--max-client-handshakes",
     "--client-idle-timeout",
     "--http2-max-streams-per-connection",
+    "--max-response-buffer-bytes",
     "--max-peer-requests",
     "--max-peer-watches",
+    "--max-document-bytes",
+    "--max-document-depth",
+    "--max-refreshes-per-second",
     "--local-server",
     "--servers",
     "--pass-through",

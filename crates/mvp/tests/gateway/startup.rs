@@ -67,8 +67,8 @@ async fn limits_that_are_off_are_logged_as_zero() {
     assert_eq!(line["goaway_chance"], 0.0, "{line}");
     assert_eq!(line["max_client_handshakes"], 4096, "{line}");
     assert_eq!(line["client_idle_seconds"], 90, "{line}");
-    assert_eq!(line["max_peer_requests"], 0, "{line}");
-    assert_eq!(line["max_peer_watches"], 0, "{line}");
+    assert_eq!(line["max_peer_requests"], 2000, "{line}");
+    assert_eq!(line["max_peer_watches"], 100_000, "{line}");
     assert_eq!(line["max_request_header_bytes"], 131_072, "{line}");
     assert!(line["max_client_connections"].as_u64() > Some(0), "{line}");
 }

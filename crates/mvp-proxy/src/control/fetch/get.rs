@@ -5,7 +5,7 @@ use http::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, USER_AGENT,
 };
 use http::{HeaderValue, Request, StatusCode};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use crate::ask::Ask;
 use crate::body::Body;
@@ -33,7 +33,11 @@ pub(crate) async fn get(
     let response = ask.ask(request).await.map_err(|error| format!("{path}: {error}"))?;
     let (parts, body) = response.into_parts();
     let body = Limited::new(body, limit).collect().await;
-    let body = body.map_err(|error| format!("{path}: {error}"))?.to_bytes();
+    let body = body.map_err(|error| match error.is::<LengthLimitError>() {
+        true => format!("{path}: larger than {limit} bytes"),
+        false => format!("{path}: {error}"),
+    })?;
+    let body = body.to_bytes();
     let gzipped = parts.headers.get(CONTENT_ENCODING).is_some_and(|e| e.as_bytes() == b"gzip");
     let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     Ok(Answer {

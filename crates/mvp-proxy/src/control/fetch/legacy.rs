@@ -29,16 +29,16 @@ pub(super) async fn walk(
     source: Source<'_>,
     part: Part,
     document: Bytes,
+    limits: &Limits,
 ) -> Result<Parsed<GroupList>, String> {
-    let limits = Limits::default();
     let text = |error: DocumentError| error.to_string();
     let groups = match part {
         Part::Api => {
-            let versions: ApiVersions = legacy::parse(source, document, &limits).map_err(text)?;
+            let versions: ApiVersions = legacy::parse(source, document, limits).map_err(text)?;
             vec![convert::core_group(&versions)]
         }
         Part::Apis => {
-            let list: ApiGroupList = legacy::parse(source, document, &limits).map_err(text)?;
+            let list: ApiGroupList = legacy::parse(source, document, limits).map_err(text)?;
             with_listed_paths(list, &own_paths(ask).await)
         }
     };
@@ -61,7 +61,7 @@ pub(super) async fn walk(
             }
             let source = Source { server: source.server, document: path };
             let list: ApiResourceList =
-                legacy::parse(source, answer.ok()?, &limits).map_err(text)?;
+                legacy::parse(source, answer.ok()?, limits).map_err(text)?;
             resources.push(list);
         }
     }

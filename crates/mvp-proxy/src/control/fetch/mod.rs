@@ -175,10 +175,11 @@ pub(crate) async fn fetch(
     known: &Known,
     scope: &Scope,
     with_extensions: bool,
+    limits: &Limits,
     own: Option<&Instance>,
 ) -> Fetched {
     let noting = Noting { ask, own, noted: Mutex::default() };
-    let fetched = fetch_all(&noting, server, known, scope, with_extensions).await;
+    let fetched = fetch_all(&noting, server, known, scope, with_extensions, limits).await;
     let Noted { who, refused } = noting.noted.into_inner().unwrap_or_else(PoisonError::into_inner);
     match who {
         Some(who) if who == Who::Ourselves => {
@@ -225,16 +226,17 @@ async fn fetch_all(
     known: &Known,
     scope: &Scope,
     with_extensions: bool,
+    limits: &Limits,
 ) -> Fetched {
     let whole = *scope == Scope::Everything;
     let part = async |part: Part| match scope.has(part.into()) {
-        true => fetch_part(ask, server, part, known.part(part)).await,
+        true => fetch_part(ask, server, part, known.part(part), limits).await,
         false => Outcome::NotAsked,
     };
     let parts = join(part(Part::Api), part(Part::Apis));
     let index = async {
         match scope.has(ViewDocument::OpenApi) {
-            true => fetch_index(ask, server, known.openapi.as_ref()).await,
+            true => fetch_index(ask, server, known.openapi.as_ref(), limits).await,
             false => OpenApiOutcome::NotAsked,
         }
     };
@@ -257,8 +259,13 @@ async fn fetch_all(
     Fetched { parts: [api, apis], openapi, release, extensions, who: None, refused: None }
 }
 
-async fn fetch_index(ask: &impl Ask, server: &str, known: Option<&KnownIndex>) -> OpenApiOutcome {
-    match timeout(SMALL_TIMEOUT, try_fetch_index(ask, server, known)).await {
+async fn fetch_index(
+    ask: &impl Ask,
+    server: &str,
+    known: Option<&KnownIndex>,
+    limits: &Limits,
+) -> OpenApiOutcome {
+    match timeout(SMALL_TIMEOUT, try_fetch_index(ask, server, known, limits)).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(error)) => OpenApiOutcome::Failed(error),
         Err(_) => OpenApiOutcome::Failed(format!("{INDEX}: timed out after {SMALL_TIMEOUT:?}")),
@@ -272,8 +279,8 @@ async fn try_fetch_index(
     ask: &impl Ask,
     server: &str,
     known: Option<&KnownIndex>,
+    limits: &Limits,
 ) -> Result<OpenApiOutcome, String> {
-    let limits = Limits::default();
     let etag = known.and_then(|known| known.etag.as_ref());
     let answer = get(ask, INDEX, "application/json", etag, limits.max_bytes).await?;
     match answer.status {
@@ -287,14 +294,20 @@ async fn try_fetch_index(
     }
     let source = Source { server, document: INDEX };
     let mut index =
-        Index::parse(source, body.clone(), &limits).map_err(|error| error.to_string())?;
+        Index::parse(source, body.clone(), limits).map_err(|error| error.to_string())?;
     index.etag = answer.etag.as_ref().and_then(text);
     let body = answer.etag.is_none().then_some(body);
     Ok(OpenApiOutcome::Changed(Arc::new(index), KnownIndex { body, etag: answer.etag }))
 }
 
-async fn fetch_part(ask: &impl Ask, server: &str, part: Part, known: KnownPart<'_>) -> Outcome {
-    let fetched = timeout(TIMEOUT, try_fetch_part(ask, server, part, known)).await;
+async fn fetch_part(
+    ask: &impl Ask,
+    server: &str,
+    part: Part,
+    known: KnownPart<'_>,
+    limits: &Limits,
+) -> Outcome {
+    let fetched = timeout(TIMEOUT, try_fetch_part(ask, server, part, known, limits)).await;
     match fetched {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(error)) => Outcome::Failed(error),
@@ -307,8 +320,9 @@ async fn try_fetch_part(
     server: &str,
     part: Part,
     (etag, list): KnownPart<'_>,
+    limits: &Limits,
 ) -> Result<Outcome, String> {
-    let answer = get(ask, part.path(), ACCEPT_DISCOVERY, etag, Limits::default().max_bytes).await?;
+    let answer = get(ask, part.path(), ACCEPT_DISCOVERY, etag, limits.max_bytes).await?;
     if answer.status == StatusCode::NOT_MODIFIED && etag.is_some() {
         return Ok(Outcome::Unchanged);
     }
@@ -316,10 +330,10 @@ async fn try_fetch_part(
     let source = Source { server, document: part.path() };
     let aggregated = answer.content_type.contains("APIGroupDiscoveryList");
     let parsed = if aggregated {
-        GroupList::parse_changed(source, part, document, &Limits::default(), list)
+        GroupList::parse_changed(source, part, document, limits, list)
             .map_err(|error| error.to_string())?
     } else {
-        walk(ask, source, part, document).await?
+        walk(ask, source, part, document, limits).await?
     };
     let Parsed { mut value, complaints } = parsed;
     value.etag = answer.etag.as_ref().and_then(text);

@@ -62,7 +62,9 @@ fn json_response(status: u16, document: &Value) -> Response<Body> {
 #[tokio::test(start_paused = true)]
 async fn an_old_server_is_walked_in_parallel_within_a_bound() {
     let old = Old::default();
-    let fetched = fetch(&old, "old", &Known::default(), &Scope::Everything, false, None).await;
+    let fetched =
+        fetch(&old, "old", &Known::default(), &Scope::Everything, false, &Limits::default(), None)
+            .await;
     let [_, Outcome::Changed { list, .. }] = &fetched.parts else { panic!("{:?}", fetched.parts) };
     let names: Vec<&str> = list.groups.iter().map(|group| &*group.name).collect();
     let expected: Vec<String> = (0..GROUPS).map(|group| format!("g{group}.example")).collect();
@@ -101,7 +103,50 @@ async fn the_release_has_the_emulated_version() {
         (json!({"emulationMajor": "1", "emulationMinor": "34"}), None),
     ] {
         let server = OfVersion(document.clone());
-        let fetched = fetch(&server, "a", &Known::default(), &Scope::Everything, false, None).await;
+        let fetched = fetch(
+            &server,
+            "a",
+            &Known::default(),
+            &Scope::Everything,
+            false,
+            &Limits::default(),
+            None,
+        )
+        .await;
         assert_eq!(fetched.release, expected, "{document}");
+    }
+}
+
+/// The errors of both discovery documents of a server, which answers with this text.
+async fn refused(text: &str, limits: Limits) -> [String; 2] {
+    struct Says(Bytes);
+    impl Ask for Says {
+        async fn ask(&self, _: Request<Body>) -> Result<Response<Body>, AskError> {
+            let response = Response::builder().header(
+                CONTENT_TYPE,
+                "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+            );
+            Ok(response.body(Body::from(self.0.clone())).unwrap())
+        }
+    }
+    let server = Says(Bytes::copy_from_slice(text.as_bytes()));
+    let whole = Scope::Everything;
+    let fetched = fetch(&server, "a", &Known::default(), &whole, false, &limits, None).await;
+    fetched.parts.map(|part| match part {
+        Outcome::Failed(error) => error,
+        other => panic!("{other:?}"),
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn documents_over_the_limits_are_refused_with_the_limit() {
+    let limits = Limits { max_bytes: 1000, max_depth: 16 };
+    let large = format!("{{\"items\": [], \"x\": \"{}\"}}", "x".repeat(1000));
+    for error in refused(&large, limits).await {
+        assert!(error.contains("larger than 1000 bytes"), "{error}");
+    }
+    let deep = format!("{{\"items\": {}{}}}", "[".repeat(16), "]".repeat(16));
+    for error in refused(&deep, limits).await {
+        assert!(error.contains("16"), "{error}");
     }
 }

@@ -21,10 +21,21 @@ pub(crate) enum Effect {
     LastError { id: Arc<str>, error: Option<String> },
     /// Drop whatever is kept about a member that is forgotten.
     Forget(Arc<str>),
+    /// Counts a refresh that requests have to wait for: members are asked only so often.
+    CountDelayed,
     /// Count documents that could not be fetched.
     CountFailures(usize),
     /// Write a log line.
     Report(Report),
+}
+
+impl Effect {
+    /// What counts a refresh, of which each member says whether it has to wait.
+    pub(super) fn of_delayed(wait: impl Iterator<Item = bool>) -> Vec<Effect> {
+        // All of them are asked: each notes that it is wanted.
+        let waits = wait.fold(false, |any, waits| any | waits);
+        waits.then_some(Effect::CountDelayed).into_iter().collect()
+    }
 }
 
 /// A fetch that is to start now.

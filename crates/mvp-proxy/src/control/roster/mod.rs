@@ -74,6 +74,7 @@ struct Rules {
     forget_after: Duration,
     heard_within: Duration,
     blocks_for: Duration,
+    wanted_interval: Duration,
 }
 
 /// Whether the sources have ever named all members.
@@ -92,6 +93,7 @@ impl RosterState {
             interval: settings.interval,
             forget_after: settings.forget_after,
             heard_within: settings.policy.heard_within,
+            wanted_interval: settings.wanted_interval,
             blocks_for: settings.policy.blocks_for,
         };
         let unknown = ReportOnce::default();
@@ -108,13 +110,9 @@ impl RosterState {
         match event {
             Event::Listed(roster) => self.listed(&roster, now),
             Event::Forget(id) => self.forget(id),
-            Event::RefreshWanted => {
-                self.refresh_wanted(now);
-                Vec::new()
-            }
+            Event::RefreshWanted => self.refresh_wanted(now),
             Event::DocumentWanted { document, of } => {
-                self.document_wanted(document, of.as_ref(), now);
-                Vec::new()
+                self.document_wanted(document, of.as_ref(), now)
             }
             Event::Tick => self.tick(now),
             Event::Unreachable(id) => {
@@ -303,14 +301,22 @@ impl RosterState {
     }
 
     /// Makes every member due, even one whose fetch is running: that one began too early.
-    fn refresh_wanted(&mut self, now: Timestamp) {
-        self.members.values_mut().for_each(|tracked| tracked.polling.want_all(now));
+    fn refresh_wanted(&mut self, now: Timestamp) -> Vec<Effect> {
+        let spacing = self.rules.wanted_interval;
+        let all = self.members.values_mut();
+        Effect::of_delayed(all.map(|tracked| tracked.polling.want_all(spacing, now)))
     }
 
     /// Makes one document due, of one member or of all.
-    fn document_wanted(&mut self, document: ViewDocument, of: Option<&Arc<str>>, now: Timestamp) {
+    fn document_wanted(
+        &mut self,
+        document: ViewDocument,
+        of: Option<&Arc<str>>,
+        now: Timestamp,
+    ) -> Vec<Effect> {
+        let spacing = polling::spacing(self.rules.wanted_interval, of.is_none());
         let wanted = self.members.iter_mut().filter(|(id, _)| of.is_none_or(|of| of == *id));
-        wanted.for_each(|(_, tracked)| tracked.polling.want(document, of.is_none(), now));
+        Effect::of_delayed(wanted.map(|(_, tracked)| tracked.polling.want(document, spacing, now)))
     }
 
     /// Starts the fetches that are due, and reports members that could not be fetched for too long.

@@ -8,10 +8,11 @@ use mvp_core::member::{PerDocument, ViewDocument};
 
 use super::super::fetch::Scope;
 
-/// No member is fetched from more often than this, however many requests need it.
-const MIN_INTERVAL: Duration = Duration::from_millis(50);
-/// No document is fetched from all members more often than this.
-const ROUND_INTERVAL: Duration = Duration::from_millis(200);
+/// How far apart fetches of one document begin, of one member or of all, if requests may make a
+/// member be asked once in `interval`.
+pub(super) fn spacing(interval: Duration, of_all: bool) -> Duration {
+    if of_all { 4 * interval } else { interval }
+}
 
 /// When a member is fetched from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,23 +50,28 @@ impl Polling {
         early.min().map_or(self.due, |early| early.min(self.due))
     }
 
-    /// A request needs everything. A running fetch began too early.
-    pub(super) fn want_all(&mut self, now: Timestamp) {
+    /// A request needs everything. A running fetch began too early. No two begin closer together than
+    /// `spacing`, however many requests need it. Returns whether it has to wait for that.
+    pub(super) fn want_all(&mut self, spacing: Duration, now: Timestamp) -> bool {
         self.due = match self.last {
             LastFetch::Never => now,
-            LastFetch::Running(begun) | LastFetch::Ended(begun) => {
-                now.max(begun.after(MIN_INTERVAL))
-            }
+            LastFetch::Running(begun) | LastFetch::Ended(begun) => now.max(begun.after(spacing)),
         };
+        self.due > now
     }
 
-    /// A request needs this document, of this member alone or of all.
-    pub(super) fn want(&mut self, document: ViewDocument, of_all: bool, now: Timestamp) {
-        let spacing = if of_all { ROUND_INTERVAL } else { MIN_INTERVAL };
+    /// The same for one document.
+    pub(super) fn want(
+        &mut self,
+        document: ViewDocument,
+        spacing: Duration,
+        now: Timestamp,
+    ) -> bool {
         let begun = *self.begun.of(document);
         let due = begun.map_or(now, |begun| now.max(begun.after(spacing)));
         let early = self.early.of_mut(document);
         *early = Some(early.map_or(due, |known| known.min(due)));
+        due > now
     }
 
     /// Begins a fetch of what is due, if no fetch is running. Returns what to ask for.
@@ -103,6 +109,7 @@ mod tests {
     use super::*;
 
     const INTERVAL: Duration = Duration::from_secs(1);
+    const SPACING: Duration = Duration::from_millis(50);
 
     fn at(millis: u64) -> Timestamp {
         Timestamp::after_start(Duration::from_millis(millis))
@@ -123,7 +130,7 @@ mod tests {
     #[test]
     fn a_wanted_document_is_fetched_by_itself_and_delays_nothing_else() {
         let mut polling = idle();
-        polling.want(ViewDocument::Apis, false, at(300));
+        polling.want(ViewDocument::Apis, SPACING, at(300));
         assert_eq!(polling.next_due(), at(300));
         assert_eq!(polling.begin(at(300), INTERVAL), only(&[ViewDocument::Apis]));
         polling.last = LastFetch::Ended(at(300));
@@ -135,11 +142,12 @@ mod tests {
     #[test]
     fn however_many_requests_want_a_document_it_is_fetched_at_a_bounded_rate() {
         for (of_all, most) in [(false, 20), (true, 5)] {
+            let spacing = spacing(SPACING, of_all);
             let mut polling = idle();
             polling.due = at(60_000);
             let mut fetches = 0;
             for now in (1000..11_000).map(at) {
-                polling.want(ViewDocument::Apis, of_all, now);
+                polling.want(ViewDocument::Apis, spacing, now);
                 if polling.begin(now, INTERVAL).is_some() {
                     fetches += 1;
                     polling.last = LastFetch::Ended(now);
@@ -150,11 +158,19 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_has_to_wait_is_told() {
+        let mut polling = idle();
+        assert!(polling.want_all(SPACING, at(49)) && !polling.want_all(SPACING, at(50)));
+        assert!(!polling.want(ViewDocument::Api, SPACING, at(50)));
+        assert!(polling.want(ViewDocument::Api, 4 * SPACING, at(100)));
+    }
+
+    #[test]
     fn a_request_does_not_wait_for_the_round_of_another_document() {
         let mut polling = idle();
-        polling.want(ViewDocument::Api, true, at(500));
+        polling.want(ViewDocument::Api, SPACING, at(500));
         assert_eq!(polling.begin(at(500), INTERVAL), only(&[ViewDocument::Api]));
-        polling.want(ViewDocument::Apis, true, at(501));
+        polling.want(ViewDocument::Apis, SPACING, at(501));
         assert_eq!(polling.begin(at(501), INTERVAL), None, "one fetch at a time");
         polling.last = LastFetch::Ended(at(500));
         assert_eq!(polling.begin(at(502), INTERVAL), only(&[ViewDocument::Apis]));
@@ -163,9 +179,9 @@ mod tests {
     #[test]
     fn a_document_wanted_during_a_fetch_is_fetched_again() {
         let mut polling = idle();
-        polling.want(ViewDocument::Apis, false, at(500));
+        polling.want(ViewDocument::Apis, SPACING, at(500));
         assert!(polling.begin(at(500), INTERVAL).is_some());
-        polling.want(ViewDocument::Apis, false, at(520));
+        polling.want(ViewDocument::Apis, SPACING, at(520));
         polling.last = LastFetch::Ended(at(500));
         assert_eq!(polling.begin(at(530), INTERVAL), None);
         assert_eq!(polling.begin(at(550), INTERVAL), only(&[ViewDocument::Apis]));

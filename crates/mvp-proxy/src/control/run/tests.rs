@@ -39,7 +39,7 @@ async fn nothing_is_kept_about_a_forgotten_member() {
     let settings = ControlSettings { local: Some("b".into()), ..ControlSettings::default() };
     let (clock, metrics) = (Clock::start(), Arc::new(Metrics::new(false)));
     let health = Health::new(clock, Arc::clone(&metrics), PeerLimits::NONE);
-    let (writer, reader) = channel(clock, first_snapshot(&settings, clock));
+    let (writer, reader) = channel(clock, first_snapshot(&settings, clock), settings.documents);
     let id: Arc<str> = "a".into();
     let (name, kind) = (Arc::clone(&id).into(), MemberKind::Bare);
     let record = MemberRecord { name, address: None, kind, heard: None };

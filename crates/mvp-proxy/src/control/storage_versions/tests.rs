@@ -138,7 +138,7 @@ impl World {
         let members = watch::Sender::new(Vec::new());
         let settings = ControlSettings { local: Some("a".into()), ..ControlSettings::default() };
         let clock = Clock::start();
-        let (writer, reader) = channel(clock, first_snapshot(&settings, clock));
+        let (writer, reader) = channel(clock, first_snapshot(&settings, clock), settings.documents);
         let stop = CancellationToken::new();
         tokio::spawn(run(
             WatchedMembership::new(members.subscribe()),

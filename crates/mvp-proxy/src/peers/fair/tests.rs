@@ -14,14 +14,17 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp::after_start(Duration::from_secs(seconds))
 }
 
-/// A user as it is slowed now.
-fn slow(fair: &Fair<u64>, user: u64) -> Slow {
-    Slow { user, ticket: fair.slowed.get(&user).map_or(0, |slowed| slowed.ticket) }
+/// More places than anybody asks for.
+const MANY: usize = 1000;
+
+/// The request that is next.
+fn next(fair: &mut Fair<u64>) -> Option<u64> {
+    fair.pop(Room::Anybody, MANY).map(|(_, item)| item)
 }
 
 /// Everybody that waits, in turn.
 fn all(fair: &mut Fair<u64>) -> Vec<u64> {
-    std::iter::from_fn(|| fair.pop(Room::Anybody).map(|admitted| admitted.item)).collect()
+    std::iter::from_fn(|| next(fair)).collect()
 }
 
 #[test]
@@ -42,9 +45,37 @@ fn nodes_come_first_and_have_room_of_their_own() {
     let mut fair = Fair::new(100, 100);
     fair.push(user(1), 1).unwrap();
     fair.push(node(2), 2).unwrap();
-    assert_eq!(fair.pop(Room::Nodes).unwrap().item, 2);
-    assert_eq!(fair.pop(Room::Nodes), None);
-    assert_eq!(fair.pop(Room::Anybody).unwrap().item, 1);
+    assert_eq!(fair.pop(Room::Nodes, MANY), Some((2, 2)));
+    assert_eq!(fair.pop(Room::Nodes, MANY), None);
+    assert_eq!(fair.pop(Room::Anybody, MANY), Some((1, 1)));
+}
+
+#[test]
+fn a_user_takes_a_place_only_while_it_holds_fewer_than_are_free() {
+    let mut fair = Fair::new(100, 100);
+    for item in 0..5 {
+        fair.push(user(1), item).unwrap();
+    }
+    fair.push(user(2), 100).unwrap();
+    assert_eq!(fair.pop(Room::Anybody, 4), Some((1, 0)));
+    assert_eq!(fair.pop(Room::Anybody, 3), Some((2, 100)));
+    assert_eq!(fair.pop(Room::Anybody, 2), Some((1, 1)));
+    assert_eq!(fair.pop(Room::Anybody, 2), None, "it holds two");
+    fair.push(user(3), 200).unwrap();
+    assert_eq!(
+        fair.pop(Room::Anybody, 1),
+        Some((3, 200)),
+        "one that holds none has the last place"
+    );
+    fair.left(2);
+    fair.left(3);
+    assert_eq!(fair.pop(Room::Anybody, 3), Some((1, 2)));
+    assert_eq!(all(&mut fair), [3, 4]);
+    for _ in 0..5 {
+        assert!(!fair.is_at_rest());
+        fair.left(1);
+    }
+    assert!(fair.is_at_rest());
 }
 
 #[test]
@@ -56,6 +87,7 @@ fn nodes_and_others_alternate_in_the_places_of_everybody() {
     }
     assert_eq!(all(&mut fair), [0, 100, 1, 101, 2, 102]);
     // A user whose turn it is, but that has enough in flight, keeps no node waiting.
+    (0..3).for_each(|_| fair.left(2));
     fair.refused(2, at(0));
     for item in 0..20 {
         fair.push(user(2), 100 + item).unwrap();
@@ -122,35 +154,33 @@ fn a_user_that_the_member_refuses_has_fewer_in_flight_and_others_do_not() {
         fair.push(user(1), item).unwrap();
         fair.push(user(2), 100 + item).unwrap();
     }
-    let admitted: Vec<_> = std::iter::from_fn(|| fair.pop(Room::Anybody)).collect();
-    let first = slow(&fair, 1);
-    let of_first = admitted.iter().filter(|admitted| admitted.slowed == Some(first)).count();
+    let admitted = all(&mut fair);
+    let of_first = admitted.iter().filter(|item| **item < 100).count();
     assert_eq!((of_first, admitted.len()), (2, 12), "an eighth of the bound, and all of the other");
-    fair.left(first);
-    assert_eq!(fair.pop(Room::Anybody), Some(Admitted { item: 2, slowed: Some(first) }));
-    assert_eq!(fair.pop(Room::Anybody), None);
+    fair.left(1);
+    assert_eq!(next(&mut fair), Some(2));
+    assert_eq!(next(&mut fair), None);
     // Half as many, once a second.
     assert!(fair.refused(1, at(1)));
     assert!(!fair.refused(1, at(1)));
-    fair.left(first);
-    assert_eq!(fair.pop(Room::Anybody), None);
-    fair.left(first);
-    assert!(fair.pop(Room::Anybody).is_some());
+    fair.left(1);
+    assert_eq!(next(&mut fair), None);
+    fair.left(1);
+    assert!(next(&mut fair).is_some());
     // One is always possible.
     for seconds in 2..20 {
         assert!(!fair.refused(1, at(seconds)));
     }
-    fair.left(first);
-    assert!(fair.pop(Room::Anybody).is_some());
+    fair.left(1);
+    assert!(next(&mut fair).is_some());
 }
 
 #[test]
 fn successes_and_time_give_it_back() {
     let mut fair: Fair<u64> = Fair::new(1600, 100);
     fair.refused(1, at(0));
-    let first = slow(&fair, 1);
     let successes = (1..).find(|_| {
-        fair.served(first);
+        fair.served(1);
         !fair.is_busy()
     });
     assert!((200..5_000).contains(&successes.unwrap()), "{successes:?}");
@@ -166,31 +196,24 @@ fn successes_and_time_give_it_back() {
 }
 
 #[test]
-fn requests_from_before_a_user_recovered_do_not_count_when_it_is_slowed_again() {
+fn requests_from_before_a_user_is_slowed_count_against_its_limit() {
     let mut fair = Fair::new(8, 100);
+    for item in 0..3 {
+        fair.push(user(1), item).unwrap();
+    }
+    assert_eq!((next(&mut fair), next(&mut fair)), (Some(0), Some(1)));
     fair.refused(1, at(0));
-    let old = slow(&fair, 1);
-    fair.push(user(1), 1).unwrap();
-    assert_eq!(fair.pop(Room::Anybody).unwrap().slowed, Some(old));
-    fair.sweep(at(30));
-    fair.refused(1, at(31));
-    assert_ne!(slow(&fair, 1), old);
-    fair.push(user(1), 2).unwrap();
-    fair.push(user(1), 3).unwrap();
-    assert!(fair.pop(Room::Anybody).is_some());
-    fair.left(old);
-    fair.served(old);
-    assert_eq!(fair.pop(Room::Anybody), None, "one is in flight");
-    let new = slow(&fair, 1);
-    fair.left(new);
-    assert!(fair.pop(Room::Anybody).is_some());
+    fair.left(1);
+    assert_eq!(next(&mut fair), None, "one is in flight");
+    fair.left(1);
+    assert_eq!(next(&mut fair), Some(2));
 }
 
 /// Whatever happens, the lists agree with each other.
 #[test]
 fn the_lists_agree_after_any_sequence() {
     let mut fair = Fair::new(8, 16);
-    let mut tickets = Vec::new();
+    let (mut tickets, mut held) = (Vec::new(), Vec::new());
     let mut state = 1_u64;
     for step in 0..20_000_u64 {
         // A generator of Marsaglia's.
@@ -201,7 +224,14 @@ fn the_lists_agree_after_any_sequence() {
         let flow = if hash == 0 { node(hash) } else { user(hash) };
         match state >> 32 & 7 {
             0..=3 => tickets.extend(fair.push(flow, step).map(|(ticket, _)| (flow, ticket))),
-            4 | 5 => drop(fair.pop(if state >> 40 & 1 == 0 { Room::Nodes } else { Room::Anybody })),
+            4 | 5 => {
+                let room = if state >> 40 & 1 == 0 { Room::Nodes } else { Room::Anybody };
+                let free = (state >> 48) as usize % 8;
+                if let Some((user, _)) = fair.pop(room, free) {
+                    assert!(holds(&fair.held, user) <= free);
+                    held.push(user);
+                }
+            }
             6 => {
                 if let Some((flow, ticket)) = tickets.pop() {
                     fair.remove(flow, ticket);
@@ -209,10 +239,13 @@ fn the_lists_agree_after_any_sequence() {
             }
             _ => {
                 fair.refused(hash, at(step / 100));
-                let slow = slow(&fair, hash);
-                fair.left(slow);
+                if let Some(user) = held.pop() {
+                    fair.left(user);
+                }
             }
         }
+        assert_eq!(fair.held.values().sum::<usize>(), held.len());
+        assert!(fair.held.values().all(|places| *places > 0));
         for queue in [&fair.nodes, &fair.others] {
             assert_eq!(queue.length, queue.users.values().map(VecDeque::len).sum::<usize>());
             assert_eq!(queue.turns.len(), queue.users.len());

@@ -38,11 +38,41 @@ async fn polled(entering: &mut Entering) -> Option<Result<Place, Refused>> {
     .await
 }
 
+/// Takes all places that are left, each for another user.
+async fn full(gate: &Arc<Gate>) -> Vec<Place> {
+    let mut places = Vec::new();
+    for number in 0.. {
+        if gate.in_flight.load(Ordering::SeqCst) == gate.bound {
+            break;
+        }
+        places.push(gate.enter(user(1_000 + number), now()).await.unwrap());
+    }
+    places
+}
+
+/// Takes places for one user until it waits.
+async fn as_many_as_possible(gate: &Arc<Gate>, flow: Flow) -> (Vec<Place>, Entering) {
+    let mut places = Vec::new();
+    loop {
+        if let Some(place) = gate.try_enter() {
+            places.push(place);
+            continue;
+        }
+        let gate = Arc::clone(gate);
+        let mut entering: Entering = Box::pin(async move { gate.enter(flow, now()).await });
+        match polled(&mut entering).await {
+            Some(place) => places.push(place.unwrap()),
+            None => return (places, entering),
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_place_is_given_back_when_its_guard_is_dropped() {
     let gate = gate(2);
-    let (first, second) = (gate.try_enter().unwrap(), gate.try_enter().unwrap());
-    assert!(gate.try_enter().is_none());
+    let first = gate.try_enter().unwrap();
+    assert!(gate.try_enter().is_none(), "users are told apart from now on");
+    let second = gate.enter(user(2), now()).await.unwrap();
     let mut third = waiting(&gate, user(1)).await;
     drop(first);
     let third = polled(&mut third).await.unwrap().unwrap();
@@ -55,23 +85,64 @@ async fn a_place_is_given_back_when_its_guard_is_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_waited_too_long_is_refused_and_leaves_nothing_behind() {
-    let gate = gate(1);
-    let first = gate.try_enter().unwrap();
+    let gate = gate(2);
+    let places = full(&gate).await;
     assert_eq!(gate.enter(user(1), now()).await.unwrap_err(), Refused::Late);
     drop(waiting(&gate, user(2)).await);
     assert!(!gate.busy.load(Ordering::SeqCst));
-    drop(first);
+    drop(places);
     assert!(gate.try_enter().is_some());
+    assert!(gate.fair().is_at_rest(), "no user is remembered");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_user_leaves_a_quarter_to_others_however_long_its_requests_last() {
+    let gate = gate(16);
+    let (mut of_first, first) = as_many_as_possible(&gate, user(1)).await;
+    assert_eq!(of_first.len(), 12, "half of them uncounted, and half of the rest");
+    let (of_second, _second) = as_many_as_possible(&gate, user(2)).await;
+    let (of_third, _third) = as_many_as_possible(&gate, user(3)).await;
+    assert_eq!((of_second.len(), of_third.len()), (2, 1));
+    assert_eq!(first.await.unwrap_err(), Refused::Share, "a place is free, but not for it");
+    let fourth = gate.enter(user(4), now()).await.unwrap();
+    assert_eq!(gate.in_flight(), 16);
+
+    // What it gives back goes to those who hold less.
+    let mut first = waiting(&gate, user(1)).await;
+    let mut fifth = waiting(&gate, user(5)).await;
+    drop(of_first.pop());
+    assert!(polled(&mut fifth).await.unwrap().is_ok());
+    assert!(polled(&mut first).await.is_none());
+    drop((of_first, of_second, of_third, fourth));
+    assert!(polled(&mut first).await.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_user_whose_places_are_all_counted_has_half() {
+    let gate = gate(16);
+    assert!(gate.slow(user(9), now()), "users are told apart from now on");
+    let (places, _waiting) = as_many_as_possible(&gate, user(1)).await;
+    assert_eq!(places.len(), 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_node_leaves_places_to_other_nodes() {
+    let gate = gate(16);
+    let _places = full(&gate).await;
+    let node = |hash| Flow { hash, class: Class::Node };
+    let (of_first, _first) = as_many_as_possible(&gate, node(1)).await;
+    let (of_second, _second) = as_many_as_possible(&gate, node(2)).await;
+    assert_eq!((of_first.len(), of_second.len()), (2, 1), "of four");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_place_that_nobody_takes_goes_to_the_next() {
     let gate = gate(1);
-    let first = gate.try_enter().unwrap();
+    let places = full(&gate).await;
     let gone = waiting(&gate, user(1)).await;
     let mut next = waiting(&gate, user(2)).await;
     // Given to the first one, which does not look any more.
-    drop(first);
+    drop(places);
     assert_eq!(gate.in_flight(), 1);
     drop(gone);
     assert!(polled(&mut next).await.unwrap().is_ok());
@@ -80,7 +151,7 @@ async fn a_place_that_nobody_takes_goes_to_the_next() {
 #[tokio::test(start_paused = true)]
 async fn one_user_with_many_requests_does_not_keep_another_waiting() {
     let gate = gate(4);
-    let places: Vec<Place> = (0..4).map(|_| gate.try_enter().unwrap()).collect();
+    let places = full(&gate).await;
     let mut many = Vec::new();
     for _ in 0..MAX_WAITING / 4 {
         many.push(waiting(&gate, user(1)).await);
@@ -94,7 +165,7 @@ async fn one_user_with_many_requests_does_not_keep_another_waiting() {
 #[tokio::test(start_paused = true)]
 async fn masters_never_wait_and_nodes_have_places_of_their_own() {
     let gate = gate(4);
-    let _places: Vec<Place> = (0..4).map(|_| gate.try_enter().unwrap()).collect();
+    let _places = full(&gate).await;
     let _waiting = waiting(&gate, user(1)).await;
     let node = Flow { hash: 2, class: Class::Node };
     let _node = gate.enter(node, now()).await.unwrap();
@@ -115,12 +186,12 @@ async fn masters_never_wait_and_nodes_have_places_of_their_own() {
 #[tokio::test(start_paused = true)]
 async fn nodes_that_always_wait_do_not_keep_others_waiting() {
     let gate = gate(4);
-    let mut places: Vec<Place> = (0..4).map(|_| gate.try_enter().unwrap()).collect();
+    let mut places = full(&gate).await;
     let node = Flow { hash: 2, class: Class::Node };
     let own = gate.enter(node, now()).await.unwrap();
     let mut nodes = Vec::new();
-    for _ in 0..10 {
-        nodes.push(waiting(&gate, node).await);
+    for hash in 10..20 {
+        nodes.push(waiting(&gate, Flow { hash, class: Class::Node }).await);
     }
     let mut other = waiting(&gate, user(1)).await;
     drop(places.pop());
@@ -139,7 +210,7 @@ async fn nodes_that_always_wait_do_not_keep_others_waiting() {
 
 #[tokio::test(start_paused = true)]
 async fn a_user_that_the_member_refuses_is_slowed_and_others_are_not() {
-    let gate = gate(16);
+    let gate = gate(32);
     for class in [Class::Node, Class::Exempt] {
         assert!(!gate.slow(Flow { hash: 1, class }, now()));
     }
@@ -148,8 +219,11 @@ async fn a_user_that_the_member_refuses_is_slowed_and_others_are_not() {
     assert!(gate.try_enter().is_none(), "users are told apart from now on");
     let first = gate.enter(user(1), now()).await.unwrap();
     assert!(!first.waited(), "a place is free");
-    let _second = gate.enter(user(1), now()).await.unwrap();
-    let mut third = waiting(&gate, user(1)).await;
+    let mut more = Vec::new();
+    for _ in 0..3 {
+        more.push(gate.enter(user(1), now()).await.unwrap());
+    }
+    let mut last = waiting(&gate, user(1)).await;
     let _others: Vec<Place> = {
         let mut others = Vec::new();
         for _ in 0..10 {
@@ -158,9 +232,9 @@ async fn a_user_that_the_member_refuses_is_slowed_and_others_are_not() {
         others
     };
     drop(first);
-    let third = polled(&mut third).await.unwrap().unwrap();
+    let last = polled(&mut last).await.unwrap().unwrap();
     for _ in 0..100 {
-        third.served();
+        last.served();
     }
     assert!(gate.try_enter().is_some(), "it recovered");
     let later = now().after(Duration::from_secs(60));

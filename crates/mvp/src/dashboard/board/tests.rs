@@ -36,7 +36,7 @@ fn sources(state: Arc<AtomicU64>) -> Sources {
             let check = CheckState { name: "local".to_owned(), ..CheckState::default() };
             Some(Status { members: vec![member], readiness: vec![check], ..Status::default() })
         }),
-        apis: Box::new(|| json!({ "members": [] })),
+        apis: Box::new(Vec::new),
         marks: Box::new(move || Marks { members: marked.load(Ordering::Relaxed), apis: 0 }),
         callers: Box::new(|| None),
         others: Box::new(|| Box::pin(async { Vec::new() })),

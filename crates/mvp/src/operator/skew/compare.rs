@@ -15,6 +15,15 @@ pub(crate) struct Row {
     pub(crate) cells: Vec<Served>,
 }
 
+impl Row {
+    /// Whether all servers that answered serve it alike.
+    pub(crate) fn is_alike(&self) -> bool {
+        let mut known = self.cells.iter().filter(|cell| **cell != Served::Unknown);
+        let first = known.next();
+        known.all(|cell| Some(cell) == first)
+    }
+}
+
 /// What one server does with an API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Served {

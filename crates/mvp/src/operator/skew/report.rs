@@ -117,19 +117,7 @@ impl Report<'_> {
 
     /// The report as JSON.
     pub(super) fn json(&self) -> Value {
-        let servers: Vec<Value> = self
-            .servers
-            .iter()
-            .map(|server| {
-                json!({
-                    "name": server.name,
-                    "release": server.release,
-                    "resources": server.surface().map(super::surface::Surface::resources),
-                    "problem": server.problem(),
-                })
-            })
-            .collect();
-        let mut document = json!({ "servers": servers });
+        let mut document = json!({ "servers": self.servers() });
         let (key, value) = match &self.question {
             Question::Apis { all } => {
                 ("apis", rows(self.servers, *all).iter().map(|row| self.row(row)).collect())
@@ -158,6 +146,28 @@ impl Report<'_> {
             }
         }
         document
+    }
+
+    /// The APIs as JSON, with so many rows at most. Those that differ come first.
+    pub(super) fn shortened(&self, all: bool, most: usize) -> Value {
+        let mut rows = rows(self.servers, all);
+        rows.sort_by_key(Row::is_alike);
+        let left_out = rows.len().saturating_sub(most);
+        rows.truncate(most);
+        let apis: Value = rows.iter().map(|row| self.row(row)).collect();
+        json!({ "servers": self.servers(), "apis": apis, "leftOut": left_out })
+    }
+
+    fn servers(&self) -> Value {
+        let server = |server: &Server| {
+            json!({
+                "name": server.name,
+                "release": server.release,
+                "resources": server.surface().map(super::surface::Surface::resources),
+                "problem": server.problem(),
+            })
+        };
+        self.servers.iter().map(server).collect()
     }
 
     /// A row: the verbs by server, null where it is not served. A server without an answer is not in it.

@@ -166,7 +166,7 @@ pub(super) fn of_document(document: &serde_json::Value) -> serde_json::Result<Ve
         members: Vec<Member>,
     }
     let Document { members } = Document::deserialize(document)?;
-    Ok(members.into_iter().map(Member::server).collect())
+    Ok(members.into_iter().map(|member| member.known().server()).collect())
 }
 
 fn members(gateway: &GatewayArgs) -> anyhow::Result<Found> {
@@ -182,10 +182,30 @@ fn members(gateway: &GatewayArgs) -> anyhow::Result<Found> {
 }
 
 impl Member {
-    fn server(self) -> Server {
+    fn known(self) -> Known {
+        let Member { id, present, release, stale_seconds, last_error, resources } = self;
+        let surface = resources.map(|listed| listed.into_iter().collect());
+        Known { id, present, release, stale_seconds, last_error, surface }
+    }
+}
+
+/// What a gateway knows of a member.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) id: String,
+    pub(crate) present: bool,
+    pub(crate) release: Option<String>,
+    /// The age of its view, if that is old.
+    pub(crate) stale_seconds: Option<f64>,
+    pub(crate) last_error: Option<String>,
+    /// What it serves; none if that was never fetched.
+    pub(crate) surface: Option<Surface>,
+}
+
+impl Known {
+    pub(crate) fn server(self) -> Server {
         let because = self.last_error.map(|error| format!(": {error}")).unwrap_or_default();
-        let surface = self.resources.map(|listed| listed.into_iter().collect::<Surface>());
-        let answer = match (surface, self.present, self.stale_seconds) {
+        let answer = match (self.surface, self.present, self.stale_seconds) {
             (None, ..) => {
                 Answer::None(format!("the gateway could not fetch its discovery{because}"))
             }

@@ -50,6 +50,22 @@ fn json_and_yaml_have_the_verbs_and_leave_out_who_did_not_answer() {
     assert_eq!(serde_saphyr::from_str::<Value>(&yaml).unwrap(), json);
 }
 
+/// As the dashboard shows it. Who did not answer makes no difference.
+#[test]
+fn a_shortened_document_has_the_differences() {
+    let more = |apis: &[&'static str]| [apis, &["v1 alike get", "v1 nodes get"]].concat();
+    let mut servers = servers();
+    servers[0] = server("a", "v1.34.10", &more(&["v1 pods get,list", "batch/v1 jobs get"]));
+    servers[1] = server("b", "v1.36.4", &more(&["v1 pods get"]));
+    let report = Report { servers: &servers, question: Question::Apis { all: true } };
+    let document = report.shortened(true, 3);
+    let names: Vec<&Value> =
+        document["apis"].as_array().unwrap().iter().map(|row| &row["resource"]).collect();
+    assert_eq!(names, ["pods", "jobs", "alike"]);
+    assert_eq!((&document["leftOut"], &document["servers"][2]["name"]), (&json!(1), &json!("c")));
+    assert_eq!(report.shortened(false, 3)["apis"].as_array().unwrap().len(), 2);
+}
+
 #[test]
 fn servers_that_agree_are_told_in_a_sentence() {
     let same = [server("a", "v1", &["v1 pods get"]), server("b", "v1", &["v1 pods get"])];
