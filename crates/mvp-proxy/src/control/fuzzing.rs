@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mvp_core::discovery::GroupList;
+use mvp_core::discovery::{GroupList, Limits};
 use mvp_core::member::Release;
 use mvp_core::openapi::Index;
 
@@ -23,7 +23,8 @@ pub struct Serves {
 /// Asks a server for everything, as the control loop does.
 pub async fn fetch(ask: &impl Ask) -> Serves {
     let known = Known::default();
-    let fetched = fetch::fetch(ask, "apiserver-a", &known, &Scope::Everything, true, None).await;
+    let (scope, limits) = (Scope::Everything, Limits::default());
+    let fetched = fetch::fetch(ask, "apiserver-a", &known, &scope, true, &limits, None).await;
     let Fetched { parts, openapi, release, .. } = fetched;
     let parts = parts.map(|part| match part {
         Outcome::Changed { list, .. } => Some(list),
