@@ -21,6 +21,8 @@ mod connection;
 mod connection_limit;
 mod error;
 mod explain;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod handshake_limit;
 mod limits;
 mod pem;

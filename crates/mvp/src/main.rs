@@ -17,6 +17,8 @@ mod descriptors;
 mod files;
 mod follow;
 mod forget;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod health;
 mod heartbeat;
 mod inside;

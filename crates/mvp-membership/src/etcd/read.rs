@@ -255,13 +255,16 @@ impl Folder {
     }
 }
 
-fn gateway(value: &[u8], one_host: bool) -> Result<(Arc<str>, Arc<str>, MemberKind), String> {
+pub(super) fn gateway(
+    value: &[u8],
+    one_host: bool,
+) -> Result<(Arc<str>, Arc<str>, MemberKind), String> {
     let stored: GatewayKey = serde_json::from_slice(value).map_err(|error| error.to_string())?;
     let address = dialable(&stored.address, one_host)?;
     Ok((is_id(&stored.id)?, address, MemberKind::Mvp))
 }
 
-fn server(name: &str, value: &[u8]) -> Result<(Arc<str>, Arc<str>, MemberKind), String> {
+pub(super) fn server(name: &str, value: &[u8]) -> Result<(Arc<str>, Arc<str>, MemberKind), String> {
     let address = stored::address(value).ok_or("the address is missing")?;
     Ok((is_id(name)?, dialable(&address, true)?, MemberKind::Bare))
 }

@@ -179,7 +179,7 @@ impl Activity {
     }
 
     /// The fault of the request that begins now.
-    fn fault(&self) -> Option<HeadFault> {
+    pub(crate) fn fault(&self) -> Option<HeadFault> {
         self.fault.get().filter(|(before, _)| *before == self.started()).map(|(_, fault)| *fault)
     }
 
