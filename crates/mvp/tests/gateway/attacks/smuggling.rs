@@ -141,7 +141,9 @@ async fn a_head_in_doubt_is_refused_and_nothing_after_it_is_served() {
     }
     other.is_served("smuggling").await;
     target.saw_nothing();
-    noted(&target, noted_before, attacks.len() * PIECES.len()).await;
+    // Data behind CONNECT can fail its connection before the head was parsed, which is not counted.
+    let counted = attacks.iter().filter(|attack| !attack.starts_with("CONNECT ")).count();
+    noted(&target, noted_before, counted * PIECES.len()).await;
 }
 
 #[tokio::test]
