@@ -25,7 +25,7 @@ use super::stored::{self, GatewayKey};
 use super::trouble::{Reporter, Trouble};
 use super::{OWN, SERVERS};
 use crate::claim::{Claim, Claims, publish};
-use crate::leases::{dialable, is_id};
+use crate::leases::{dialable, is_id, start};
 use crate::limits::Backoff;
 
 /// Reads the keys of members forever: gateways to `gateways`, kube-apiservers with a proxy of their
@@ -242,7 +242,7 @@ impl Folder {
                 Some((name, Claim { id, address, kind, heard, announced, since, seniority }))
             }
             Err(error) => {
-                tracing::warn!(key = name, error, "invalid key ignored");
+                tracing::warn!(key = start(&name), error, "invalid key ignored");
                 None
             }
         }
