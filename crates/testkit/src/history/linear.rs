@@ -313,7 +313,7 @@ impl Search {
                 break;
             }
             let is_delete = operation.action == Action::Delete;
-            if !taken && !(is_delete && has_delete) {
+            if !(taken || is_delete && has_delete) {
                 choices.push(Choice::Unclear(index));
                 has_delete |= is_delete;
             }
