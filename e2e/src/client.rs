@@ -214,6 +214,11 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    /// Waits until it can carry the next request. Returns whether it still can.
+    pub(crate) async fn is_ready(&mut self) -> bool {
+        self.sender.ready().await.is_ok()
+    }
+
     pub(crate) async fn send(
         &mut self,
         method: Method,

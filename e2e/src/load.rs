@@ -50,11 +50,12 @@ impl Subject {
     }
 
     /// The path of all objects of the load, with further query parameters.
-    fn path(&self, query: &str) -> String {
+    pub(crate) fn path(&self, query: &str) -> String {
         format!("{}?labelSelector=load%3D{}{query}", self.collection, self.tag)
     }
 
-    fn object(&self, number: &str, name: Value) -> Value {
+    /// An object of the load with this number and metadata.
+    pub(crate) fn object(&self, number: &str, name: Value) -> Value {
         let mut object = self.object.clone();
         if let (Some(object), Value::Object(mut metadata)) = (object.as_object_mut(), name) {
             metadata.insert("labels".to_owned(), json!({"load": self.tag, "number": number}));
@@ -241,6 +242,6 @@ impl Load {
 }
 
 /// The number that the writer gave an object.
-fn number(object: &Value) -> Option<String> {
+pub(crate) fn number(object: &Value) -> Option<String> {
     object.pointer("/metadata/labels/number").and_then(Value::as_str).map(str::to_owned)
 }

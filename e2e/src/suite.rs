@@ -272,7 +272,7 @@ pub(crate) fn needs(cases: &[Case]) -> Needs {
     let servers = cases.iter().flat_map(|case| case.setting.spec().servers);
     Needs {
         servers: servers.map(|server| server.minor).collect(),
-        clients: ["clients/", "demo/informers"]
+        clients: ["clients/", "demo/informers", "door/sslyze"]
             .iter()
             .any(|group| cases.iter().any(|case| case.name.starts_with(group))),
         upstream: cases.iter().any(|case| case.name.starts_with("upstream/")),

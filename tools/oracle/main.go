@@ -30,12 +30,18 @@ type provenance struct {
 }
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: oracle OUTPUT-DIRECTORY")
+	if len(os.Args) != 2 && len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: oracle OUTPUT-DIRECTORY [INPUT-DIRECTORY]")
 		os.Exit(2)
 	}
 	// The packages log every query they cannot parse; that is wanted input here.
 	klog.SetLogger(logr.Discard())
+	if len(os.Args) == 3 {
+		if err := readInputs(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, "oracle:", err)
+			os.Exit(1)
+		}
+	}
 	if err := run(os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, "oracle:", err)
 		os.Exit(1)
@@ -76,6 +82,19 @@ func run(dir string) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, "provenance.json"), text, 0o644)
+}
+
+// readInputs takes requests and headers from other files than those in inputs:
+// what the fuzz targets found.
+func readInputs(dir string) error {
+	for name, inputs := range map[string]*string{"requests.txt": &requestInputs, "accept.txt": &acceptInputs} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		*inputs = string(text)
+	}
+	return nil
 }
 
 // output remembers the first error, so that run reads as a list of files.

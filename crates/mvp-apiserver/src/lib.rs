@@ -19,6 +19,8 @@ mod describe;
 mod field_error;
 mod fields;
 mod form;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod metadata;
 mod name;
 mod namespace;

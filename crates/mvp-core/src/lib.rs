@@ -8,6 +8,8 @@
 
 pub mod decide;
 pub mod discovery;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 pub mod member;
 pub mod not_found;
 pub mod openapi;

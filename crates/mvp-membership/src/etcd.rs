@@ -12,6 +12,8 @@ mod stored;
 mod tests;
 mod trouble;
 
+#[cfg(fuzzing)]
+pub mod fuzzing;
 pub use connect::{Etcd, Tls};
 pub use keep::announce;
 pub use read::read;

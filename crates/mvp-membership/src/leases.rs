@@ -255,15 +255,21 @@ fn server_entry(lease: &Lease, one_host: bool) -> Result<LeaseEntry, String> {
 pub(crate) fn is_id(text: &str) -> Result<Arc<str>, String> {
     let usable = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     if text.is_empty() || text.len() > 253 || !text.bytes().all(usable) {
-        return Err(format!("{text:?} is not a valid ID"));
+        return Err(format!("{:?} is not a valid ID", start(text)));
     }
     Ok(text.into())
+}
+
+/// The start of a text that may be very long: who writes it must not fill the log.
+pub(crate) fn start(text: &str) -> &str {
+    let end = text.char_indices().nth(100).map_or(text.len(), |(end, _)| end);
+    text.get(..end).unwrap_or(text)
 }
 
 /// Checks the address of a peer. A loopback address is valid only if we advertise one ourselves.
 pub(crate) fn dialable(text: &str, one_host: bool) -> Result<Arc<str>, String> {
     let address: SocketAddr =
-        text.parse().map_err(|_| format!("{text:?} is not an address as IP:PORT"))?;
+        text.parse().map_err(|_| format!("{:?} is not an address as IP:PORT", start(text)))?;
     let ip = address.ip().to_canonical();
     if ip.is_unspecified() || ip.is_multicast() || address.port() == 0 {
         return Err(format!("{text} is not an address that peers can connect to"));

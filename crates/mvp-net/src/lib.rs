@@ -14,6 +14,7 @@
 //! needed.
 
 mod bind;
+mod client_errors;
 mod client_tls;
 mod client_waits;
 mod connect;
@@ -21,6 +22,8 @@ mod connection;
 mod connection_limit;
 mod error;
 mod explain;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod handshake_limit;
 mod limits;
 mod pem;
@@ -32,6 +35,7 @@ mod trust;
 mod unverified;
 
 pub use bind::{bind, bind_steered, bind_workers};
+pub use client_errors::{ClientError, ClientErrors};
 pub use client_tls::ClientTls;
 pub use client_waits::ClientWaits;
 pub use connect::{connect_from, is_own_failure};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::{ClientWaits, ConnectionLimit, HandshakeLimit};
+use crate::{ClientErrors, ClientWaits, ConnectionLimit, HandshakeLimit};
 
 /// The limits of [`serve`](crate::serve()). The defaults are kube-apiserver's where it has them.
 #[derive(Clone, Debug)]
@@ -36,6 +36,8 @@ pub struct Limits {
     pub connections: ConnectionLimit,
     /// The limit of TLS handshakes in progress.
     pub handshakes: HandshakeLimit,
+    /// Counts what clients got wrong.
+    pub errors: ClientErrors,
     /// Counts how often a connection reaches one of its own limits.
     pub waits: ClientWaits,
     /// The longest time of the drain, after which requests are cut.
@@ -57,6 +59,7 @@ impl Default for Limits {
             ping_timeout: Duration::from_secs(15),
             connections: ConnectionLimit::default(),
             handshakes: HandshakeLimit::default(),
+            errors: ClientErrors::default(),
             waits: ClientWaits::default(),
             grace: Duration::from_secs(60),
         }

@@ -39,8 +39,10 @@ use self::accept::Acceptor;
 use self::connection::{Shared, serve_connection};
 pub use self::pass_through::PassThrough;
 pub(crate) use self::request::Activity;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub(crate) use self::request::Guard;
+#[cfg(fuzzing)]
+pub(crate) use self::target::{LENGTHS, TargetGuard};
 pub use self::tcp::serve_tcp;
 use self::tracked::Streams;
 use crate::{Limits, ReloadableTls};

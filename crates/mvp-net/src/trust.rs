@@ -11,6 +11,8 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::{DistinguishedName, RootCertStore};
 use rustls_pki_types::{CertificateDer, UnixTime};
 
+#[cfg(fuzzing)]
+pub(crate) use self::subject::user as certificate_user;
 pub use self::subject::{BadName, CertificateUser};
 use self::subject::{common_name, user, validity_bounds};
 pub(crate) use self::version_1::Version1;

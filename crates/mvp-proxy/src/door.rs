@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 
 use http::header::EXPECT;
 use http::{Method, Request, Response, StatusCode, Uri};
-use mvp_net::ConnectionInfo;
+use mvp_net::{ClientError, ConnectionInfo};
 
 pub(crate) use self::head::Head;
 use crate::body::Body;
@@ -105,13 +105,13 @@ impl Refusal {
         matches!(self, Refusal::Malformed(_) | Refusal::Expectation)
     }
 
-    /// The label of the refusal.
-    pub(crate) fn label(self) -> &'static str {
+    /// As what it is counted.
+    pub(crate) fn error(self) -> ClientError {
         match self {
-            Refusal::Malformed(_) => "malformed",
-            Refusal::Expectation => "expectation",
-            Refusal::HeadTooLarge { .. } => "head-too-large",
-            Refusal::Unauthorized(_) => "unauthorized",
+            Refusal::Malformed(_) => ClientError::Malformed,
+            Refusal::Expectation => ClientError::Expectation,
+            Refusal::HeadTooLarge { .. } => ClientError::LargeHead,
+            Refusal::Unauthorized(_) => ClientError::Unauthorized,
         }
     }
 

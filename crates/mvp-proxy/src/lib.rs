@@ -57,8 +57,12 @@ mod layer;
 mod local;
 mod member;
 mod metrics;
+#[cfg(test)]
+mod missing;
 mod peers;
 mod probe;
+#[cfg(test)]
+mod simulation;
 mod status;
 pub mod trace;
 mod upstream;

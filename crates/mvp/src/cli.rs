@@ -8,6 +8,8 @@
 mod duration;
 mod file;
 mod flags;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod like;
 mod limit_args;
 mod limit_values;

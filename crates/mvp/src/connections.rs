@@ -8,13 +8,13 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// A collector that reads the counts of the limits whenever metrics are written.
+/// A collector that reads the counts of the listeners whenever metrics are written.
 #[derive(Debug)]
 pub(crate) struct ConnectionMetrics(pub(crate) Limits);
 
 impl Collector for ConnectionMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let Limits { connections, handshakes, waits, .. } = &self.0;
+        let Limits { connections, handshakes, waits, errors, .. } = &self.0;
         let gauges = [
             ("mvp_client_connections", "Open client connections.", connections.open()),
             (
@@ -69,6 +69,16 @@ impl Collector for ConnectionMetrics {
             let count = ConstCounter::new(count);
             let metric = encoder.encode_descriptor(name, help, None, count.metric_type())?;
             count.encode(metric)?;
+        }
+        let (name, help) = (
+            "mvp_client_errors",
+            "Client connections that failed, and requests refused before they were routed, by reason.",
+        );
+        let mut family =
+            encoder.encode_descriptor(name, help, None, ConstCounter::new(0u64).metric_type())?;
+        for (error, count) in errors.counts() {
+            let labels = [("reason", error.label())];
+            ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
         }
         Ok(())
     }

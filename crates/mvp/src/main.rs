@@ -11,12 +11,15 @@ mod callers;
 mod cli;
 mod config;
 mod connections;
+mod core_dumps;
 mod dashboard;
 mod demo;
 mod descriptors;
 mod files;
 mod follow;
 mod forget;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod health;
 mod heartbeat;
 mod inside;
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
 
 /// Runs `mvp serve`.
 fn serve(config: ServeConfig, flags: Flags) -> ExitCode {
+    let core_dumps = core_dumps::forbid();
     // Before the first thread, that of the log: rights belong to threads.
     let steering = match steering::prepare(&config) {
         Ok(steering) => steering,
@@ -106,6 +110,9 @@ fn serve(config: ServeConfig, flags: Flags) -> ExitCode {
     logged(format, &filter, |log| {
         if let Some(like) = config.origins.like() {
             like.log();
+        }
+        if let Err(error) = core_dumps {
+            tracing::warn!(%error, "core dumps are not forbidden");
         }
         for warning in &config.warnings {
             tracing::warn!("{warning}");

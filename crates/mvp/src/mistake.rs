@@ -80,9 +80,40 @@ fn is_invisible(character: char) -> bool {
     )
 }
 
+/// An error about a document without the texts that it quotes: the wrong file may be a key.
+pub(crate) fn without_texts(error: &str) -> String {
+    let mut kept = String::new();
+    let (mut quoted, mut escaped) = (false, false);
+    for character in error.chars() {
+        match (quoted, character) {
+            (false, '"') => {
+                quoted = true;
+                kept.push_str("\"…");
+            }
+            (false, _) => kept.push(character),
+            (true, _) if escaped => escaped = false,
+            (true, '\\') => escaped = true,
+            (true, '"') => {
+                quoted = false;
+                kept.push('"');
+            }
+            (true, _) => {}
+        }
+    }
+    kept
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_in_errors_are_left_out() {
+        let error = r#"invalid type: string "a \"key\" \\", expected struct `X`, not "b""#;
+        let expected = r#"invalid type: string "…", expected struct `X`, not "…""#;
+        assert_eq!(without_texts(error), expected);
+        assert_eq!(without_texts(r#"cut "off"#), r#"cut "…"#);
+    }
 
     #[test]
     fn control_characters_in_a_path_are_escaped() {

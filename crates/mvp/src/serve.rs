@@ -308,6 +308,7 @@ impl Gateway {
                         .authenticate()
                         .with_goaway_chance(bounds.goaway_chance)
                         .with_max_head_bytes(bounds.request_header_bytes)
+                        .counting(gateway.limits.errors.clone())
                         .layer(service);
                     let service = HealthLayer(Arc::clone(&gateway.probes)).layer(service);
                     match &gateway.steered {
@@ -326,8 +327,8 @@ impl Gateway {
                         let pass_through = gateway.pass_through.clone();
                         let handed_over = gateway.steered.is_some();
                         let listener = Listener { socket, pass_through, handed_over };
-                        let (tls, limits, service) = (tls.clone(), limits.clone(), service.clone());
-                        mvp_net::serve(listener, tls, limits, service, stop.clone())
+                        let (tls, limits) = (tls.clone(), limits.clone());
+                        mvp_net::serve(listener, tls, limits, service.clone(), stop.clone())
                     });
                     join_all(serving).await;
                     Ok(())

@@ -79,7 +79,7 @@ impl Ca {
 
     /// Issues a certificate, with its chain up to this CA's root.
     pub fn issue(&self, leaf: Leaf) -> Pair {
-        let key = new_key();
+        let key = leaf.key.map_or_else(new_key, KeyKind::generate);
         let signed = leaf.params.signed_by(&key, &self.issuer());
         let signed = signed.expect("a certificate can be signed");
         let certificate = match leaf.old_version {
@@ -204,6 +204,34 @@ pub fn uid(value: &str) -> Attribute {
 pub struct Leaf {
     params: CertificateParams,
     old_version: Option<u8>,
+    key: Option<KeyKind>,
+}
+
+/// A kind of key other than that of P-256.
+#[derive(Debug, Clone, Copy)]
+pub enum KeyKind {
+    /// ECDSA on P-384.
+    P384,
+    /// ECDSA on P-521.
+    P521,
+    /// Ed25519.
+    Ed25519,
+    /// RSA with 2048 bits.
+    Rsa2048,
+}
+
+impl KeyKind {
+    fn generate(self) -> KeyPair {
+        let key = match self {
+            KeyKind::P384 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384),
+            KeyKind::P521 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P521_SHA512),
+            KeyKind::Ed25519 => KeyPair::generate_for(&rcgen::PKCS_ED25519),
+            KeyKind::Rsa2048 => {
+                KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048)
+            }
+        };
+        key.expect("a key can be generated")
+    }
 }
 
 impl Leaf {
@@ -211,7 +239,7 @@ impl Leaf {
     pub fn new(subject: &[Attribute]) -> Leaf {
         let mut params = CertificateParams::default();
         params.distinguished_name = distinguished_name(subject);
-        Leaf { params, old_version: None }
+        Leaf { params, old_version: None, key: None }
     }
 
     /// A certificate with this common name.
@@ -241,6 +269,11 @@ impl Leaf {
         self.params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         self.params.extended_key_usages.push(usage);
         self
+    }
+
+    /// Gives it a key of another kind.
+    pub fn with_key(self, key: KeyKind) -> Leaf {
+        Leaf { key: Some(key), ..self }
     }
 
     /// Limits the validity to these days, each as year, month and day.

@@ -3,7 +3,9 @@
 //!
 //! - [`certificates`]: CAs and the certificates they issue, as PEM.
 //! - [`pki`]: the certificate files of a cluster, laid out like kubeadm's.
+//! - [`history`]: whether clients and watches saw what a single server could have shown.
 //! - [`kubernetes`]: the flags of kube-apiserver, etcd and `mvp` in a cluster under test.
+//! - `http2` (feature `http2`): HTTP/2 frame by frame.
 //! - `otlp` (feature `otlp`): a receiver of spans.
 //! - `cached` (feature `process`): what is installed into the cache of programs, once.
 //! - `connect_proxy` (feature `process`): a small HTTP CONNECT proxy.
@@ -15,6 +17,9 @@ pub mod cached;
 pub mod certificates;
 #[cfg(feature = "process")]
 pub mod connect_proxy;
+pub mod history;
+#[cfg(feature = "http2")]
+pub mod http2;
 pub mod kubernetes;
 #[cfg(feature = "otlp")]
 pub mod otlp;

@@ -1,6 +1,7 @@
 //! Unusual and malformed requests get the same status through a gateway as from kube-apiserver.
 
 mod h2spec;
+mod sslyze;
 
 use std::net::SocketAddr;
 
@@ -18,6 +19,7 @@ pub(super) fn cases() -> Vec<Case> {
         as_directly,
         "odd paths, hosts, codings, expectations and trailers have the status that they have directly"
     )];
+    cases.extend(sslyze::cases());
     cases.extend(h2spec::cases());
     cases
 }
@@ -36,6 +38,44 @@ const PATHS: [(&str, &str); 12] = [
     ("GET", "/api/v1/watch/pods/x"),
     ("GET", "/api/v1/watch/namespaces//pods/x/y/z"),
     ("DELETE", "/api/v1/namespaces/default/pods/x/eviction/y"),
+];
+
+/// Paths that some parsers would take for another one, below a resource that one of two servers lacks.
+const CONFUSING: [&str; 34] = [
+    "/apis/batch/v1/namespaces/default/jobs/../../../../../../api/v1/namespaces/default/secrets",
+    "/apis/batch/v1/namespaces/default/jobs/..",
+    "/apis/batch/v1/./namespaces/default/jobs",
+    "/apis/batch/v1/namespaces/./jobs",
+    "/apis/batch/../batch/v1/namespaces/default/jobs",
+    "/./apis/batch/v1/namespaces/default/jobs",
+    "/../apis/batch/v1/namespaces/default/jobs",
+    "/healthz/../apis/batch/v1/namespaces/default/jobs",
+    "/apis/batch/v1/%2e%2e/v1/namespaces/default/jobs",
+    "/apis/batch/v1/%2e/namespaces/default/jobs",
+    "/apis/batch/v1/namespaces/default%2fjobs",
+    "/apis/batch/v1/namespaces/default%2Fjobs",
+    "/apis/batch%2fv1/namespaces/default/jobs",
+    "/apis%2fbatch%2fv1%2fnamespaces%2fdefault%2fjobs",
+    "/%61pis/batch/v1/namespaces/default/jobs",
+    "/apis/batch/v1/namespaces/default/%6aobs",
+    "/apis/batch/v1/namespaces/default/jobs%3fwatch=1",
+    "/apis/batch/v1/namespaces/default/jobs%20",
+    "/apis/batch/v1/namespaces/default/jobs%00",
+    "/apis/batch/v1/namespaces/default/jobs%0d%0aX-Remote-User:root",
+    "/apis/batch/v1/namespaces/default/jobs/%c0%ae%c0%ae/x",
+    "/apis/batch/v1/namespaces/default/jobs/%c0%af",
+    "/apis/batch/v1/namespaces/default/jobs/%ff",
+    "/apis/batch/v1/namespaces/default/jobs/%252e%252e",
+    "/apis/batch/v1;a=b/namespaces/default/jobs",
+    "/apis/batch/v1/namespaces/default/jobs;a=b",
+    "/apis/batch/v1/namespaces/default/jobs;",
+    "/apis\\batch\\v1\\namespaces\\default\\jobs",
+    "/APIS/batch/v1/namespaces/default/jobs",
+    "/apis/BATCH/v1/namespaces/default/jobs",
+    "/apis/batch/v1/namespaces/default/Jobs",
+    "/apis/batch/v1/namespaces/default/jobs/",
+    "/apis/batch/v1/namespaces/default/jobs//",
+    "/apis/batch/v1/namespaces/default/jobs??watch=0",
 ];
 
 /// Headers after the request line of a GET.
@@ -93,12 +133,23 @@ async fn as_directly(cluster: &mut Cluster) -> anyhow::Result<String> {
     if ours != theirs || ours != Outcome::Status(404) {
         differences.push(format!("{more}: {theirs:?} directly, {ours:?} through mvp"));
     }
+    // One server has the resource, a peer does not: both gateways decide as kube-apiserver does.
+    for path in CONFUSING {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let theirs = http1_status(&cluster.admin, direct, request.as_bytes()).await?;
+        for (to, name) in [(through, "a"), (without_jobs, "b")] {
+            let ours = http1_status(&cluster.admin, to, request.as_bytes()).await?;
+            if ours != theirs || ours.is_none() {
+                differences.push(format!("{path}: {theirs:?} directly, {ours:?} through {name}"));
+            }
+        }
+    }
     // kube-apiserver has no limit of its own here.
     let long = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(70_000));
     let status = http1_status(&cluster.admin, through, long.as_bytes()).await?;
     ensure!(status == Some(414), "a target of 70,000 bytes: {status:?}");
     ensure!(differences.is_empty(), "{}", differences.join("; "));
-    let sent = requests.len() + PATHS.len() + 1;
+    let sent = requests.len() + PATHS.len() + 2 * CONFUSING.len() + 1;
     Ok(format!("{sent} requests, each with the same status; a target of 70,000 bytes 414"))
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Entry item: [`roll`].
 
+mod linear;
 mod steps;
 
 use std::time::{Duration, Instant};
@@ -43,6 +44,12 @@ pub(super) fn cases() -> Vec<Case> {
             "upgrade/without-mvp",
             without_mvp,
             "without mvp: the same upgrade behind a load balancer"
+        ),
+        case!(
+            Rolling,
+            "upgrade/linearizable",
+            linear::upgrade_and_faults,
+            "the upgrade with kills and hangs: what clients see is linearizable, watches are complete"
         ),
         case!(
             Rolling,

@@ -229,10 +229,19 @@ impl Server {
     /// Stops kube-apiserver as a kubelet does: SIGTERM, then SIGKILL. The next start uses another
     /// release with its flags.
     pub(crate) async fn leave_for(&mut self, minor: Minor) -> anyhow::Result<()> {
+        // kube-apiserver waits a minute for watches to end; a kubelet does not wait that long.
+        self.leave_within(Duration::from_secs(10), minor).await
+    }
+
+    /// The same, with this time between the signals.
+    pub(crate) async fn leave_within(
+        &mut self,
+        grace: Duration,
+        minor: Minor,
+    ) -> anyhow::Result<()> {
         if let Some(process) = &mut self.process {
             process.signal(Signal::TERM)?;
-            // kube-apiserver waits a minute for watches to end; a kubelet does not wait that long.
-            let _ = process.exited(Duration::from_secs(10)).await;
+            let _ = process.exited(grace).await;
         }
         self.process = None;
         self.spec = ServerSpec::of_release(self.spec.name, minor);

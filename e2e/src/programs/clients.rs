@@ -16,6 +16,7 @@ use super::{CLIENT_GO, short};
 pub(crate) struct Clients {
     client_go: Option<Result<PathBuf, String>>,
     python: Option<Result<PathBuf, String>>,
+    sslyze: Option<Result<PathBuf, String>>,
     node: Option<Result<PathBuf, String>>,
     old_kubectl: Option<Result<PathBuf, String>>,
 }
@@ -26,7 +27,8 @@ impl Clients {
         let said = |found: anyhow::Result<PathBuf>| Some(found.map_err(|e| format!("{e:#}")));
         Ok(Clients {
             client_go: said(CLIENT_GO.get(cache).map(|(_, folder)| folder.join("client-go"))),
-            python: said(python(cache)),
+            python: said(venv(cache, "python").map(|folder| folder.join("bin/python"))),
+            sslyze: said(venv(cache, "sslyze").map(|folder| folder.join("bin/sslyze"))),
             node: said(node(cache)),
             old_kubectl: said(old_kubectl(cache)),
         })
@@ -40,6 +42,11 @@ impl Clients {
     /// A Python interpreter with the official client.
     pub(crate) fn python(&self) -> anyhow::Result<&Path> {
         found(self.python.as_ref())
+    }
+
+    /// A scanner of TLS servers.
+    pub(crate) fn sslyze(&self) -> anyhow::Result<&Path> {
+        found(self.sslyze.as_ref())
     }
 
     /// The folder of Node.js packages with the official client.
@@ -68,23 +75,30 @@ pub(super) fn available<'a, T>(
 
 /// The folder of the test client for Python and its requirements.
 pub(crate) fn python_folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join("python")
+    folder("python")
 }
 
-fn python(cache: &Path) -> anyhow::Result<PathBuf> {
-    let requirements = python_folder().join("requirements.txt");
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name)
+}
+
+/// The virtual environment of Python with the requirements in a folder of this name.
+fn venv(cache: &Path, name: &str) -> anyhow::Result<PathBuf> {
+    let requirements = folder(name).join("requirements.txt");
     let key = short(Sha256::new_with_prefix(std::fs::read(&requirements)?));
-    once(cache, &format!("python-{key}"), Path::new("bin/python"), |folder| {
+    let whole = Path::new("bin/python");
+    let python = once(cache, &format!("{name}-{key}"), whole, |folder| {
         run(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
         let mut pip = Command::new(folder.join("bin/python"));
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
         run(pip.arg("--no-deps").arg("-r").arg(&requirements)).map(drop)
-    })
+    })?;
+    Ok(python.ancestors().nth(2).unwrap_or(&python).to_owned())
 }
 
 /// The folder of the informer for Node.js and its packages.
 pub(crate) fn node_folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join("node")
+    folder("node")
 }
 
 fn node(cache: &Path) -> anyhow::Result<PathBuf> {

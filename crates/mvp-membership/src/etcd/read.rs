@@ -25,7 +25,7 @@ use super::stored::{self, GatewayKey};
 use super::trouble::{Reporter, Trouble};
 use super::{OWN, SERVERS};
 use crate::claim::{Claim, Claims, publish};
-use crate::leases::{dialable, is_id};
+use crate::leases::{dialable, is_id, start};
 use crate::limits::Backoff;
 
 /// Reads the keys of members forever: gateways to `gateways`, kube-apiservers with a proxy of their
@@ -242,7 +242,7 @@ impl Folder {
                 Some((name, Claim { id, address, kind, heard, announced, since, seniority }))
             }
             Err(error) => {
-                tracing::warn!(key = name, error, "invalid key ignored");
+                tracing::warn!(key = start(&name), error, "invalid key ignored");
                 None
             }
         }
@@ -255,13 +255,16 @@ impl Folder {
     }
 }
 
-fn gateway(value: &[u8], one_host: bool) -> Result<(Arc<str>, Arc<str>, MemberKind), String> {
+pub(super) fn gateway(
+    value: &[u8],
+    one_host: bool,
+) -> Result<(Arc<str>, Arc<str>, MemberKind), String> {
     let stored: GatewayKey = serde_json::from_slice(value).map_err(|error| error.to_string())?;
     let address = dialable(&stored.address, one_host)?;
     Ok((is_id(&stored.id)?, address, MemberKind::Mvp))
 }
 
-fn server(name: &str, value: &[u8]) -> Result<(Arc<str>, Arc<str>, MemberKind), String> {
+pub(super) fn server(name: &str, value: &[u8]) -> Result<(Arc<str>, Arc<str>, MemberKind), String> {
     let address = stored::address(value).ok_or("the address is missing")?;
     Ok((is_id(name)?, dialable(&address, true)?, MemberKind::Bare))
 }

@@ -118,6 +118,76 @@ async fn gateways_find_each_other_and_see_a_shutdown() {
     assert_eq!(claims.claims.first().unwrap().kind, MemberKind::Bare);
 }
 
+/// Whoever may write to etcd invents keys: each that cannot be a member is ignored, the others are
+/// claims that the members must prove.
+#[tokio::test]
+async fn forged_and_malformed_keys_are_ignored() {
+    let double = Double::start().await;
+    let etcd = plain(&[&double.url]);
+    let mut a = Gateway::start(&etcd, "a", "10.0.0.1:6443");
+    a.until_it_knows(&["a 10.0.0.1:6443"]).await;
+    let gateway = |id: &str, address: &str| {
+        serde_json::json!({ "id": id, "address": address, "instance": "1" }).to_string()
+    };
+    let long = "x".repeat(1 << 20);
+    let bad = [
+        String::new(),
+        "null".to_owned(),
+        "[]".to_owned(),
+        "{".to_owned(),
+        "\0\u{1}".to_owned(),
+        "[".repeat(1 << 20),
+        r#"{"id":["#.to_owned() + &"[".repeat(100_000),
+        r#"{"id":"b","address":"10.0.0.2:6443"}"#.to_owned(),
+        r#"{"id":1,"address":"10.0.0.2:6443","instance":"1"}"#.to_owned(),
+        gateway("", "10.0.0.2:6443"),
+        gateway("../b", "10.0.0.2:6443"),
+        gateway("b\nc", "10.0.0.2:6443"),
+        gateway("b c", "10.0.0.2:6443"),
+        gateway("\u{202e}b", "10.0.0.2:6443"),
+        gateway(&long, "10.0.0.2:6443"),
+        gateway("b", ""),
+        gateway("b", "10.0.0.2"),
+        gateway("b", "10.0.0.2:0"),
+        gateway("b", "0.0.0.0:6443"),
+        gateway("b", "[::]:6443"),
+        gateway("b", "[::ffff:0.0.0.0]:6443"),
+        gateway("b", "224.0.0.1:6443"),
+        gateway("b", "evil.example:6443"),
+        gateway("b", "https://10.0.0.2:6443"),
+        gateway("b", "10.0.0.2:6443\r\nx"),
+        gateway("b", &long),
+    ];
+    let servers = "/registry/peerserverleases/";
+    let protobuf = ["k8s\0", "k8s\0\u{12}\u{7f}", "k8s\0\n\0\u{12}\u{7f}\u{7f}\u{7f}\u{7f}"];
+    for (number, value) in bad.iter().map(String::as_str).chain(protobuf).enumerate() {
+        double.put(&format!("{FOLDER}{number}"), value);
+        double.put(&format!("{servers}apiserver-{number}"), value);
+    }
+    let endpoints = r#"{"subsets":[{"addresses":[{"ip":"10.0.0.3"}],"ports":[{"port":6443}]}]}"#;
+    for name in ["../a", "a\nb", "", &long] {
+        double.put(&format!("{servers}{name}"), endpoints);
+    }
+    // Another member's ID, at another address: a claim, and its certificate decides.
+    double.put(&format!("{FOLDER}forged"), &gateway("a", "10.6.6.6:6443"));
+    double.put(&format!("{servers}apiserver-c"), endpoints);
+    a.until_it_knows(&["a 10.0.0.1:6443", "a 10.6.6.6:6443"]).await;
+    let is = |claims: &Claims| known(claims) == ["apiserver-c 10.0.0.3:6443"];
+    assert!(tokio::time::timeout(SOON, a.servers.claims.wait_for(is)).await.is_ok());
+    // Those who read them all at once see the same.
+    let mut late = Gateway::start(&etcd, "z", "10.0.0.9:6443");
+    late.until_it_knows(&["a 10.0.0.1:6443", "a 10.6.6.6:6443", "z 10.0.0.9:6443"]).await;
+}
+
+#[test]
+fn errors_quote_the_start_of_a_long_text() {
+    let long = "é".repeat(1 << 20);
+    for error in [crate::leases::is_id(&long), crate::leases::dialable(&long, true)] {
+        let error = error.unwrap_err();
+        assert!(error.contains("\"éé") && error.len() < 300, "{} bytes", error.len());
+    }
+}
+
 #[tokio::test]
 async fn a_key_that_somebody_deletes_is_repaired() {
     let double = Double::start().await;

@@ -31,7 +31,7 @@ use super::target::TargetGuard;
 use super::tracked::{Streams, Tracked};
 use crate::connection_limit::Permit;
 use crate::limits::{Limits, deadline};
-use crate::{ReloadableTls, Socket};
+use crate::{ClientError, ReloadableTls, Socket};
 
 /// Detects a client that vanished where HTTP sends nothing: an idle watch over HTTP/1.1, a quiet
 /// tunnel.
@@ -105,10 +105,12 @@ pub(crate) async fn serve_connection<S, B>(
         outcome = timeout(limits.handshake_timeout, handshake) => match outcome {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
+                limits.errors.note(ClientError::Tls);
                 tracing::debug!(client = %remote, %error, "TLS handshake failed");
                 return;
             }
             Err(_) => {
+                limits.errors.note(ClientError::TimedOut);
                 let error = "timed out";
                 tracing::debug!(client = %remote, error, "TLS handshake failed");
                 return;
@@ -129,7 +131,8 @@ pub(crate) async fn serve_connection<S, B>(
     let client = Client::new(addresses, certificates, http2, shared.tls.clone(), &tls, end.clone());
     drop(tls);
     let front_proxy = client.is_front_proxy();
-    let service = RequestService::new(service, client, Arc::clone(&activity));
+    let errors = limits.errors.clone();
+    let service = RequestService::new(service, client, Arc::clone(&activity), errors);
     let service = if http2 { service.over_http2(limits) } else { service };
     let stream = TargetGuard::new(stream, http2, Arc::clone(&activity));
     let stream = HeadTimeout::new(stream, http2, limits.header_read_timeout, Arc::clone(&activity));
@@ -145,6 +148,7 @@ pub(crate) async fn serve_connection<S, B>(
         drive(connection.with_upgrades(), false, &activity, &shared.limits, &end).await
     };
     if let Err(error) = outcome {
+        ClientError::of(&error, http2).into_iter().for_each(|kind| limits.errors.note(kind));
         // Also a 400 or 431 that hyper answers by itself, to a head that it cannot parse.
         tracing::debug!(client = %remote, error = &error as &dyn Error, "connection failed");
     }

@@ -10,6 +10,8 @@ use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
 
+use crate::ClientError;
+
 /// What is wrong with the head of an HTTP/1.1 request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HeadFault {
@@ -28,6 +30,14 @@ impl HeadFault {
         match self {
             Self::LongTarget => StatusCode::URI_TOO_LONG,
             Self::TransferEncoding => StatusCode::NOT_IMPLEMENTED,
+        }
+    }
+
+    /// As what it is counted.
+    pub(crate) fn error(self) -> ClientError {
+        match self {
+            Self::LongTarget => ClientError::LongTarget,
+            Self::TransferEncoding => ClientError::TransferEncoding,
         }
     }
 

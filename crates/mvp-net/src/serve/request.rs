@@ -23,21 +23,29 @@ use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
 use super::fault::HeadFault;
-use crate::{ClientTrust, ClientWaits, ConnectionInfo, Limits, ReloadableTls, ServerTls};
+use crate::{
+    ClientErrors, ClientTrust, ClientWaits, ConnectionInfo, Limits, ReloadableTls, ServerTls,
+};
 
 /// The service of one connection.
 pub(crate) struct RequestService<S> {
     service: TowerToHyperService<S>,
     client: Client,
     activity: Arc<Activity>,
+    errors: ClientErrors,
     /// HTTP/2: the most streams, and where it is counted that all are in use.
     streams: Option<(usize, ClientWaits)>,
 }
 
 impl<S> RequestService<S> {
-    pub(crate) fn new(service: S, client: Client, activity: Arc<Activity>) -> Self {
+    pub(crate) fn new(
+        service: S,
+        client: Client,
+        activity: Arc<Activity>,
+        errors: ClientErrors,
+    ) -> Self {
         let service = TowerToHyperService::new(service);
-        Self { service, client, activity, streams: None }
+        Self { service, client, activity, errors, streams: None }
     }
 
     /// Counts how often all streams of the connection are in use.
@@ -64,6 +72,7 @@ where
             waits.note_full();
         }
         if let Some(fault) = fault {
+            self.errors.note(fault.error());
             let client = self.client.last.load().info.remote();
             let code = fault.code().as_u16();
             tracing::debug!(%client, code, reason = ?fault, "request refused");
@@ -179,7 +188,7 @@ impl Activity {
     }
 
     /// The fault of the request that begins now.
-    fn fault(&self) -> Option<HeadFault> {
+    pub(crate) fn fault(&self) -> Option<HeadFault> {
         self.fault.get().filter(|(before, _)| *before == self.started()).map(|(_, fault)| *fault)
     }
 

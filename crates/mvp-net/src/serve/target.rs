@@ -27,6 +27,8 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+#[cfg(fuzzing)]
+pub(crate) use self::huffman::LENGTHS;
 use super::delegate::delegate_write;
 use super::request::Activity;
 

@@ -14,6 +14,7 @@ mod descriptors;
 mod drain;
 mod end;
 mod frames;
+mod hostile_certificates;
 mod limits;
 mod names;
 mod protocols;

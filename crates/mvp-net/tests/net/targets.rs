@@ -7,13 +7,13 @@ use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use mvp_net::Limits;
+use testkit::http2::{GET_ROOT, HEADERS, RST_STREAM, headers};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 use tower::service_fn;
 use tower::util::BoxCloneService;
 
-use crate::frames::{GET_ROOT, HEADERS, RST_STREAM, RawHttp2, headers};
 use crate::support::{Gateway, H1, get, soon};
 
 type Seen = Arc<Mutex<Vec<String>>>;
@@ -220,7 +220,7 @@ async fn what_follows_an_upgrade_before_its_answer_is_not_served() {
 #[tokio::test]
 async fn a_hash_in_an_http2_path_resets_its_stream_alone() {
     let (gateway, seen) = gateway();
-    let mut connection = RawHttp2::connect(&gateway, None).await;
+    let mut connection = crate::frames::connect(&gateway, None).await;
     // GET, https, and a path: raw with a name from the table, raw with a name of its own, Huffman
     // (`/#`), and the one before by its index.
     let paths: [&[u8]; 4] = [
@@ -231,15 +231,15 @@ async fn a_hash_in_an_http2_path_resets_its_stream_alone() {
     ];
     let mut stream = 1;
     for path in paths {
-        connection.send(&headers(stream, &[&[0x82, 0x87], path].concat())).await;
+        connection.send(&headers(stream, &[&[0x82, 0x87], path].concat())).await.unwrap();
         assert_eq!(connection.answer(stream).await.unwrap().kind, RST_STREAM, "{path:x?}");
-        connection.send(&headers(stream + 2, &GET_ROOT)).await;
+        connection.send(&headers(stream + 2, &GET_ROOT)).await.unwrap();
         assert_eq!(connection.answer(stream + 2).await.unwrap().kind, HEADERS);
         stream += 4;
     }
     let absolute = b"https://gateway/secrets";
     let path = [&[0x82, 0x87, 0x04, 23], &absolute[..]].concat();
-    connection.send(&headers(stream, &path)).await;
+    connection.send(&headers(stream, &path)).await.unwrap();
     assert_eq!(connection.answer(stream).await.unwrap().kind, RST_STREAM);
     assert!(seen.lock().unwrap().iter().all(|request| request.ends_with("/  ")));
 }

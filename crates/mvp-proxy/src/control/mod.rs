@@ -12,6 +12,8 @@
 mod any;
 mod extensions;
 mod fetch;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod membership;
 mod publish;
 mod reach;

@@ -67,7 +67,7 @@ struct Watcher<'a> {
 
 /// The result of a read.
 #[derive(Debug)]
-enum Found {
+pub(super) enum Found {
     Names(ServerHeaders),
     /// The server has no such ConfigMap.
     Missing,
@@ -169,7 +169,7 @@ fn listed(names: &[&str]) -> String {
     }
 }
 
-async fn find(ask: &impl Ask) -> Found {
+pub(super) async fn find(ask: &impl Ask) -> Found {
     let fetched = timeout(SMALL_TIMEOUT, get(ask, PATH, "application/json", None, MAX_BYTES));
     let answer = match fetched.await {
         Ok(Ok(answer)) => answer,
@@ -189,7 +189,7 @@ async fn find(ask: &impl Ask) -> Found {
 
 /// The headers that servers read, as the ConfigMap has them.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct ServerHeaders {
+pub(super) struct ServerHeaders {
     username: Vec<String>,
     group: Vec<String>,
     uid: Vec<String>,

@@ -51,12 +51,14 @@ pub(crate) async fn run(
         let sleep = control.ask_storage_versions();
         only_wanted = false;
         tokio::select! {
+            // What requests want is last: they may want something all the time, the others do not.
+            biased;
             () = stop.cancelled() => return,
             () = control.membership.changed() => {}
-            wanted = control.writer.wanted() => only_wanted = control.want(wanted),
             Some(first) = control.fetches.join_next() => control.end_fetches(first),
             () = control.storage_versions.heard() => {}
             () = tokio::time::sleep(sleep) => {}
+            wanted = control.writer.wanted() => only_wanted = control.want(wanted),
         }
     }
 }

@@ -50,7 +50,7 @@ pub(super) struct StorageVersions {
 
 /// The result of a fetch.
 #[derive(Debug)]
-enum Found {
+pub(super) enum Found {
     Forbidden,
     Servers(BTreeMap<String, Arc<Recorded>>),
 }
@@ -136,7 +136,7 @@ impl StorageVersions {
     }
 }
 
-async fn find(ask: impl Ask) -> Result<Found, String> {
+pub(super) async fn find(ask: impl Ask) -> Result<Found, String> {
     let fetched = timeout(TIMEOUT, get(&ask, PATH, "application/json", None, MAX_BYTES)).await;
     let answer = fetched.map_err(|_| format!("{PATH}: timed out after {TIMEOUT:?}"))??;
     if answer.status == StatusCode::FORBIDDEN {

@@ -9,7 +9,7 @@ use std::time::Instant;
 use arc_swap::{ArcSwap, Cache};
 use http::{Request, Response};
 use mvp_core::decide::Origin;
-use mvp_net::ConnectionInfo;
+use mvp_net::{ClientErrors, ConnectionInfo};
 use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -29,6 +29,7 @@ pub struct AuthenticateLayer {
     door: Door,
     untrusted: Untrusted,
     tracer: Option<Tracer>,
+    errors: ClientErrors,
 }
 
 impl AuthenticateLayer {
@@ -41,12 +42,17 @@ impl AuthenticateLayer {
 
     pub(crate) fn with_screen(screen: Screen) -> AuthenticateLayer {
         let untrusted = screen.untrusted.clone();
-        AuthenticateLayer { screen, door: Door::default(), untrusted, tracer: None }
+        AuthenticateLayer { screen, untrusted, ..AuthenticateLayer::default() }
     }
 
     /// Traces requests.
     pub(crate) fn traced_by(self, tracer: Option<Tracer>) -> AuthenticateLayer {
         AuthenticateLayer { tracer, ..self }
+    }
+
+    /// Counts refused requests there.
+    pub fn counting(self, errors: ClientErrors) -> AuthenticateLayer {
+        AuthenticateLayer { errors, ..self }
     }
 
     /// Sets the largest request head; larger ones get a 431. The size is that of an HTTP/2 header
@@ -70,8 +76,8 @@ impl<S> Layer<S> for AuthenticateLayer {
     type Service = Authenticate<S>;
 
     fn layer(&self, inner: S) -> Authenticate<S> {
-        let AuthenticateLayer { screen, door, untrusted, tracer } = self.clone();
-        Authenticate { names: Cache::new(screen.current), door, untrusted, tracer, inner }
+        let AuthenticateLayer { screen, door, untrusted, tracer, errors } = self.clone();
+        Authenticate { names: Cache::new(screen.current), door, untrusted, tracer, errors, inner }
     }
 }
 
@@ -82,6 +88,7 @@ pub struct Authenticate<S> {
     door: Door,
     untrusted: Untrusted,
     tracer: Option<Tracer>,
+    errors: ClientErrors,
     inner: S,
 }
 
@@ -104,7 +111,7 @@ where
         let admitted = self.admit(connection.as_ref(), &mut request);
         let trace = began.and_then(|began| {
             let trace = self.begin_trace(began, &mut request)?;
-            trace.authenticated(admitted.as_ref().err().map(|refusal| refusal.label()));
+            trace.authenticated(admitted.as_ref().err().map(|refusal| refusal.error().label()));
             Some(trace.ending())
         });
         match admitted {
@@ -114,6 +121,7 @@ where
                 ResponseFuture { answer: Answer::Inner { answer }, end, trace }
             }
             Err(refusal) => {
+                self.errors.note(refusal.error());
                 if let Some(connection) = &connection
                     && refusal.closes()
                     && !connection.http2()

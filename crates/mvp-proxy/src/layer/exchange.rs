@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
+#[cfg(not(test))]
+use mvp_core::decide;
 use mvp_core::decide::{Action, Asked, Decision, Denial, LocalHealth, OnNotFound, Origin, Reason};
 use mvp_core::discovery::negotiate::{Form, asks_nopeer};
 use mvp_core::member::Member;
 use mvp_core::not_found::NotFound;
-use mvp_core::{RequestInfo, Snapshot, Timestamp, decide};
+use mvp_core::{RequestInfo, Snapshot, Timestamp};
 
 use super::answer;
 use super::denied::Denied;
@@ -27,6 +29,8 @@ use crate::gateway::{INSISTS, mark_lost, mark_refused};
 use crate::identity::Identity;
 use crate::local::{Local, LocalSlot};
 use crate::metrics::{Metrics, Record, ServedBy};
+#[cfg(test)]
+use crate::missing::decide;
 use crate::peers::{Peers, Unanswered};
 use crate::probe::LocalState;
 use crate::status;
@@ -206,6 +210,8 @@ impl Exchange<'_> {
             return Attempt::Answered { by, member, response };
         }
         let (response, found) = Box::pin(inspect_not_found(response)).await;
+        #[cfg(test)]
+        let found = crate::missing::found(found);
         let is_head = self.request.parts.method == Method::HEAD;
         match is_believed(decision.summary(), is_head, found) {
             true => Attempt::Answered { by, member, response },

@@ -16,7 +16,7 @@ use crate::metrics::Metrics;
 use crate::peers::{Health, PeerLimits};
 use crate::probe::LocalState;
 use crate::trace::Tracer;
-use crate::upstream::{Egress, ReloadableOutbound, Target, Upstream, server_name};
+use crate::upstream::{Egress, Network, ReloadableOutbound, Target, Upstream, server_name};
 
 /// Builds a [`Member`].
 #[derive(Debug)]
@@ -35,6 +35,7 @@ pub struct MemberBuilder {
     clients: ConnectionLimit,
     tracer: Option<Tracer>,
     egress: Egress,
+    network: Network,
     peer_limits: Option<PeerLimits>,
 }
 
@@ -61,6 +62,7 @@ impl MemberBuilder {
             clients: ConnectionLimit::default(),
             tracer: None,
             egress: Egress::default(),
+            network: Network::default(),
             peer_limits: None,
         }
     }
@@ -156,6 +158,12 @@ impl MemberBuilder {
         MemberBuilder { egress, ..self }
     }
 
+    /// A simulated network in place of TCP.
+    #[cfg(test)]
+    pub(crate) fn over(self, network: impl Into<Network>) -> MemberBuilder {
+        MemberBuilder { network: network.into(), ..self }
+    }
+
     /// The limits of requests in flight to one member. The default is that of [`PeerLimits`]; for a
     /// member [without a server](Self::without_server) it is none, because every request of its
     /// clients goes to members, which have queues of their own.
@@ -179,6 +187,7 @@ impl MemberBuilder {
             clients,
             tracer,
             egress,
+            network,
             peer_limits,
         } = self;
         let id = settings.local.clone();
@@ -210,7 +219,7 @@ impl MemberBuilder {
             peer_tls,
             screen: headers.into(),
             probed,
-            upstream: Upstream::beside(clients).through(egress),
+            upstream: Upstream::beside(clients).through(egress).over(network),
             health: Health::new(clock, Arc::clone(&metrics), peer_limits),
             metrics,
             tracer,

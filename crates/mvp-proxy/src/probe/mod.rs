@@ -191,6 +191,8 @@ pub(crate) async fn watch_members(forwarder: &Forwarder, reader: &SnapshotReader
     let mut next = tokio::time::interval(INTERVAL);
     loop {
         tokio::select! {
+            // In this order, so that a simulation can be replayed.
+            biased;
             Some((id, found)) = probes.next() => {
                 probing.remove(&id);
                 let Some(found) = found else { continue };

@@ -14,6 +14,8 @@
 
 mod context;
 mod forward;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod queue;
 mod request;
 mod sampler;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
-use mvp_net::{Socket, UntrustedServer, connect_from};
+use mvp_net::{Socket, UntrustedServer};
 use rustls::{AlertDescription, CertificateError, ClientConfig, OtherError};
 use rustls_pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
@@ -19,6 +19,7 @@ use super::connect_error::{BUSY, ConnectError};
 use super::counted::Counted;
 use super::egress::{ConnectProxy, Egress};
 use super::link::Link;
+use super::network::Network;
 use super::pulse::Beat;
 
 /// A server that sends nothing for this long on any connection, while one is being opened, is dead.
@@ -46,6 +47,8 @@ pub(crate) struct Endpoint {
     pub(crate) source: Option<IpAddr>,
     /// The proxies on the way to it; none on the way to the local server.
     pub(crate) egress: Option<Egress>,
+    /// The network to it, where there is no proxy on the way.
+    pub(crate) network: Network,
     /// The name that its certificate must have.
     pub(crate) server_name: ServerName<'static>,
     /// The trusted CAs, the client certificate and the protocol.
@@ -63,8 +66,7 @@ impl Endpoint {
         let connected = self.unless_silent(async {
             let stream = match (&proxy, self.source) {
                 (Some(proxy), _) => proxy.connect(&self.address).await?,
-                (None, Some(source)) => tcp(connect_from(source, &*self.address).await?)?.into(),
-                (None, None) => tcp(TcpStream::connect(&*self.address).await?)?.into(),
+                (None, source) => self.network.connect(&self.address, source).await?,
             };
             let stream = self.beat.clone().count(stream);
             let connector = TlsConnector::from(Arc::clone(&self.tls));
@@ -186,6 +188,7 @@ mod tests {
             address: "127.0.0.1:1".into(),
             source: None,
             egress: None,
+            network: Network::default(),
             server_name: crate::upstream::server_name(),
             tls: Arc::new(tls),
             beat,

@@ -70,6 +70,8 @@ impl<'a> Delivery<'a> {
     /// Notes that a server sent no response. Returns whether another server may be asked: always if
     /// the server processed nothing, once if the request can be repeated, else never.
     pub(crate) fn failed(&mut self, stage: Stage) -> bool {
+        #[cfg(test)]
+        let stage = crate::missing::stage(stage);
         if stage.is_unprocessed() {
             return true;
         }

@@ -79,10 +79,23 @@ pub struct ConnectProxy(Transport);
 /// How the proxy is reached.
 #[derive(Debug, Clone)]
 enum Transport {
-    Tcp { address: Arc<str> },
-    Tls { address: Arc<str>, server_name: ServerName<'static>, tls: Arc<ClientConfig> },
-    Unix { path: Arc<Path> },
+    Tcp {
+        address: Arc<str>,
+    },
+    Tls {
+        address: Arc<str>,
+        server_name: ServerName<'static>,
+        tls: Arc<ClientConfig>,
+    },
+    Unix {
+        path: Arc<Path>,
+    },
+    #[cfg(fuzzing)]
+    Memory(fuzzing::Dial),
 }
+
+#[cfg(fuzzing)]
+mod fuzzing;
 
 impl ConnectProxy {
     /// A proxy at this address (`HOST:PORT`), over plain TCP.
@@ -106,6 +119,10 @@ impl ConnectProxy {
 
     /// Opens a connection to a server (`HOST:PORT`). The errors name the proxy.
     pub(super) async fn connect(&self, server: &str) -> io::Result<Link> {
+        #[cfg(fuzzing)]
+        if let Transport::Memory(dial) = &self.0 {
+            return Ok(Link::Proxied(Box::new(dial(server))));
+        }
         let socket = async {
             let mut stream = self.open().await?;
             request(&mut stream, server).await?;
@@ -129,6 +146,8 @@ impl ConnectProxy {
                 Box::new(connector.connect(server_name.clone(), stream).await?)
             }
             Transport::Unix { path } => Box::new(UnixStream::connect(path).await?),
+            #[cfg(fuzzing)]
+            Transport::Memory(dial) => Box::new(dial("")),
         })
     }
 }
@@ -139,6 +158,8 @@ impl fmt::Display for ConnectProxy {
             Transport::Tcp { address } => write!(f, "proxy http://{address}"),
             Transport::Tls { address, .. } => write!(f, "proxy https://{address}"),
             Transport::Unix { path } => write!(f, "proxy at the Unix socket {}", path.display()),
+            #[cfg(fuzzing)]
+            Transport::Memory(_) => f.write_str("memory"),
         }
     }
 }

@@ -19,6 +19,7 @@ use super::inspect::inspect_unavailable;
 use super::lanes::{
     Bucket, Credential, Lane, Lanes, Traffic, is_health_check, owner, release_tokens,
 };
+use super::network::Network;
 use super::pool::PoolError;
 use super::pulse::Pulses;
 use super::target::{ReloadableOutbound, Target};
@@ -41,6 +42,7 @@ pub(crate) struct Upstream {
     tokens: AcceptedTokens,
     clients: ConnectionLimit,
     egress: Egress,
+    network: Network,
 }
 
 impl Upstream {
@@ -52,6 +54,11 @@ impl Upstream {
     /// The same, with proxies on the way to peers.
     pub(crate) fn through(self, egress: Egress) -> Upstream {
         Upstream { egress, ..self }
+    }
+
+    /// The same, over this network.
+    pub(crate) fn over(self, network: Network) -> Upstream {
+        Upstream { network, ..self }
     }
 }
 
@@ -88,8 +95,8 @@ impl Forwarder {
     /// Shares what it learns about servers and tokens with other forwarders of the process.
     #[must_use]
     pub(crate) fn sharing(self, upstream: &Upstream) -> Forwarder {
-        let Upstream { pulses, tokens, clients, egress } = upstream.clone();
-        Forwarder { lanes: self.lanes.with(pulses, egress), tokens, clients, ..self }
+        let Upstream { pulses, tokens, clients, egress, network } = upstream.clone();
+        Forwarder { lanes: self.lanes.with(pulses, egress, network), tokens, clients, ..self }
     }
 
     /// Counts its tunnels, and the measures that keep callers apart.

@@ -26,6 +26,7 @@ use mvp_net::ConnectionInfo;
 use super::client::Client;
 use super::connect::Endpoint;
 use super::egress::Egress;
+use super::network::Network;
 use super::pool::{BARE_FOR, BARE_WATCHES_FOR, Http1Pool, Http2Pool, MAX_STREAMS, Pool};
 use super::pulse::Pulses;
 use super::target::{OutboundTls, ReloadableOutbound, Target};
@@ -190,6 +191,7 @@ pub(super) struct Lanes {
     shared: Mutex<HashMap<PoolKey, PoolEntry>>,
     pulses: Pulses,
     egress: Egress,
+    network: Network,
     counts: Isolation,
 }
 
@@ -222,8 +224,8 @@ pub(super) fn release_tokens(client: &Client) {
 }
 
 impl Lanes {
-    pub(super) fn with(self, pulses: Pulses, egress: Egress) -> Lanes {
-        Lanes { pulses, egress, ..self }
+    pub(super) fn with(self, pulses: Pulses, egress: Egress, network: Network) -> Lanes {
+        Lanes { pulses, egress, network, ..self }
     }
 
     pub(super) fn counted_by(self, counts: Isolation) -> Lanes {
@@ -300,6 +302,7 @@ impl Lanes {
             address: Arc::clone(&target.address),
             source: target.source,
             egress: (!target.local).then(|| self.egress.clone()),
+            network: self.network.clone(),
             server_name: target.server_name.clone(),
             tls: tls.config(&[protocol]),
             beat: self.pulses.beat(&target.address),

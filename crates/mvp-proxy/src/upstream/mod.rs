@@ -13,6 +13,7 @@ mod head;
 mod inspect;
 mod lanes;
 mod link;
+mod network;
 mod pool;
 mod pulse;
 mod remote;
@@ -27,6 +28,9 @@ pub use egress::{ConnectProxy, Egress, Way, Ways};
 pub use forward::Forwarder;
 pub(crate) use forward::Upstream;
 pub(crate) use inspect::inspect_not_found;
+pub(crate) use network::Network;
+#[cfg(test)]
+pub(crate) use network::{Dial, Dialing};
 pub(crate) use pool::Opened;
 pub(crate) use remote::Remote;
 pub(crate) use replay::{Outgoing, Replay};

@@ -43,6 +43,11 @@ impl ConfigFile {
     /// Reads and parses the file.
     pub(super) fn read(path: &Path) -> Result<Self, Mistake> {
         let bytes = files::read(path).map_err(|what| Mistake::trouble("--config", what))?;
+        Self::parse(path, bytes)
+    }
+
+    /// Parses the contents of the file.
+    pub(super) fn parse(path: &Path, bytes: Vec<u8>) -> Result<Self, Mistake> {
         let text = String::from_utf8(bytes).map_err(|_| {
             let shown = path.display();
             Mistake::trouble("--config", format!("{shown} is not text; give a YAML file in UTF-8"))

@@ -42,6 +42,15 @@ const MANIFESTS: [&str; 2] = [
     "/var/lib/rancher/rke2/agent/pod-manifests/kube-apiserver.yaml",
 ];
 
+/// What is taken over of a manifest, without a look at files of the host.
+#[cfg(fuzzing)]
+pub(super) fn fuzzing(bytes: &[u8]) -> Result<TakenOver, Mistake> {
+    let command = manifest::command(bytes).map_err(|what| Mistake::trouble("--like", what))?;
+    let origin = Origin::Manifest("m.yaml".into());
+    let given = Given { set: ["peer-ca-file".to_owned()].into(), ..Given::default() };
+    Found { origin, command, bytes: bytes.to_vec() }.take_over(&given)
+}
+
 /// The flags for `mvp serve` that `given` does not set.
 pub(super) fn take_over(source: &LikeSource, given: &ArgMatches) -> Result<TakenOver, Mistake> {
     let found = match source {

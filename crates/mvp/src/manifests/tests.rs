@@ -282,6 +282,35 @@ fn containers_have_the_least_rights_and_mount_what_exists() {
 }
 
 #[test]
+fn the_unit_has_the_least_rights() {
+    let unit = manifest(&of(ManifestKind::Systemd)).unwrap();
+    for directive in [
+        "CapabilityBoundingSet=CAP_BPF CAP_NET_ADMIN",
+        "NoNewPrivileges=yes",
+        "LimitCORE=1",
+        "UMask=0077",
+        "SystemCallFilter=@system-service bpf",
+        "SystemCallArchitectures=native",
+        "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK",
+        "RestrictNamespaces=yes",
+        "RestrictSUIDSGID=yes",
+        "MemoryDenyWriteExecute=yes",
+        "ProtectSystem=strict",
+        "ProtectHome=yes",
+        "PrivateTmp=yes",
+        "PrivateDevices=yes",
+        "ProtectKernelModules=yes",
+        "ProtectKernelTunables=yes",
+        "ProtectKernelLogs=yes",
+    ] {
+        assert!(unit.lines().any(|line| line == directive), "{directive}");
+    }
+    for key in ["ca.key", "sa.key", "front-proxy-ca.key"] {
+        assert!(unit.contains(&format!("-/etc/kubernetes/pki/{key}")), "{key} is within reach");
+    }
+}
+
+#[test]
 fn load_balancers_find_members_and_keep_them_on_disk() {
     use ManifestKind::{Before, NodeLocal, NodeLocalStaticPod};
     for kind in [Before, NodeLocal, NodeLocalStaticPod] {

@@ -83,6 +83,13 @@ impl Kubeconfig {
         Ok(config)
     }
 
+    /// The contents of one file.
+    #[cfg(fuzzing)]
+    pub(crate) fn of(text: &str) -> Result<Kubeconfig, Problem> {
+        let mut config = Kubeconfig::default();
+        config.add(text, Path::new("/nowhere")).map(|()| config)
+    }
+
     /// Adds a file. What earlier files have is kept.
     fn read(&mut self, path: &Path) -> Result<(), Problem> {
         let text = String::from_utf8(files::read(path)?)

@@ -138,7 +138,12 @@ pub(crate) async fn serve_bulk(address: SocketAddr, api: ApiServer, bulk: Bulk) 
     Double::start(address, move |request| answer(api.clone(), bulk.clone(), request)).await
 }
 
-async fn answer(api: ApiServer, bulk: Bulk, request: Request<Incoming>) -> Response<Body> {
+/// The answer of an API server that authenticates front proxies and the token `good`.
+pub(crate) async fn answer(
+    api: ApiServer,
+    bulk: Bulk,
+    request: Request<Incoming>,
+) -> Response<Body> {
     let headers = request.headers();
     let proxy = request.extensions().get::<Judgement>().is_some_and(|proved| proved.front_proxy);
     let vouched = proxy && headers.contains_key("x-remote-user");

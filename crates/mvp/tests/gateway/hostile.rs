@@ -32,6 +32,16 @@ async fn garbage() {
 }
 
 #[tokio::test]
+async fn not_found_to_everything() {
+    survives("404", 30, move |_| {
+        let mut response = aggregated(Full::default().boxed_unsync());
+        *response.status_mut() = StatusCode::NOT_FOUND;
+        response
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_list_of_the_wrong_shape() {
     let list = json!({ "kind": "APIGroupDiscoveryList", "items": [null, 1, {"versions": "v1"}] });
     let body = Bytes::from(list.to_string());

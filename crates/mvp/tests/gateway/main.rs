@@ -12,6 +12,7 @@ mod cluster;
 mod support;
 
 mod admin;
+mod attacks;
 mod before;
 mod causes;
 mod compatibility;

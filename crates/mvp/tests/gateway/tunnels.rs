@@ -3,27 +3,23 @@
 use std::net::SocketAddr;
 
 use futures_util::future::join_all;
-use rustls_pki_types::ServerName;
 use testkit::certificates::SERVER_NAME;
 use testkit::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::cluster::{CONFIG_MAPS, Cluster, WIDGETS, beside_bare_peer};
 use crate::memory::{MIB, enough_files};
 use crate::signals::ends;
+use crate::support::client::connect;
 use crate::support::pki::PKI;
 use crate::support::soon;
 
 /// A client connection that has become a tunnel.
 async fn tunnel(address: SocketAddr, path: &str) -> TlsStream<TcpStream> {
     soon(async {
-        let stream = TcpStream::connect(address).await.unwrap();
-        let connector = TlsConnector::from(PKI.client(true, b"http/1.1"));
-        let name = ServerName::try_from(SERVER_NAME).unwrap();
-        let mut stream = connector.connect(name, stream).await.unwrap();
+        let mut stream = connect(address, PKI.client(true, b"http/1.1")).await.unwrap();
         let head = format!(
             "GET {path}?watch=1 HTTP/1.1\r\nHost: {SERVER_NAME}\r\nConnection: Upgrade\r\n\
              Upgrade: websocket\r\n\r\n"

@@ -39,11 +39,7 @@ impl<'a> Upgrade<'a> {
         before: Before,
         way: Way,
     ) -> anyhow::Result<Upgrade<'a>> {
-        for server in &mut cluster.servers {
-            if server.spec.minor != Minor::V1_34 {
-                server.leave_for(Minor::V1_34).await?;
-            }
-        }
+        all_of_1_34(cluster).await?;
         if before == Before::FoundGateways {
             membership::allow(cluster).await?;
         }
@@ -175,6 +171,16 @@ impl<'a> Upgrade<'a> {
         }
         Ok(())
     }
+}
+
+/// Replaces servers of another release. Nothing uses them: the next start is that of the cluster.
+pub(super) async fn all_of_1_34(cluster: &mut Cluster) -> anyhow::Result<()> {
+    for server in &mut cluster.servers {
+        if server.spec.minor != Minor::V1_34 {
+            server.leave_within(Duration::ZERO, Minor::V1_34).await?;
+        }
+    }
+    Ok(())
 }
 
 /// A namespace that is deleted while a server is away.

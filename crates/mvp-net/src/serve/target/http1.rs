@@ -13,6 +13,8 @@ use super::names::{Known, advance};
 
 /// A byte that hyper refuses anywhere in a head.
 const REFUSED: u8 = 0;
+/// What follows it: of a head that arrives in pieces, hyper parses nothing before an empty line.
+const AFTER_REFUSED: u8 = b'\n';
 const VERSION: &[u8] = b"HTTP/1.";
 const CONNECT: &[u8] = b"CONNECT";
 const CHUNKED: &[u8] = b"chunked";
@@ -87,8 +89,8 @@ enum State {
     Upgrade,
     /// The connection was upgraded.
     Tunnel,
-    /// hyper received a byte that it refuses.
-    Refused,
+    /// In a head that hyper refuses; whether it got the byte for that.
+    Refused(bool),
     /// In the rest of a head with a fault, which is dropped; whether at the start of a line.
     Faulty(bool),
     /// After a head with a fault. What follows is dropped: the connection ends.
@@ -128,8 +130,12 @@ impl Follower {
         {
             at += match self.state {
                 State::Tunnel => return Ok(all),
-                State::Refused => {
-                    rest.fill(REFUSED);
+                State::Refused(told) => {
+                    rest.fill(AFTER_REFUSED);
+                    if let (false, Some(first)) = (told, rest.first_mut()) {
+                        *first = REFUSED;
+                    }
+                    self.state = State::Refused(true);
                     return Ok(all);
                 }
                 State::Faulty(_) | State::Ended => {
@@ -167,7 +173,7 @@ impl Follower {
                         Ok(()) => 1,
                         // The next turn replaces this byte and all after it, or drops them.
                         Err(Stop::Malformed) => {
-                            self.state = State::Refused;
+                            self.state = State::Refused(false);
                             0
                         }
                         Err(Stop::Fault(fault, completion)) => {
@@ -344,7 +350,7 @@ impl Follower {
     fn chunked(&mut self, chunked: Chunked, bytes: &[u8]) -> usize {
         let Ok((chunked, length)) = chunked.follow(bytes) else {
             // hyper ends the body here, and the service can still respond. No head follows.
-            self.state = State::Refused;
+            self.state = State::Refused(false);
             return 1;
         };
         self.state = State::Chunked(chunked);

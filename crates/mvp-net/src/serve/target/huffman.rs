@@ -10,7 +10,7 @@ pub(super) const PATH: &[u8; 5] = b":path";
 
 /// The length of each symbol's code; the last one is EOS. The code is canonical: shorter codes come
 /// first, and those of one length are in the order of their symbols.
-const LENGTHS: [u8; 257] = [
+pub(crate) const LENGTHS: [u8; 257] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, //
     28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 28, //
     6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, //

@@ -335,3 +335,17 @@ fn cost_of_a_request() {
     let size = size_of::<Follower>();
     println!("memory of a connection: {size} bytes");
 }
+
+/// hyper parses nothing more of a head that arrives in pieces before it has an empty line. Without one,
+/// the client would wait for the 400 until the head timed out.
+#[tokio::test]
+async fn a_refused_head_ends_at_once() {
+    let (mut client, server) = duplex(1024);
+    let mut guard = TargetGuard::new(server, false, Arc::default());
+    let mut passed = Vec::new();
+    for byte in b"GET /a#b HT" {
+        client.write_all(&[*byte]).await.unwrap();
+        passed.push(guard.read_u8().await.unwrap());
+    }
+    assert_eq!(passed, b"GET /a\0\n\n\n\n");
+}

@@ -119,6 +119,8 @@ impl Http1Pool {
     ) -> Result<Sent, PoolError> {
         let sent = sender.try_send_request(request);
         let (sender, response) = tokio::select! {
+            // A response that is there counts, whatever a probe finds.
+            biased;
             outcome = outcome(sender, sent, &mut task) => outcome,
             error = self.endpoint.hangs() => return Err(PoolError::Hang(error)),
         };

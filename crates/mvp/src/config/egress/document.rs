@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::cli::{ServerUrl, http_url};
-use crate::mistake::Problem;
+use crate::mistake::{Problem, without_texts};
 
 const GROUPS: [&str; 2] = ["apiserver.k8s.io/", "apiserver.config.k8s.io/"];
 const VERSIONS: [&str; 3] = ["v1alpha1", "v1beta1", "v1"];
@@ -102,6 +102,7 @@ impl Document {
             format!("is not YAML: {}", reason.lines().next().unwrap_or_default())
         })?;
         let document: Document = serde_json::from_value(lower_case(value))
+            .map_err(|error| without_texts(&error.to_string()))
             .map_err(|error| format!("is no EgressSelectorConfiguration: {error}"))?;
         if document.kind.as_deref() != Some("EgressSelectorConfiguration") {
             let kind = document.kind.unwrap_or_default();

@@ -16,9 +16,28 @@ use serde_json::Value;
 use testkit::certificates::SERVER_NAME;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::pki::PKI;
 use super::soon;
+
+/// A TLS connection, for what no library would send.
+pub(crate) async fn connect(
+    address: SocketAddr,
+    config: Arc<rustls::ClientConfig>,
+) -> io::Result<TlsStream<TcpStream>> {
+    secure(TcpStream::connect(address).await?, config).await
+}
+
+/// The same over a connection of the test.
+pub(crate) async fn secure(
+    stream: TcpStream,
+    config: Arc<rustls::ClientConfig>,
+) -> io::Result<TlsStream<TcpStream>> {
+    stream.set_nodelay(true)?;
+    let name = ServerName::try_from(SERVER_NAME).unwrap();
+    TlsConnector::from(config).connect(name, stream).await
+}
 
 /// A connection over HTTP/2. Clones share it.
 #[derive(Clone)]
@@ -54,11 +73,7 @@ impl Client {
         config: Arc<rustls::ClientConfig>,
     ) -> io::Result<(Client, CertificateDer<'static>)> {
         soon(async {
-            let stream = TcpStream::connect(address).await?;
-            stream.set_nodelay(true)?;
-            let connector = TlsConnector::from(config);
-            let name = ServerName::try_from(SERVER_NAME).unwrap();
-            let stream = connector.connect(name, stream).await?;
+            let stream = connect(address, config).await?;
             let shown = stream.get_ref().1.peer_certificates().unwrap()[0].clone();
             let (sender, connection) = http2::Builder::new(TokioExecutor::new())
                 .initial_stream_window_size(STREAM_WINDOW)
@@ -86,7 +101,15 @@ impl Client {
 
     /// Sends a request, and waits for the head of its response.
     pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Response<Incoming> {
-        soon(self.sender.clone().send_request(request)).await.expect("an answer")
+        self.try_send(request).await.expect("an answer")
+    }
+
+    /// The same, or the error.
+    pub(crate) async fn try_send(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, hyper::Error> {
+        soon(self.sender.clone().send_request(request)).await
     }
 
     /// A request of this client.

@@ -2,10 +2,12 @@
 //! again. Over HTTP/2 it closes the connection after every 401, as kube-apiserver does.
 
 use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -15,6 +17,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use mvp_net::{CertificateDer, Judgement, ReloadableTls, ServerTls, UnixTime};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
@@ -36,8 +39,14 @@ pub(crate) struct Double {
     accepted: Arc<AtomicUsize>,
     refused: Arc<AtomicUsize>,
     handler: Handler,
+    /// What was read from each connection over HTTP/1.1, if it is recorded.
+    recorded: Option<Recorded>,
     task: JoinHandle<()>,
 }
+
+/// The bytes of each connection.
+type Recorded = Arc<Mutex<Vec<Recording>>>;
+type Recording = Arc<Mutex<Vec<u8>>>;
 
 impl Double {
     /// Listens on an address; every request carries the [`Judgement`] of its connection.
@@ -46,11 +55,28 @@ impl Double {
         F: Fn(Request<Incoming>) -> A + Send + Sync + 'static,
         A: Future<Output = Response<Body>> + Send + 'static,
     {
+        Double::listen(address, None, handler).await
+    }
+
+    /// The same. Every byte that arrives over HTTP/1.1 is recorded.
+    pub(crate) async fn recording<F, A>(address: SocketAddr, handler: F) -> Double
+    where
+        F: Fn(Request<Incoming>) -> A + Send + Sync + 'static,
+        A: Future<Output = Response<Body>> + Send + 'static,
+    {
+        Double::listen(address, Some(Arc::default()), handler).await
+    }
+
+    async fn listen<F, A>(address: SocketAddr, recorded: Option<Recorded>, handler: F) -> Double
+    where
+        F: Fn(Request<Incoming>) -> A + Send + Sync + 'static,
+        A: Future<Output = Response<Body>> + Send + 'static,
+    {
         let handler: Handler = Arc::new(move |request| Box::pin(handler(request)));
         let task = tokio::spawn(std::future::ready(()));
         let (accepted, refused, shown) = (Arc::default(), Arc::default(), Arc::default());
         let tls = ReloadableTls::new(PKI.server());
-        let mut double = Double { address, tls, shown, accepted, refused, handler, task };
+        let mut double = Double { address, tls, shown, accepted, refused, handler, recorded, task };
         double.restart().await;
         double
     }
@@ -75,6 +101,13 @@ impl Double {
         self.refused.load(Ordering::SeqCst)
     }
 
+    /// The bytes of each connection so far.
+    pub(crate) fn recorded(&self) -> Vec<Vec<u8>> {
+        let recorded = self.recorded.as_ref().expect("a recording server");
+        let recorded = recorded.lock().unwrap();
+        recorded.iter().map(|connection| connection.lock().unwrap().clone()).collect()
+    }
+
     /// Listens again.
     pub(crate) async fn restart(&mut self) {
         let listener = mvp_net::bind(self.address, false).unwrap();
@@ -83,6 +116,7 @@ impl Double {
         let (accepted, handler) = (Arc::clone(&self.accepted), Arc::clone(&self.handler));
         let refused = Arc::clone(&self.refused);
         let (tls, shown) = (self.tls.clone(), Arc::clone(&self.shown));
+        let recorded = self.recorded.clone();
         self.task = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             loop {
@@ -90,7 +124,13 @@ impl Double {
                 accepted.fetch_add(1, Ordering::SeqCst);
                 let (tls, shown) = (tls.current(), Arc::clone(&shown));
                 let (handler, refused) = (Arc::clone(&handler), Arc::clone(&refused));
-                connections.spawn(connection(stream, tls, shown, handler, refused));
+                let recording = recorded.as_ref().map(|recorded| {
+                    let recording = Recording::default();
+                    recorded.lock().unwrap().push(Arc::clone(&recording));
+                    recording
+                });
+                let serving = connection(stream, tls, shown, handler, refused, recording);
+                connections.spawn(serving);
                 while connections.try_join_next().is_some() {}
             }
         });
@@ -136,6 +176,7 @@ async fn connection(
     shown: Arc<Mutex<Vec<CertificateDer<'static>>>>,
     handler: Handler,
     refused: Arc<AtomicUsize>,
+    recording: Option<Recording>,
 ) {
     let _ = stream.set_nodelay(true);
     let accept = TlsAcceptor::from(Arc::clone(tls.config())).accept(stream);
@@ -159,7 +200,7 @@ async fn connection(
             Ok::<_, Infallible>(response)
         }
     });
-    let stream = TokioIo::new(stream);
+    let stream = TokioIo::new(Tap { stream, recording: recording.filter(|_| !http2) });
     if !http2 {
         let _ = http1::Builder::new().serve_connection(stream, service).with_upgrades().await;
         return;
@@ -176,5 +217,44 @@ async fn connection(
                 ending = true;
             }
         }
+    }
+}
+
+/// A stream whose input is recorded.
+struct Tap<S> {
+    stream: S,
+    recording: Option<Recording>,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Tap<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if let Some(recording) = &self.recording {
+            recording.lock().unwrap().extend_from_slice(&buffer.filled()[before..]);
+        }
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Tap<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

@@ -46,6 +46,16 @@ impl Pki {
         file_flag(flag, &self.directory.join(file))
     }
 
+    /// The private keys that a gateway has, with their names.
+    pub(crate) fn keys(&self) -> [(&'static str, &str); 2] {
+        [("the serving key", &self.server.key), ("the proxy key", &self.proxy.key)]
+    }
+
+    /// The serving certificate and its key, as PEM.
+    pub(crate) fn server_pem(&self) -> (String, String) {
+        (self.server.certificate.clone(), self.server.key.clone())
+    }
+
     /// The TLS configuration of a server.
     pub(crate) fn server(&self) -> ServerTls {
         let (certificate, key) = self.server.pem();

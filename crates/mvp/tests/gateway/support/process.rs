@@ -81,6 +81,23 @@ impl Gateway {
         Gateway::spawn(shell, (address, admin), flags, address, log, stderr.into())
     }
 
+    /// Starts it beside a server, with core dumps allowed.
+    pub(crate) fn with_core_dumps(
+        address: SocketAddr,
+        id: &str,
+        local: SocketAddr,
+        more: &[String],
+    ) -> Self {
+        let (admin, log) = (free_address(), log_file());
+        let stderr = File::create(&log).unwrap();
+        let mut shell = Command::new("sh");
+        // Where the hard limit forbids it, the test shows less.
+        let script = "ulimit -c unlimited 2>/dev/null; cd \"$1\" && shift && exec \"$@\"";
+        shell.args(["-c", script, "sh", env!("CARGO_TARGET_TMPDIR")]).arg(binary());
+        let flags = flags(address, admin, id, local, more);
+        Gateway::spawn(shell, (address, admin), &flags, address, log, stderr.into())
+    }
+
     fn spawn(
         mut command: Command,
         (address, admin): (SocketAddr, SocketAddr),
@@ -190,6 +207,13 @@ impl Gateway {
             line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
         };
         Memory { now: field("VmRSS"), most: field("VmHWM") }
+    }
+
+    /// The soft limit of a resource, as `/proc` names it.
+    pub(crate) fn limit(&self, resource: &str) -> String {
+        let limits = fs::read_to_string(format!("/proc/{}/limits", self.process.id())).unwrap();
+        let line = limits.lines().find_map(|line| line.strip_prefix(resource)).unwrap();
+        line.split_whitespace().next().unwrap().to_owned()
     }
 
     /// The number of open file descriptors.
