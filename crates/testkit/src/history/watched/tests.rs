@@ -143,9 +143,13 @@ fn a_write_at_another_version_or_of_another_object() {
 
 #[test]
 fn a_change_that_nobody_wrote() {
-    let message = fault_of_writes(|writes| drop(writes.remove(1)));
+    let message = fault_of_writes(|writes| {
+        writes.remove(1);
+    });
     assert!(message.contains("nobody wrote"), "{message}");
-    let message = fault_of_writes(|writes| drop(writes.pop()));
+    let message = fault_of_writes(|writes| {
+        writes.pop();
+    });
     assert!(message.contains("0 deletions were acknowledged and 0 sent, 1 were seen"), "{message}");
 }
 
