@@ -27,8 +27,8 @@ impl Clients {
         let said = |found: anyhow::Result<PathBuf>| Some(found.map_err(|e| format!("{e:#}")));
         Ok(Clients {
             client_go: said(CLIENT_GO.get(cache).map(|(_, folder)| folder.join("client-go"))),
-            python: said(venv(cache, "python").map(|folder| folder.join("bin/python"))),
-            sslyze: said(venv(cache, "sslyze").map(|folder| folder.join("bin/sslyze"))),
+            python: said(venv(cache, "python")),
+            sslyze: said(venv(cache, "sslyze")),
             node: said(node(cache)),
             old_kubectl: said(old_kubectl(cache)),
         })
@@ -44,7 +44,8 @@ impl Clients {
         found(self.python.as_ref())
     }
 
-    /// A scanner of TLS servers.
+    /// Python with sslyze, a scanner of TLS servers. Its scripts name the folder in which the environment
+    /// was made, so it runs as a module.
     pub(crate) fn sslyze(&self) -> anyhow::Result<&Path> {
         found(self.sslyze.as_ref())
     }
@@ -82,18 +83,16 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name)
 }
 
-/// The virtual environment of Python with the requirements in a folder of this name.
+/// Python in a virtual environment with the requirements in a folder of this name.
 fn venv(cache: &Path, name: &str) -> anyhow::Result<PathBuf> {
     let requirements = folder(name).join("requirements.txt");
     let key = short(Sha256::new_with_prefix(std::fs::read(&requirements)?));
-    let whole = Path::new("bin/python");
-    let python = once(cache, &format!("{name}-{key}"), whole, |folder| {
+    once(cache, &format!("{name}-{key}"), Path::new("bin/python"), |folder| {
         run(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
         let mut pip = Command::new(folder.join("bin/python"));
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
         run(pip.arg("--no-deps").arg("-r").arg(&requirements)).map(drop)
-    })?;
-    Ok(python.ancestors().nth(2).unwrap_or(&python).to_owned())
+    })
 }
 
 /// The folder of the informer for Node.js and its packages.

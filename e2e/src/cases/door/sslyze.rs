@@ -64,8 +64,8 @@ const FINDINGS: [(&str, &str, bool); 7] = [
 ];
 
 async fn sslyze(cluster: &mut Cluster) -> anyhow::Result<String> {
-    let program = cluster.programs.clients.sslyze()?.to_owned();
-    let found = scan(&program, cluster.server("a")?.through()).await?;
+    let python = cluster.programs.clients.sslyze()?.to_owned();
+    let found = scan(&python, cluster.server("a")?.through()).await?;
     let wrong = weaknesses(&found)?;
     ensure!(wrong.is_empty(), "{}", wrong.join("; "));
     let suites = accepted(&found, "tls_1_2_cipher_suites")?.len()
@@ -74,11 +74,11 @@ async fn sslyze(cluster: &mut Cluster) -> anyhow::Result<String> {
 }
 
 /// The results of all scans of a server.
-async fn scan(program: &Path, at: SocketAddr) -> anyhow::Result<Value> {
+async fn scan(python: &Path, at: SocketAddr) -> anyhow::Result<Value> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("found.json");
-    let mut command = Command::new(program);
-    command.args(SCANS).arg("--mozilla_config=disable");
+    let mut command = Command::new(python);
+    command.args(["-m", "sslyze"]).args(SCANS).arg("--mozilla_config=disable");
     command.arg(format!("--json_out={}", file.display())).arg(at.to_string()).kill_on_drop(true);
     let output = timeout(DEADLINE, command.output()).await.context("sslyze does not end")??;
     let said = || String::from_utf8_lossy(&output.stdout).into_owned();
