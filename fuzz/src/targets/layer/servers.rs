@@ -1,10 +1,13 @@
 //! The servers of a fuzzed cluster: they record what reaches them, and answer what the input says. Entry
 //! item: [`Servers`].
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
 use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::StreamBody;
 use mvp_net::{ClientTrust, server_config};
 use mvp_proxy::{ConnectProxy, OutboundTls};
 use rustls::ServerConfig;
@@ -151,7 +154,12 @@ impl Servers {
                 let _ = http_body_util::BodyExt::collect(request.into_body()).await;
                 match closes {
                     true => Err(std::io::Error::other("closed")),
-                    false => Ok(response.map(http_body_util::Full::new)),
+                    // Of a length that hyper does not know: it would not send a `Content-Length` that
+                    // is wrong, as some servers do.
+                    false => Ok(response.map(|body| {
+                        let frame = Ok::<_, Infallible>(Frame::data(body));
+                        StreamBody::new(futures_util::stream::iter([frame]))
+                    })),
                 }
             }
         });
