@@ -39,10 +39,10 @@ impl<'a> Upgrade<'a> {
         before: Before,
         way: Way,
     ) -> anyhow::Result<Upgrade<'a>> {
-        all_of_1_34(cluster).await?;
         if before == Before::FoundGateways {
             membership::allow(cluster).await?;
         }
+        all_of_1_34(cluster).await?;
         cluster.list_members(before != Before::FoundGateways);
         cluster.heal().await?;
         let directly: Vec<_> = cluster.servers.iter().map(|server| server.direct()).collect();
