@@ -37,7 +37,7 @@ use crate::suite::Level;
     name = "e2e",
     after_help = "\
 Examples:
-  cargo run -p e2e -- run                 about 15 minutes; writes e2e/report.md
+  cargo run -p e2e -- run                 about 20 minutes; writes e2e/report.md
   cargo run -p e2e -- run --full          every case; writes e2e/report-full.md
   cargo run -p e2e -- run routing crd     cases whose names start with these words
   cargo run -p e2e -- list                list all cases

@@ -28,7 +28,7 @@ pub(crate) struct Case {
 /// When a case runs. A case that is named on the command line always runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
-    /// At every change. Together these take at most a quarter of an hour.
+    /// At every change. Together these take about 20 minutes.
     Default,
     /// Only with `--full`.
     Full,
