@@ -1,5 +1,5 @@
 //! The merge of the discovery documents of up to four servers: every gateway must write the same bytes,
-//! in whatever order it heard of the members, and whoever is local.
+//! in whatever order it heard of the members, and whichever server is local.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -17,8 +17,8 @@ use tower::ServiceExt;
 use crate::patches::patch;
 use crate::support::{call, get, names};
 
-const JOBS: &str = "/apis/batch/v1/namespaces/work/jobs";
-const CONFIG_MAPS: &str = "/api/v1/namespaces/work/configmaps";
+const JOBS: &str = "/apis/batch/v1/namespaces/shop/jobs";
+const CONFIG_MAPS: &str = "/api/v1/namespaces/shop/configmaps";
 
 /// An address that leads to one server, until it is moved to another.
 #[derive(Clone)]
@@ -95,7 +95,7 @@ async fn create(server: &ApiServer, path: &str, object: Value) -> Value {
 
 /// A namespace with a Job and a ConfigMap. Returns the UID of the Job.
 async fn fill(server: &ApiServer) -> String {
-    create(server, "/api/v1/namespaces", json!({"metadata": {"name": "work"}})).await;
+    create(server, "/api/v1/namespaces", json!({"metadata": {"name": "shop"}})).await;
     let job = create(server, JOBS, json!({"metadata": {"name": "run"}})).await;
     create(server, CONFIG_MAPS, json!({"metadata": {"name": "one"}})).await;
     job["metadata"]["uid"].as_str().unwrap().to_owned()
@@ -116,9 +116,9 @@ async fn left(server: &ApiServer, path: &str) -> usize {
 async fn a_deleted_namespace_ends_when_its_contents_are_gone() {
     let servers = servers();
     fill(&servers[0]).await;
-    let (code, _) = call(&servers[0], Method::DELETE, "/api/v1/namespaces/work", Value::Null).await;
+    let (code, _) = call(&servers[0], Method::DELETE, "/api/v1/namespaces/shop", Value::Null).await;
     assert_eq!(code, 200);
-    let (code, namespace) = get(&servers[1], "/api/v1/namespaces/work").await;
+    let (code, namespace) = get(&servers[1], "/api/v1/namespaces/shop").await;
     assert_eq!(code, 200);
     assert_eq!(namespace["status"]["phase"], "Terminating");
     let (code, refusal) =
@@ -127,8 +127,8 @@ async fn a_deleted_namespace_ends_when_its_contents_are_gone() {
     assert_eq!(refusal["details"]["causes"][0]["reason"], "NamespaceTerminating");
 
     let controller = NamespaceController::new(Address::new(&servers));
-    assert_eq!(controller.sync().await.unwrap(), ["work"]);
-    assert_eq!(get(&servers[0], "/api/v1/namespaces/work").await.0, 404);
+    assert_eq!(controller.sync().await.unwrap(), ["shop"]);
+    assert_eq!(get(&servers[0], "/api/v1/namespaces/shop").await.0, 404);
     assert_eq!((left(&servers[0], JOBS).await, left(&servers[0], CONFIG_MAPS).await), (0, 0));
 }
 
@@ -145,10 +145,10 @@ async fn a_namespace_without_deletion_keeps_its_contents() {
 async fn a_server_without_jobs_lets_the_controller_leave_one_behind() {
     let servers = servers();
     fill(&servers[0]).await;
-    call(&servers[0], Method::DELETE, "/api/v1/namespaces/work", Value::Null).await;
+    call(&servers[0], Method::DELETE, "/api/v1/namespaces/shop", Value::Null).await;
     let controller = NamespaceController::new(Address::new(&servers[1..]));
-    assert_eq!(controller.sync().await.unwrap(), ["work"]);
-    assert_eq!(get(&servers[0], "/api/v1/namespaces/work").await.0, 404);
+    assert_eq!(controller.sync().await.unwrap(), ["shop"]);
+    assert_eq!(get(&servers[0], "/api/v1/namespaces/shop").await.0, 404);
     assert_eq!((left(&servers[0], JOBS).await, left(&servers[0], CONFIG_MAPS).await), (1, 0));
 }
 
@@ -158,8 +158,8 @@ async fn nothing_is_created_in_a_namespace_that_does_not_exist() {
     let (code, refusal) =
         call(&servers[0], Method::POST, JOBS, json!({"metadata": {"name": "early"}})).await;
     assert_eq!(code, 404);
-    assert_eq!(refusal["message"], "namespaces \"work\" not found");
-    assert_eq!(refusal["details"], json!({"name": "work", "kind": "namespaces"}));
+    assert_eq!(refusal["message"], "namespaces \"shop\" not found");
+    assert_eq!(refusal["details"], json!({"name": "shop", "kind": "namespaces"}));
 }
 
 #[tokio::test]
@@ -223,10 +223,10 @@ async fn an_answer_that_cannot_be_read_deletes_nothing() {
         assert!(collected.deleted.is_empty(), "{body}: {:?}", collected.deleted);
         assert_eq!(collected.problems.len(), 1, "{body}");
 
-        call(&servers[0], Method::DELETE, "/api/v1/namespaces/work", Value::Null).await;
+        call(&servers[0], Method::DELETE, "/api/v1/namespaces/shop", Value::Null).await;
         let controller = NamespaceController::new(spoiled(JOBS));
         controller.sync().await.unwrap_err();
-        assert_eq!(get(&servers[0], "/api/v1/namespaces/work").await.0, 200, "{body}");
+        assert_eq!(get(&servers[0], "/api/v1/namespaces/shop").await.0, 200, "{body}");
     }
 }
 
@@ -271,9 +271,9 @@ async fn an_apply_creates_only_where_a_create_may() {
     let apply = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: applied\n";
     let (code, refusal) = patch(&servers[0], &path, "application/apply-patch+yaml", apply).await;
     assert_eq!(code, 404);
-    assert_eq!(refusal["message"], "namespaces \"work\" not found");
+    assert_eq!(refusal["message"], "namespaces \"shop\" not found");
     fill(&servers[0]).await;
-    call(&servers[0], Method::DELETE, "/api/v1/namespaces/work", Value::Null).await;
+    call(&servers[0], Method::DELETE, "/api/v1/namespaces/shop", Value::Null).await;
     let (code, refusal) = patch(&servers[0], &path, "application/apply-patch+yaml", apply).await;
     assert_eq!(code, 403);
     assert_eq!(refusal["details"]["causes"][0]["reason"], "NamespaceTerminating");
@@ -289,10 +289,10 @@ async fn a_namespace_says_what_keeps_it() {
     fill(&servers[0]).await;
     let held = json!({"metadata": {"name": "held", "finalizers": ["example.com/hold"]}});
     create(&servers[0], CONFIG_MAPS, held).await;
-    call(&servers[0], Method::DELETE, "/api/v1/namespaces/work", Value::Null).await;
+    call(&servers[0], Method::DELETE, "/api/v1/namespaces/shop", Value::Null).await;
     let controller = NamespaceController::new(Address::new(&servers));
     assert!(controller.sync().await.unwrap().is_empty());
-    let (_, namespace) = get(&servers[0], "/api/v1/namespaces/work").await;
+    let (_, namespace) = get(&servers[0], "/api/v1/namespaces/shop").await;
     let conditions = namespace["status"]["conditions"].as_array().unwrap();
     let text = |condition: &Value, key: &str| condition[key].as_str().unwrap().to_owned();
     let said: Vec<_> = conditions
@@ -342,5 +342,5 @@ async fn a_namespace_says_what_keeps_it() {
     assert_eq!(servers[0].storage().resource_version(), revision);
     let free = json!({"metadata": {"finalizers": []}});
     call(&servers[0], Method::PATCH, &format!("{CONFIG_MAPS}/held"), free).await;
-    assert_eq!(controller.sync().await.unwrap(), ["work"]);
+    assert_eq!(controller.sync().await.unwrap(), ["shop"]);
 }

@@ -118,7 +118,7 @@ async fn gateways_find_each_other_and_see_a_shutdown() {
     assert_eq!(claims.claims.first().unwrap().kind, MemberKind::Bare);
 }
 
-/// Whoever may write to etcd invents keys: each that cannot be a member is ignored, the others are
+/// A client that may write to etcd invents keys. Those that cannot be members are ignored, the others are
 /// claims that the members must prove.
 #[tokio::test]
 async fn forged_and_malformed_keys_are_ignored() {

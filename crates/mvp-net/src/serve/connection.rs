@@ -31,7 +31,7 @@ use super::target::TargetGuard;
 use super::tracked::{Streams, Tracked};
 use crate::connection_limit::Permit;
 use crate::limits::{Limits, deadline};
-use crate::{ClientError, ReloadableTls, Socket};
+use crate::{ClientError, ReloadableTls, ServerTls, Socket};
 
 /// Detects a client that vanished where HTTP sends nothing: an idle watch over HTTP/1.1, a quiet
 /// tunnel.
@@ -93,31 +93,7 @@ pub(crate) async fn serve_connection<S, B>(
         return;
     };
     let tls = shared.tls.current();
-    let config = tls.config_at(|| Some(stream.tcp().local_addr().ok()?.ip()));
-    let handshake = TlsAcceptor::from(Arc::clone(config)).accept(stream);
-    let too_late = async {
-        shared.shutdown.cancelled().await;
-        sleep(LAST_WORD).await;
-    };
-    let stream = tokio::select! {
-        biased;
-        () = too_late => return,
-        outcome = timeout(limits.handshake_timeout, handshake) => match outcome {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => {
-                limits.errors.note(ClientError::Tls);
-                tracing::debug!(client = %remote, %error, "TLS handshake failed");
-                return;
-            }
-            Err(_) => {
-                limits.errors.note(ClientError::TimedOut);
-                let error = "timed out";
-                tracing::debug!(client = %remote, error, "TLS handshake failed");
-                return;
-            }
-        },
-    };
-
+    let Some(stream) = handshake(stream, remote, &tls, &shared).await else { return };
     drop(handshaking);
     let (socket, session) = stream.get_ref();
     let addresses = (remote, socket.tcp().local_addr().ok());
@@ -152,6 +128,40 @@ pub(crate) async fn serve_connection<S, B>(
         // Also a 400 or 431 that hyper answers by itself, to a head that it cannot parse.
         tracing::debug!(client = %remote, error = &error as &dyn Error, "connection failed");
     }
+}
+
+/// The TLS handshake; `None` if it fails, takes too long, or the listener shuts down meanwhile.
+async fn handshake(
+    stream: Socket,
+    remote: SocketAddr,
+    tls: &ServerTls,
+    shared: &Shared,
+) -> Option<TlsStream<Socket>> {
+    let limits = &shared.limits;
+    let config = tls.config_at(|| Some(stream.tcp().local_addr().ok()?.ip()));
+    let handshake = TlsAcceptor::from(Arc::clone(config)).accept(stream);
+    let too_late = async {
+        shared.shutdown.cancelled().await;
+        sleep(LAST_WORD).await;
+    };
+    let outcome = tokio::select! {
+        biased;
+        () = too_late => return None,
+        outcome = timeout(limits.handshake_timeout, handshake) => outcome,
+    };
+    match outcome {
+        Ok(Ok(stream)) => return Some(stream),
+        Ok(Err(error)) => {
+            limits.errors.note(ClientError::Tls);
+            tracing::debug!(client = %remote, %error, "TLS handshake failed");
+        }
+        Err(_) => {
+            limits.errors.note(ClientError::TimedOut);
+            let error = "timed out";
+            tracing::debug!(client = %remote, error, "TLS handshake failed");
+        }
+    }
+    None
 }
 
 fn prepare(stream: TcpStream) -> std::io::Result<Socket> {

@@ -93,7 +93,7 @@ fn only_users_are_known_to_be_in_a_group() {
     }
 }
 
-/// Whoever we name must travel on our certificate, and nobody else may.
+/// A request with the name of its user travels on our certificate, and no other request does.
 #[test]
 fn those_whom_headers_name_need_our_certificate() {
     for (caller, expected) in [
